@@ -1,0 +1,62 @@
+"""What a check says: findings, and a verdict that is never a guess."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Verdict(enum.StrEnum):
+    """``unknown``: the evidence does not carry either answer, for the reasons given."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of an anomaly, with the operations that contradict each other."""
+
+    anomaly: str
+    key: str | None
+    claim: str
+    """One plain sentence with the real numbers."""
+    operations: tuple[int, ...] = ()
+    """Indexes into ``ops``, at most 20, those that contradict each other first."""
+    omitted: int = 0
+    """How many more operations are involved."""
+    time: int | None = None
+    """Nanoseconds since the run began: the moment to look at."""
+    leader: str | None = None
+    epoch: int | None = None
+    faults: tuple[int, ...] = ()
+    """Ids of the faults in force then."""
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check looked at. ``rows`` 0 means that it had no data, and proves nothing."""
+
+    check: str
+    rows: int
+    seconds: float
+    note: str | None = None
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``verdict.json``."""
+
+    verdict: Verdict
+    anomalies: dict[str, int]
+    """Every anomaly found, by name, with its number of instances, whether forbidden or tolerated."""
+    forbidden: tuple[str, ...]
+    tolerated: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    """Forbidden ones first; at most 20 per anomaly."""
+    examined: tuple[Examined, ...]
+    unknown: tuple[str, ...]
+    """Why the verdict is unknown, or would be if nothing had failed."""
+    operations: int
+    effects: int
+    seconds: float
+    engine: str

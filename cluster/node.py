@@ -1,0 +1,123 @@
+"""What a machine of the cluster can do, whatever it is made of: a container, a host reached by SSH, or a simulation.
+
+Faults, systems and trials speak to these interfaces alone. Everything that takes time is a coroutine.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ProcessState(enum.StrEnum):
+    """As ``/proc/PID/stat`` tells it."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """The node's main process. ``incarnation`` differs between any two processes that the node ever ran."""
+
+    state: ProcessState
+    incarnation: str | None = None
+
+
+class NodeError(Exception):
+    """A node did not do what was asked; the message names the node, what was tried, and the remedy."""
+
+
+class Node(Protocol):
+    """One machine with an address and one main process of the system under test."""
+
+    @property
+    def name(self) -> str:
+        """``n1``, ``zk1``: unique in the cluster, the same in every run."""
+        ...
+
+    @property
+    def role(self) -> str:
+        """``broker``, ``zookeeper``, ...: a role that the system declared."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """From 1, within the role."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The IP address at which peers and clients reach it."""
+        ...
+
+    async def write_file(self, path: str, data: bytes) -> None: ...
+
+    async def read_file(self, path: str) -> bytes:
+        """Raises ``FileNotFoundError`` when there is none."""
+        ...
+
+    async def start(self) -> None:
+        """Launches the main process; readiness is the system's to judge. An error when one is alive already."""
+        ...
+
+    async def kill(self) -> None:
+        """SIGKILL; returns once the process is gone. Its files and the node's network rules stay."""
+        ...
+
+    async def stop(self) -> None:
+        """SIGSTOP: the kernel goes on acknowledging, the process does nothing."""
+        ...
+
+    async def resume(self) -> None:
+        """SIGCONT."""
+        ...
+
+    async def process(self) -> ProcessStatus: ...
+
+    async def drop_from(self, peers: Sequence[Node]) -> None:
+        """From now on packets that arrive from these peers are dropped. Adds to what is dropped already."""
+        ...
+
+    async def accept_all(self) -> None:
+        """Removes every rule that ``drop_from`` made on this node."""
+        ...
+
+    async def dropped(self) -> Mapping[str, int]:
+        """Packets dropped so far per peer's name, by the rules now in force."""
+        ...
+
+    def events(self) -> AsyncIterator[str]:
+        """The lines of the process's event log as they are written, over all its incarnations, from the start."""
+        ...
+
+
+class Cluster(Protocol):
+    """The nodes of one run."""
+
+    @property
+    def kind(self) -> str:
+        """``docker``, ``sim`` or ``ssh``."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """All of them, in a fixed order."""
+        ...
+
+    @property
+    def description(self) -> Mapping[str, str]:
+        """What a run must record to be repeated: image digest, kernel, versions, fall-backs used."""
+        ...
+
+    async def close(self) -> None:
+        """Takes everything away that the cluster brought into being. Idempotent."""
+        ...
+
+
+def by_role(cluster: Cluster, role: str) -> list[Node]:
+    """The nodes of one role, in the cluster's order."""
+    return [node for node in cluster.nodes if node.role == role]

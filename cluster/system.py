@@ -1,0 +1,88 @@
+"""What a user writes down about the system they test: how its processes start, are found ready, and who leads.
+
+``system_under_test/deployment.py`` satisfies :class:`System` structurally, without importing it; yours does likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from cluster.node import Cluster, Node, by_role
+
+Entry = Callable[[Any, Sequence[str]], Coroutine[Any, Any, int]]
+"""``entry(runtime, argv)`` runs one process to its end and returns its exit code; see ``system_under_test.runtime``."""
+
+ZOOKEEPER_ROLE = "zookeeper"
+ZOOKEEPER_PORT = 2181
+
+
+class DeploymentError(Exception):
+    """The system did not come up or cannot be asked; the message names the node, the last thing seen, the remedy."""
+
+
+class System(Protocol):
+    """The system under test as the cluster, the trial and the nemesis see it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """In the order in which they start. ``zookeeper`` is provided by the cluster itself."""
+        ...
+
+    @property
+    def defects(self) -> Sequence[str]:
+        """Names of the built-in defects that ``--defect`` may switch on."""
+        ...
+
+    @property
+    def source(self) -> Sequence[str]:
+        """Folders of this Python path that are copied to real nodes, below ``/opt/assay``."""
+        ...
+
+    def port(self, role: str) -> int:
+        """Where a node of that role serves its clients."""
+        ...
+
+    def argv(self, node: Node) -> Sequence[str]:
+        """The command of a node's main process."""
+        ...
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        """What must be on the node before its process starts; absolute path to content."""
+        ...
+
+    def event_log(self, node: Node) -> str:
+        """Absolute path of the file into which a real process writes its event log."""
+        ...
+
+    def logs(self, node: Node) -> Sequence[str]:
+        """Absolute paths of text logs worth keeping after a run."""
+        ...
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        """The process itself as a coroutine, for the simulation; ``argv`` is what ``argv()`` returned."""
+        ...
+
+    async def ready(self, node: Node) -> bool:
+        """Does it serve? Asked again and again until it does or the deadline is over."""
+        ...
+
+    async def set_up(self, cluster: Cluster) -> None:
+        """Once all nodes are ready: creates what the workload needs (topics, keys)."""
+        ...
+
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
+        """Who is ``leader`` or ``coordinator`` (of key) or ``controller`` now; None when nobody is known to be."""
+        ...
+
+    def keys(self) -> Sequence[str]:
+        """The keys that ``find`` takes for ``leader`` and that operations carry: ``orders-0``, ``orders-1``, ..."""
+        ...
+
+
+def zookeeper_servers(cluster: Cluster) -> str:
+    """``address:port,...`` of every ZooKeeper node, as a client takes it."""
+    return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))

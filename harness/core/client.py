@@ -1,0 +1,37 @@
+"""What a user writes to drive their system: one client per process of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harness.core.operation import Completed, Completion, Effect, Operation
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each."""
+
+    node: str
+    address: str
+    all: tuple[str, ...]
+
+
+class Client(Protocol):
+    """One logical process's connection. Opened anew, under a new process id, after an operation that ended ``info``.
+
+    ``invoke`` never raises for what the system does: it tells the outcome. An exception that escapes is recorded as
+    ``info`` and makes the run's verdict unknown, with its traceback.
+    """
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...
+
+    async def invoke(self, operation: Operation) -> Completion: ...
+
+    async def close(self) -> None: ...
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        """Pure: the ``effects`` rows of one completed operation, in their order inside it."""
+        ...
