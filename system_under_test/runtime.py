@@ -160,6 +160,10 @@ class Runtime(Protocol):
     @property
     def storage(self) -> Storage: ...
 
+    def read_file(self, path: str) -> bytes:
+        """A file of the node by absolute path; for the process's configuration only. ``FileNotFoundError``."""
+        ...
+
     def wall_clock(self) -> float:
         """Seconds since the epoch, by this node's clock, which may be wrong or step."""
         ...

@@ -1,1 +1,5 @@
-"""cluster/docker."""
+"""A cluster of containers on this machine's Docker engine."""
+
+from cluster.docker.cluster import DockerCluster
+
+__all__ = ["DockerCluster"]

@@ -1,1 +1,179 @@
-"""The pytest plugin."""
+"""The pytest plugin: options, one test per combination of faults and repetition, and the fixture that runs a trial.
+
+An installed plugin is loaded by every pytest session of its environment, so this module costs next to nothing until
+an experiment is collected: it imports pytest, the options and nothing else, and everything that knows of clusters,
+histories or reports is imported inside the functions that need it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from harness.app.options import Options, add_options, read_options, repeat_command, settings_for
+from harness.app.settings import SIM, SettingsError, asked_by_name
+
+if TYPE_CHECKING:
+    from harness.app.experiment import Experiment
+    from harness.app.settings import Settings
+
+FIXTURE: Final = "assay_trial"
+SKIPPED: Final = "assay_not_applicable"
+OPTIONS: Final = pytest.StashKey[Options]()
+SESSION: Final = pytest.StashKey["Session"]()
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all tests of one pytest session share once there is an experiment among them."""
+
+    seed: int
+    cluster: str
+    announcement: str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One test: which faults, and the how-manieth repetition, from 1."""
+
+    nemesis: tuple[str, ...]
+    number: int
+    of: int
+
+    @property
+    def id(self) -> str:
+        faults = "+".join(self.nemesis) or "none"
+        return faults if self.of == 1 else f"{faults}-{self.number}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if not config.getoption("--nemesis-list"):
+        return None
+    from harness.app.faults import listing
+
+    print(listing())
+    return 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
+    try:
+        options = read_options(config)
+        if options.nemesis or options.nemesis_target:
+            _check_faults(options)
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[OPTIONS] = options
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if FIXTURE not in metafunc.fixturenames:
+        return
+    from harness.app.experiment import experiment_of
+    from harness.app.faults import combinations, not_applicable
+
+    found = experiment_of(metafunc.function)
+    if found is None:
+        raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
+    options = metafunc.config.stash[OPTIONS]
+    parameters = []
+    for nemesis in combinations(options.nemesis):
+        sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
+        reason = not_applicable(found.system, sample)
+        marks = [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
+        for number in range(1, options.repeat + 1):
+            parameter = Parameter(nemesis, number, options.repeat)
+            parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
+    metafunc.parametrize(FIXTURE, parameters, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    experiments = [item for item in items if FIXTURE in getattr(item, "fixturenames", ())]
+    reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
+    if experiments and len(reasons) == len(experiments):
+        raise pytest.UsageError(f"no test remains: {reasons[0]}")
+    if experiments:
+        config.stash[SESSION] = _session(config.stash[OPTIONS])
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    session = config.stash.get(SESSION, None)
+    return [] if session is None else [f"assay: {session.announcement}, seed {session.seed}"]
+
+
+@pytest.fixture
+def assay_trial(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A trial whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
+    from harness.app.attempt import Attempt, InfrastructureError, Unavailable
+    from harness.app.experiment import experiment_of
+
+    function = getattr(request.node, "function", None)
+    found: Experiment | None = experiment_of(function)
+    assert found is not None, "pytest_generate_tests lets experiments through alone"
+    options = request.config.stash[OPTIONS]
+    settings = _settings(request.config, request.param)
+    base = request.node.nodeid.partition("[")[0]
+    attempt = Attempt(
+        experiment=found,
+        settings=settings,
+        test=request.node.nodeid,
+        command=repeat_command(base, settings),
+        progress=_progress(request.config),
+    )
+    try:
+        try:
+            attempt.set_up()
+        except Unavailable as error:
+            if asked_by_name(options.nemesis) & set(settings.nemesis):
+                pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+            pytest.skip(str(error))
+        except InfrastructureError as error:
+            pytest.fail(f"{error}\nseed: {settings.seed}\nrepeat: {attempt.command}", pytrace=False)
+        yield attempt
+    finally:
+        attempt.tear_down()
+        if attempt.interrupted:
+            request.session.shouldstop = "interrupted; what there was has been checked and reported"
+
+
+def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
+    session = config.stash[SESSION]
+    return settings_for(
+        config.stash[OPTIONS],
+        cluster=session.cluster,
+        seed=session.seed,
+        nemesis=parameter.nemesis,
+        number=parameter.number,
+    )
+
+
+def _session(options: Options) -> Session:
+    # Drawn where nothing is simulated yet; from here on all randomness derives from it.
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    if options.cluster is not None:
+        return Session(seed, options.cluster, f"cluster {options.cluster}")
+    from harness.app.worlds import default_cluster
+
+    cluster, reason = default_cluster()
+    return Session(seed, cluster, f"cluster {cluster} ({reason})")
+
+
+def _check_faults(options: Options) -> None:
+    from harness.app.faults import check_target, combinations
+
+    combinations(options.nemesis)
+    check_target(options.nemesis_target)
+
+
+def _progress(config: pytest.Config) -> Any:
+    from harness.app.terminal import pytest_progress
+
+    return pytest_progress(config)

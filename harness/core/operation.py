@@ -57,6 +57,8 @@ class Completed(msgspec.Struct, frozen=True):
     completion: Completion
     call: int
     ret: int | None
+    scheduled: int | None = None
+    """When an open loop meant it to be called; None in a closed loop."""
 
 
 class Effect(msgspec.Struct, frozen=True):

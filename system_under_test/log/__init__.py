@@ -1,1 +1,25 @@
-"""system_under_test/log."""
+"""The partition log and the small files around it.
+
+``log`` is the way in; ``segment``, ``index``, ``scan`` and ``recovery`` are what it is made of. ``epochs`` and
+``checkpoints`` are what replication remembers about logs, ``directory`` how they lie on a broker's disk.
+"""
+
+from system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
+from system_under_test.log.config import LogConfig
+from system_under_test.log.epochs import EpochHistory
+from system_under_test.log.log import DamagedLog, Log, OffsetOutOfRange, UnflushedTruncation
+from system_under_test.log.recovery import Recovery
+from system_under_test.log.segment import CorruptLog
+
+__all__ = [
+    "CheckpointError",
+    "CorruptLog",
+    "DamagedLog",
+    "EpochHistory",
+    "Log",
+    "LogConfig",
+    "OffsetCheckpoint",
+    "OffsetOutOfRange",
+    "Recovery",
+    "UnflushedTruncation",
+]

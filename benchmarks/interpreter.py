@@ -1,0 +1,118 @@
+"""How many operations a second the interpreter drives, on one core, against clients that do nothing.
+
+    python benchmarks/interpreter.py [--operations N] [--workers N]
+
+A composed generator (mix, keys, unique values, time limit), every operation and effect recorded to Parquet. Machines
+differ, so the same run also measures bare asyncio, two tasks that hand a token to and fro through queues, and prints
+the ratio: exchanges of the ping-pong per operation of the interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.core import (
+    Completed,
+    Completion,
+    Context,
+    Effect,
+    Endpoint,
+    Generator,
+    HistoryReader,
+    HistoryWriter,
+    Interpreter,
+    Operation,
+    Outcome,
+    limit,
+    mix,
+    time_limit,
+    unfold,
+)
+
+KEYS = ("orders-0", "orders-1", "orders-2", "orders-3")
+
+
+class Idle:
+    """Answers at once."""
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        """Nothing to open."""
+
+    async def invoke(self, operation: Operation) -> Completion:
+        return Completion(Outcome.OK, result=operation.argument)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        key = completed.operation.key or ""
+        return (Effect("append", key, position=completed.index, value=completed.operation.argument),)
+
+
+def _send(state: int, context: Context) -> tuple[Operation, int]:
+    return Operation("send", context.choose(KEYS), state), state + 1
+
+
+def _poll(state: None, context: Context) -> tuple[Operation, None]:
+    return Operation("poll", context.choose(KEYS)), None
+
+
+def composed(operations: int) -> Generator:
+    """What a workload would run."""
+    return time_limit(3600.0, limit(operations, mix(unfold(_send, 0), unfold(_poll, None), weights=(2, 1))))
+
+
+async def drive(folder: Path, operations: int, workers: int) -> float:
+    """Operations a second, from the first invocation to the closed history."""
+    endpoints = [Endpoint(f"n{i}", f"10.0.0.{i}:9092", ()) for i in range(1, 6)]
+    with HistoryWriter(folder, loop=asyncio.get_running_loop()) as history:
+        async with Interpreter(
+            endpoints=endpoints, client=Idle, recorder=history, concurrency=workers
+        ) as interpreter:
+            began = time.perf_counter()
+            await interpreter.run(composed(operations))
+        history.close()
+    return operations / (time.perf_counter() - began)
+
+
+async def ping_pong(exchanges: int) -> float:
+    """Exchanges a second between two tasks through two asyncio queues."""
+    there: asyncio.Queue[int] = asyncio.Queue()
+    back: asyncio.Queue[int] = asyncio.Queue()
+
+    async def echo() -> None:
+        for _ in range(exchanges):
+            back.put_nowait(await there.get())
+
+    task = asyncio.create_task(echo())
+    began = time.perf_counter()
+    for number in range(exchanges):
+        there.put_nowait(number)
+        await back.get()
+    await task
+    return exchanges / (time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--operations", type=int, default=200_000)
+    parser.add_argument("--workers", type=int, default=10)
+    arguments = parser.parse_args()
+    exchanged = asyncio.run(ping_pong(100_000))
+    with tempfile.TemporaryDirectory() as folder:
+        driven = asyncio.run(drive(Path(folder) / "history", arguments.operations, arguments.workers))
+        rows = HistoryReader(Path(folder) / "history").rows("ops")
+    print(f"interpreter: {driven:,.0f} operations/s ({rows:,} recorded, {arguments.workers} workers)")
+    print(f"asyncio queue ping-pong: {exchanged:,.0f} exchanges/s")
+    print(f"ratio: {exchanged / driven:.2f} exchanges per operation")
+
+
+if __name__ == "__main__":
+    main()

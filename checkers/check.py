@@ -1,0 +1,160 @@
+"""What a check is: SQL views that leave one table of violations, and a function that puts each one into words.
+
+The SQL finds *all* instances of one anomaly and keeps them in the table ``found``; ``evidence`` picks the first few and
+joins the operations that contradict each other back to them. Numbers and names only: sentences are made in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from checkers.engine import Engine, Row
+from checkers.verdict import Finding
+
+MOST_FINDINGS: Final = 20
+"""Findings explained per anomaly; the rest is counted."""
+
+MOST_OPERATIONS: Final = 20
+"""Operations named per finding; the rest is counted."""
+
+NANOSECONDS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class View:
+    """One named SQL text. ``keep``: more than one later text reads it, so it is materialised."""
+
+    name: str
+    sql: str
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class Involved:
+    """What a sentence needs of an operation. ``ret`` None: nobody knows when, or whether, it ended."""
+
+    op: int
+    process: int
+    call: int
+    ret: int | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Violations to explain, and the operations they name."""
+
+    operations: Mapping[int, Involved]
+
+    def who(self, op: int | None) -> str:
+        """``process 12``."""
+        return f"process {known.process}" if (known := self._known(op)) else "an unknown process"
+
+    def called(self, op: int | None) -> str:
+        """``14.203 s``: when it began."""
+        return seconds(known.call) if (known := self._known(op)) else "an unknown time"
+
+    def returned(self, op: int | None) -> str:
+        """``14.203 s``: when it ended."""
+        known = self._known(op)
+        return "no known time" if known is None or known.ret is None else seconds(known.ret)
+
+    def _known(self, op: int | None) -> Involved | None:
+        return None if op is None else self.operations.get(op)
+
+
+@dataclass(frozen=True)
+class Told:
+    """One violation in words. ``operations``: those that contradict each other first; ``more``: how many others."""
+
+    claim: str
+    operations: tuple[int | None, ...]
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class Check:
+    """Finds every instance of one anomaly. ``examined`` is SQL for one number of that name; 0: it had no data."""
+
+    anomaly: str
+    views: tuple[View, ...]
+    """In order; the last is kept and holds one row per instance, with at least a column ``key``."""
+    evidence: str
+    """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
+    examined: str
+    tell: Callable[[Row, Evidence], Told]
+    needs_close: bool = False
+    """Proves nothing about a run that was not closed."""
+    needs_end: bool = False
+    """Proves nothing about a run that was interrupted, since it is about a deadline."""
+
+    @property
+    def found(self) -> str:
+        """The name of the table of violations."""
+        return self.views[-1].name
+
+
+@dataclass(frozen=True)
+class Family:
+    """Checks that share views. ``applies`` is SQL for one number, ``examined``; 0: the history has none of it."""
+
+    name: str
+    views: tuple[View, ...]
+    checks: tuple[Check, ...]
+    applies: str
+    anomalies: tuple[str, ...] = ()
+
+
+def build(engine: Engine, views: tuple[View, ...]) -> None:
+    """Makes the views, in order."""
+    for view in views:
+        if view.keep:
+            engine.table(view.name, view.sql)
+        else:
+            engine.view(view.name, view.sql)
+
+
+def count(engine: Engine, check: Check) -> int:
+    """How many instances the check found, once its views are built."""
+    return int(engine.rows(f"select count(*) as instances from {check.found}")[0]["instances"])
+
+
+def findings(engine: Engine, check: Check) -> list[Finding]:
+    """The first instances in words; leader, epoch and faults are for the judge to add."""
+    rows = engine.rows(check.evidence)
+    evidence = Evidence(involved(engine, {op for row in rows for op in _named(row)}))
+    return [_finding(check.anomaly, row, check.tell(row, evidence), evidence) for row in rows]
+
+
+def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
+    """Process and times of some operations, by index."""
+    if not ops:
+        return {}
+    rows = engine.rows(
+        "select op, min(process) as process, min(call) as call, max(ret) as ret from effects "
+        f"where op in ({', '.join(str(op) for op in sorted(ops))}) group by op"
+    )
+    return {row["op"]: Involved(row["op"], row["process"], row["call"], row["ret"]) for row in rows}
+
+
+def seconds(time: int) -> str:
+    """Nanoseconds since the run began as a reader takes them: ``14.203 s``."""
+    return f"{time / NANOSECONDS:.3f} s"
+
+
+def _named(row: Row) -> list[int]:
+    return [value for name, value in row.items() if name.endswith("_op") and value is not None]
+
+
+def _finding(anomaly: str, row: Row, told: Told, evidence: Evidence) -> Finding:
+    named = tuple(dict.fromkeys(op for op in told.operations if op is not None))
+    known = [evidence.operations[op] for op in named if op in evidence.operations]
+    return Finding(
+        anomaly=anomaly,
+        key=row["key"],
+        claim=told.claim,
+        operations=named[:MOST_OPERATIONS],
+        omitted=max(0, len(named) - MOST_OPERATIONS) + told.more,
+        time=None if not known else (known[0].call if known[0].ret is None else known[0].ret),
+    )

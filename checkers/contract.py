@@ -1,0 +1,82 @@
+"""What a configuration promises: the anomalies that it forbids, those that it tolerates, and how much must happen.
+
+Detection and policy are separate. Checks report every anomaly they find; the contract says what a finding means. An
+anomaly that a contract neither forbids nor tolerates makes a run in which it occurs unknown: the contract cannot judge
+it. A contract is plain data and is stored in the run's ``settings.json``, so an old run is judged by its own promises.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+NO_RECOVERY: Final = "no-recovery"
+"""The liveness anomaly behind ``recovery_deadline``; :func:`forbid` always includes it."""
+
+NANOSECONDS: Final = 1_000_000_000
+
+
+class Contract(msgspec.Struct, frozen=True, kw_only=True):
+    """Promises of one configuration. The default forbids every anomaly that applies to the history."""
+
+    forbidden: tuple[str, ...] | None = None
+    """None: every anomaly of every family of checks that has rows in the history."""
+    tolerated: tuple[str, ...] = ()
+    """Found ones are reported and counted, never hidden, and do not fail the run."""
+    recovery_deadline: float = 30.0
+    """Seconds from the heal of a fault to the first acknowledged send, and to the first poll that reaches the end."""
+    minimum_operations: int = 10
+    """Successful operations in the whole run; here and below those that wrote or read a value, not empty polls."""
+    minimum_during_fault: int = 1
+    """Successful operations called and returned while each fault was in force; 0 where a fault stops everything."""
+    minimum_after_heal: int = 1
+    """Successful operations called after the last heal."""
+    linearizable_ends: bool = False
+    """Whether the log end offsets that the system reports are linearizable (KIP-207); then they enter rule U."""
+    compacted: tuple[str, ...] = ()
+    """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
+
+    def __post_init__(self) -> None:
+        both = sorted(set(self.forbidden or ()) & set(self.tolerated))
+        if both:
+            raise ValueError(f"a contract cannot both forbid and tolerate {', '.join(both)}; choose one")
+        if self.recovery_deadline <= 0:
+            raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
+
+    def tolerate(self, *anomalies: str) -> Contract:
+        """The same contract with these anomalies counted and reported, but not failing the run."""
+        forbidden = None if self.forbidden is None else tuple(name for name in self.forbidden if name not in anomalies)
+        tolerated = tuple(dict.fromkeys((*self.tolerated, *anomalies)))
+        return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated)
+
+    def forbids(self, anomaly: str) -> bool:
+        """Whether one instance of this anomaly fails the run."""
+        if self.forbidden is None:
+            return anomaly not in self.tolerated
+        return anomaly in self.forbidden
+
+    def tolerates(self, anomaly: str) -> bool:
+        return anomaly in self.tolerated
+
+    @property
+    def deadline(self) -> int:
+        """``recovery_deadline`` in nanoseconds."""
+        return int(self.recovery_deadline * NANOSECONDS)
+
+    def to_json(self) -> bytes:
+        """As ``settings.json`` holds it."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Contract:
+        """Raises ``msgspec.ValidationError`` naming the field when the data is no contract."""
+        return msgspec.json.decode(data, type=cls)
+
+
+def forbid(*anomalies: str, recovery_deadline: float = 30.0) -> Contract:
+    """A contract that forbids these anomalies, and ``no-recovery`` within ``recovery_deadline`` seconds of each heal.
+
+    ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
+    """
+    return Contract(forbidden=tuple(dict.fromkeys((*anomalies, NO_RECOVERY))), recovery_deadline=recovery_deadline)

@@ -1,0 +1,218 @@
+"""Did enough happen to call a run good, and did the system come back after each fault?
+
+A run passes only if every fault that was meant to happen was injected and proved to bite, enough operations succeeded
+during each fault and after the last heal, every check had data, and the drain reached the sentinel in every partition.
+Whatever is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key to which
+clients kept sending (or which they kept reading) after a heal, with no new fault in the way, and of which no send was
+acknowledged (no poll reached the end) within the contract's deadline.
+
+*Reaching the end*: a poll called after the heal that ended ok at or beyond all that had been acknowledged before the
+heal, or at the settled end if that is lower (what is missing then is the loss checks' finding, not a slow recovery).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from checkers.check import seconds
+from checkers.contract import NO_RECOVERY, Contract
+from checkers.engine import Engine, Row
+from checkers.verdict import Finding
+
+_EMPTY_HANDED: Final = (
+    "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'assign', 'revoke', 'lost')"
+)
+"""Kinds of effects that do not make an operation count: an empty poll, a look at the log's end."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault's life; times in nanoseconds since the run began, None for what did not happen."""
+
+    id: int
+    name: str
+    injected: int | None
+    healed: int | None
+    failed: bool
+    bit: bool
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
+        return self.injected is not None and self.injected <= end and (self.healed is None or self.healed >= start)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How long one key took after one heal: nanoseconds to the first acknowledged send, the first poll at the end."""
+
+    fault: Fault
+    key: str
+    send: int | None
+    poll: int | None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """``reasons`` not to pass; ``slow``: instances of no-recovery; ``heals``: how many of them had data."""
+
+    reasons: tuple[str, ...]
+    slow: tuple[Finding, ...]
+    recoveries: tuple[Recovery, ...]
+
+
+def faults(engine: Engine) -> list[Fault]:
+    """Every fault of the history, in the order of their ids."""
+    rows = engine.rows(
+        "select id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
+        "max(case when phase = 'healed' then time end) as healed, "
+        "max(case when phase = 'failed' then 1 else 0 end) as failed, "
+        "max(case when phase = 'healed' and bit then 1 else 0 end) as bit "
+        "from faults group by id order by id nulls first"
+    )
+    return [
+        Fault(row["id"], row["fault"], row["injected"], row["healed"], bool(row["failed"]), bool(row["bit"]))
+        for row in rows
+    ]
+
+
+def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
+    """``ended``: the run came to its own end, so deadlines that passed in it count. Needs the log family's views."""
+    known = faults(engine)
+    reasons = [*_fault_reasons(known), *_operation_reasons(engine, contract, known), *_drain_reasons(engine)]
+    recoveries: list[Recovery] = []
+    slow: list[Finding] = []
+    if ended:
+        for fault in known:
+            if fault.healed is not None:
+                some, late = _recovery(engine, contract, known, fault, fault.healed)
+                recoveries += some
+                slow += late
+    return Coverage(tuple(reasons), tuple(slow), tuple(recoveries))
+
+
+def _fault_reasons(known: list[Fault]) -> list[str]:
+    reasons = []
+    for fault in known:
+        name = f"fault {fault.id} ({fault.name})"
+        if fault.injected is None:
+            reasons.append(f"{name} was intended but never injected")
+        elif fault.healed is None:
+            reasons.append(f"{name} was injected at {seconds(fault.injected)} but never healed")
+        elif not fault.bit:
+            reasons.append(f"{name} was injected at {seconds(fault.injected)}, but nothing shows that it bit")
+        elif fault.failed:
+            reasons.append(f"{name} failed in part (see faults)")
+    return reasons
+
+
+def _operation_reasons(engine: Engine, contract: Contract, known: list[Fault]) -> list[str]:
+    engine.view(
+        "successes",
+        "select op, min(call) as call, min(ret) as ret from effects "
+        f"where outcome = 'ok' and ret is not null and kind not in {_EMPTY_HANDED} group by op",
+    )
+    reasons = []
+    total = _count(engine, "select count(*) as examined from successes")
+    if total < contract.minimum_operations:
+        reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
+    for fault in known:
+        if fault.injected is None or fault.healed is None:
+            continue
+        during = _count(
+            engine,
+            f"select count(*) as examined from successes where call >= {fault.injected} and ret <= {fault.healed}",
+        )
+        if during < contract.minimum_during_fault:
+            reasons.append(
+                f"only {during} operations succeeded during fault {fault.id} ({fault.name}, {seconds(fault.injected)} "
+                f"to {seconds(fault.healed)}), the contract asks for {contract.minimum_during_fault}"
+            )
+    heals = [fault.healed for fault in known if fault.healed is not None]
+    if heals:
+        after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
+        if after < contract.minimum_after_heal:
+            reasons.append(
+                f"only {after} operations succeeded after the last heal at {seconds(max(heals))}, "
+                f"the contract asks for {contract.minimum_after_heal}"
+            )
+    return reasons
+
+
+def _drain_reasons(engine: Engine) -> list[str]:
+    """One reason for each partition in which the drain did not reach the sentinel, at most ten of them."""
+    rows = engine.rows(
+        """
+        select k.key as key, t.settled as settled from (
+            select key from effects where kind in ('append', 'observe', 'observe-begin') group by key) k
+            left join log_settled t on k.key = t.key
+        where t.sentinel_call is null order by k.key nulls first
+        """
+    )
+    reasons = [f"the drain did not reach a sentinel in {row['key']}" for row in rows[:10]]
+    return reasons if len(rows) <= 10 else [*reasons, f"nor in {len(rows) - 10} other partitions"]
+
+
+def _recovery(
+    engine: Engine, contract: Contract, known: list[Fault], fault: Fault, healed: int
+) -> tuple[list[Recovery], list[Finding]]:
+    limit = healed + contract.deadline
+    others = [other for other in known if other.id != fault.id and other.injected is not None]
+    undisturbed = not any(other.overlaps(healed, limit) for other in others)
+    last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
+    recoveries, late = [], []
+    for row in engine.rows(_recovery_query(healed, healed + contract.deadline // 2, limit)):
+        send = None if row["sent"] is None else row["sent"] - healed
+        poll = None if row["polled"] is None else row["polled"] - healed
+        recoveries.append(Recovery(fault, row["key"], send, poll))
+        if undisturbed and last >= limit:
+            late += [
+                _late(contract, fault, healed, row, what, time)
+                for what, time, tries in (("send", send, row["sends"]), ("poll", poll, row["polls"]))
+                if tries > 0 and (time is None or time > contract.deadline)
+            ]
+    return recoveries, late
+
+
+def _recovery_query(healed: int, half: int, limit: int) -> str:
+    """Per key: first acknowledged send and first poll that reached the end, and attempts in the deadline's second half.
+
+    A client that tried only right after the heal proves nothing about the rest of the time.
+    """
+    return f"""
+        select e.key as key,
+            count(case when e.kind = 'append' and e.call between {half} and {limit} then 1 end) as sends,
+            count(case when e.kind = 'observe-begin' and e.call between {half} and {limit} then 1 end) as polls,
+            min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as sent,
+            min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
+                then e.ret end) as polled,
+            min(e.op) as first_op
+        from effects e left join (
+            select s.key as key,
+                least(max(s.position) + 1, coalesce(min(t.settled), max(s.position) + 1)) as needed
+            from log_sends s left join log_settled t on s.key = t.key
+            where s.outcome = 'ok' and s.position is not null and s.ret < {healed} group by s.key) n on e.key = n.key
+        where e.call >= {healed} and e.kind in ('append', 'observe-begin', 'observe-end')
+        group by e.key order by e.key nulls first
+        """
+
+
+def _late(contract: Contract, fault: Fault, healed: int, row: Row, what: str, time: int | None) -> Finding:
+    goal = "send to {} was acknowledged" if what == "send" else "poll of {} reached the end"
+    when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
+    return Finding(
+        anomaly=NO_RECOVERY,
+        key=row["key"],
+        claim=(
+            f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
+            f"{goal.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
+        ),
+        operations=(row["first_op"],),
+        omitted=max(0, (row["sends"] if what == "send" else row["polls"]) - 1),
+        time=healed + contract.deadline,
+        faults=(fault.id,),
+    )
+
+
+def _count(engine: Engine, sql: str) -> int:
+    return int(engine.rows(sql)[0]["examined"])

@@ -1,0 +1,232 @@
+"""What the log checks share: sends, polls and their ranges, one row per known (value, offset), and who is gone.
+
+A poll *passes* offset o if begin <= o < end; only a poll that ended ok, with a begin and an end, passes anything, since
+a failed or timed-out one may have lost records on its way. How many polls passed an offset is one running sum over the
+ends of their ranges (+1 at begin, -1 at end), so no range join and no dense vector is ever made. A value is gone from
+an offset when more polls passed it than showed it there, or when the drain settled at or below it.
+
+The time of a poll does not matter for that: consumers read up to the high watermark, so when one got past an offset,
+the content of that offset was settled. The settled end does not have this property (sends that race with the sentinel
+may rightly land behind it), so it counts only against what was there before the sentinel was called.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkers.check import View
+from checkers.engine import INFINITY
+
+_ACKED: Final = "outcome = 'ok' and position is not null"
+
+SENDS: Final = View(
+    "log_sends",
+    """
+    select op, sub, request, process, key, position, value, owner, call, ret, outcome, phase
+    from effects where kind = 'append'
+    """,
+)
+
+POLLED: Final = View(
+    "log_polled",
+    """
+    select op, sub, process, key, kind, position, value, call, ret, outcome, phase,
+        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) over (
+            partition by op, key order by op nulls first, sub nulls first
+            rows between unbounded preceding and current row) as bigint) as segment
+    from effects where kind in ('observe-begin', 'observe', 'observe-end')
+    """,
+    keep=True,
+)
+"""``segment`` numbers the polls of one key inside one operation."""
+
+PASSES: Final = View(
+    "log_passes",
+    """
+    select op, key, segment, first_offset, next_offset, call from (
+        select op, key, segment, min(call) as call,
+            max(case when kind = 'observe-begin' then position end) as first_offset,
+            min(case when kind = 'observe-end' then position end) as next_offset,
+            max(case when outcome = 'ok' then 0 else 1 end) as doubtful
+        from log_polled where segment > 0 group by op, key, segment) as polls
+    where doubtful = 0 and first_offset >= 0 and first_offset < next_offset
+    """,
+    keep=True,
+)
+
+SHOWN: Final = View(
+    "log_shown",
+    """
+    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
+    from log_polled p join log_passes s on p.op = s.op and p.key = s.key and p.segment = s.segment
+    where p.kind = 'observe' and p.value is not null and p.position >= s.first_offset and p.position < s.next_offset
+    group by p.key, p.value, p.position, p.op, p.segment
+    """,
+)
+
+PLACED: Final = View(
+    "log_placed",
+    f"""
+    select key, value, position,
+        cast(sum(acks) as bigint) as acks, min(acked) as acked, min(acked_call) as acked_call, min(ack_op) as ack_op,
+        cast(sum(okays) as bigint) as okays, min(okayed) as okayed, min(okay_op) as okay_op,
+        max(sentinel) as sentinel,
+        cast(sum(live) as bigint) as live, min(live_call) as live_call,
+        cast(sum(failed) as bigint) as failed, min(any_call) as any_call, min(send_op) as send_op,
+        cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
+        min(seen) as seen, min(seen_op) as seen_op, cast(sum(shown) as bigint) as shown
+    from (
+        select key, value, case when {_ACKED} then position end as position,
+            case when {_ACKED} then 1 else 0 end as acks,
+            case when {_ACKED} then coalesce(ret, {INFINITY}) end as acked,
+            case when {_ACKED} then call end as acked_call,
+            case when {_ACKED} then op end as ack_op,
+            case when outcome = 'ok' then 1 else 0 end as okays,
+            case when outcome = 'ok' then coalesce(ret, {INFINITY}) end as okayed,
+            case when outcome = 'ok' then op end as okay_op,
+            case when outcome = 'ok' and phase = 'sentinel' then 1 else 0 end as sentinel,
+            case when outcome <> 'fail' then 1 else 0 end as live,
+            case when outcome <> 'fail' then call end as live_call,
+            case when outcome = 'fail' then 1 else 0 end as failed,
+            call as any_call, op as send_op,
+            0 as observed, 0 as drained, cast(null as bigint) as seen, cast(null as bigint) as seen_op, 0 as shown
+        from log_sends where value is not null
+        union all
+        select key, value, position, 0, null, null, null, 0, null, null, 0, 0, null, 0, null, null,
+            1, case when phase = 'drain' then 1 else 0 end, coalesce(ret, {INFINITY}), op, 0
+        from log_polled where kind = 'observe'
+        union all
+        select key, value, position, 0, null, null, null, 0, null, null, 0, 0, null, 0, null, null,
+            0, 0, null, null, 1
+        from log_shown) as sources
+    group by key, value, position
+    """,
+    keep=True,
+)
+"""One row per (key, value, position); position null for sends whose offset is unknown, value null for undecodable."""
+
+VALUES: Final = View(
+    "log_values",
+    """
+    select key, value,
+        cast(sum(live) as bigint) as live, cast(sum(failed) as bigint) as failed, cast(sum(acks) as bigint) as acks,
+        cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
+        count(position) as offsets, min(position) as low, max(position) as high,
+        coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
+    from log_placed group by key, value
+    """,
+    keep=True,
+)
+
+STARTS: Final = View(
+    "log_starts",
+    """
+    select key, max(position) as log_start from effects where kind = 'start' and position is not null group by key
+    """,
+)
+
+LAST_OF_KEY: Final = View(
+    "log_last_of_key",
+    """
+    select s.key as key, s.owner as owner, max(p.position) as last_offset,
+        max(case when v.offsets = 0 then 1 else 0 end) as doubtful
+    from log_sends s join log_compacted c on s.key = c.key
+        join log_values v on s.key = v.key and s.value = v.value
+        left join log_placed p on s.key = p.key and s.value = p.value
+    where s.owner is not null and s.outcome <> 'fail'
+    group by s.key, s.owner
+    """,
+)
+"""Compacted topics: where each message key's last value is; doubtful when a send of unknown fate may be later."""
+
+KEPT: Final = View(
+    "log_kept",
+    """
+    select p.key as key, p.position as position
+    from log_placed p join log_compacted c on p.key = c.key
+        join log_sends s on p.key = s.key and p.value = s.value
+        join log_last_of_key l on s.key = l.key and s.owner = l.owner
+    where l.doubtful = 0 and p.position = l.last_offset
+    group by p.key, p.position
+    """,
+)
+
+OFFSETS: Final = View(
+    "log_offsets",
+    """
+    select o.key as key, o.position as position, o.observed as observed,
+        case when o.position < coalesce(t.log_start, 0) then 0
+            when c.key is not null and k.key is null then 0 else 1 end as judged
+    from (select key, position, max(case when observed > 0 then 1 else 0 end) as observed
+          from log_placed where position is not null group by key, position) o
+        left join log_starts t on o.key = t.key
+        left join log_compacted c on o.key = c.key
+        left join log_kept k on o.key = k.key and o.position = k.position
+    """,
+    keep=True,
+)
+"""Every offset that a send or a poll ever told; ``judged`` 0 where retention or compaction may have taken it."""
+
+COVER: Final = View(
+    "log_cover",
+    """
+    select key, position,
+        cast(sum(delta) over (partition by key order by position nulls first
+            rows between unbounded preceding and current row) as bigint) as passes
+    from (
+        select key, position, cast(sum(delta) as bigint) as delta from (
+            select key, first_offset as position, 1 as delta from log_passes
+            union all select key, next_offset, -1 from log_passes
+            union all select key, position, 0 from log_offsets) as ends
+        group by key, position) as edges
+    """,
+)
+"""How many polls passed each offset."""
+
+SETTLED: Final = View(
+    "log_settled",
+    """
+    select d.key as key, d.settled as settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
+    from (select key, max(position) as settled from effects
+          where kind = 'drained' and outcome = 'ok' and position is not null group by key) d
+        left join log_sends s on d.key = s.key and s.phase = 'sentinel' and s.outcome = 'ok'
+            and s.position = d.settled - 1
+    group by d.key, d.settled
+    """,
+)
+"""Where the drain ended, and when the sentinel below it was called; unknown sentinel: null, which judges nothing."""
+
+GONE: Final = View(
+    "log_gone",
+    f"""
+    select p.key as key, p.value as value, p.position as position, p.acks as acks, p.acked as acked, p.ack_op as ack_op,
+        p.observed as observed, p.seen as seen, p.seen_op as seen_op, c.passes - p.shown as without_it,
+        case when c.passes > p.shown then null else t.settled end as settled,
+        case when c.passes > p.shown then null else t.sentinel_op end as sentinel_op
+    from log_placed p
+        join log_offsets o on p.key = o.key and p.position = o.position
+        join log_cover c on p.key = c.key and p.position = c.position
+        left join log_settled t on p.key = t.key
+    where o.judged = 1 and p.value is not null and (c.passes > p.shown or (p.position >= t.settled
+        and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))
+    """,
+    keep=True,
+)
+"""Every (value, offset) that some poll passed without showing it, or that lies behind the settled end."""
+
+LOG_VIEWS: Final = (
+    SENDS,
+    POLLED,
+    PASSES,
+    SHOWN,
+    PLACED,
+    VALUES,
+    STARTS,
+    LAST_OF_KEY,
+    KEPT,
+    OFFSETS,
+    COVER,
+    SETTLED,
+    GONE,
+)
+"""In order. They also read ``log_compacted`` (key) and ``log_declared`` (linearizable_ends), the contract's part."""

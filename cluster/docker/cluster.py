@@ -1,0 +1,331 @@
+"""A cluster of containers: real processes, a real ZooKeeper, a real network, on one machine's Docker engine.
+
+A container stands for a machine: its init runs sshd, and everything the harness does to a node it does over SSH, just
+as it would to a host. Containers live as long as the run; faults kill processes, not containers, because a restarted
+container has lost its network namespace and with it the partition (FAULTS rule 1).
+
+The journal entry that removes a container is written before the container is made. Blocking libraries (the Docker SDK,
+paramiko) run in an executor of this cluster's own, which ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import platform
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import paramiko
+
+from cluster import journal as undo
+from cluster import owner, zookeeper
+from cluster.docker import image, layer, network, source
+from cluster.docker.engine import EngineError, engine, labels
+from cluster.docker.perform import perform
+from cluster.node import Node, NodeError
+from cluster.ssh import process
+from cluster.ssh.connection import Connection, Login
+from cluster.ssh.node import Program, SshNode
+from cluster.system import ZOOKEEPER_ROLE, System
+
+T = TypeVar("T")
+
+HOME = f"/{source.ROOT}"
+SSH_WITHIN = 30.0
+"""Seconds for a container's sshd to answer."""
+PREFIXES = {ZOOKEEPER_ROLE: "zk", "broker": "n", "client": "c"}
+"""How nodes are called; another role's nodes by its own name."""
+WORKERS = 48
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A node before it exists."""
+
+    name: str
+    role: str
+    index: int
+    number: int
+
+
+class DockerCluster:
+    """See :class:`cluster.node.Cluster`. ``start`` makes the nodes; their processes are started by the nodes."""
+
+    kind = "docker"
+
+    def __init__(
+        self,
+        system: System,
+        counts: Mapping[str, int],
+        *,
+        run_id: str,
+        seed: int,
+        state_dir: Path,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._system = system
+        self._plans = plan(system.roles, counts)
+        self._run_id = run_id
+        self._seed = seed
+        self._state = state_dir
+        self._progress = progress
+        self._owner = owner.current()
+        self._prefix = f"assay-{run_id}"
+        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
+        self._journal: undo.Journal | None = None
+        self._nodes: list[SshNode] = []
+        self._closed = False
+        self._description: dict[str, str] = {}
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    @property
+    def description(self) -> Mapping[str, str]:
+        return self._description
+
+    @property
+    def run_id(self) -> str:
+        return self._run_id
+
+    async def start(self) -> None:
+        """Raises :class:`EngineError`, :class:`~cluster.docker.layer.ImageError` or :class:`NodeError`, and then has
+        taken away whatever it had made.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Processes die with their containers. What could not be removed stays in the journal and is reported."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._disconnect()
+        failed: list[str] = []
+        if self._journal is not None:
+            failed = await self._call(self._remove_all)
+            self._journal.close(finished=not failed)
+        self._executor.shutdown(wait=True)
+        if failed:
+            raise EngineError("not removed: " + "; ".join(failed) + "; `assay heal` tries again")
+
+    async def keep(self) -> None:
+        """Instead of :meth:`close`: leaves containers and processes for the user to look at, until ``assay heal``."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._disconnect()
+        if self._journal is not None:
+            self._journal.keep()
+            self._journal.close(finished=False)
+        self._executor.shutdown(wait=True)
+
+    async def collect_logs(self, folder: Path) -> list[str]:
+        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what could not be had."""
+        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self._nodes))
+        return [line for lines in missing for line in lines]
+
+    async def _start(self) -> None:
+        reference = await self._call(image.ensure, self._progress)
+        key, host_key = await self._call(_new_keys)
+        code = await self._call(source.archive, list(self._system.source))
+        self._journal = journal = undo.Journal(self._state, self._run_id, self._owner)
+        net = await self._call(self._make_network, journal)
+        logins = {
+            item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans
+        }
+        hosts = {item.name: logins[item.name].address for item in self._plans}
+        secrets = _secrets(key, host_key)
+
+        def make(item: _Plan) -> None:
+            archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
+            self._make_container(item, reference, net, hosts, archives, journal)
+
+        await _all(self._call(make, item) for item in self._plans)
+        self._nodes = [self._node(item, logins[item.name], journal) for item in self._plans]
+        deadline = time.monotonic() + SSH_WITHIN
+        await _all(node.connect(deadline) for node in self._nodes)
+        await _all(self._write_files(node) for node in self._nodes)
+        self._description = await self._call(self._describe, reference, net)
+
+    def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
+        name = f"{self._prefix}-net"
+        journal.append(undo.RemoveNetwork(name))
+        with engine() as client:
+            return network.create(client, name, labels(self._run_id, self._owner), self._state)
+
+    def _make_container(
+        self,
+        item: _Plan,
+        reference: str,
+        net: network.RunNetwork,
+        hosts: Mapping[str, str],
+        archives: Sequence[bytes],
+        journal: undo.Journal,
+    ) -> None:
+        name = self._container(item.name)
+        journal.append(undo.RemoveContainer(name))
+        with engine() as client:
+            made = client.api.create_container(
+                reference,
+                name=name,
+                hostname=item.name,
+                labels=labels(self._run_id, self._owner),
+                host_config=client.api.create_host_config(
+                    cap_add=["NET_ADMIN"],
+                    extra_hosts=dict(hosts),  # no resolver in the way of a partition
+                    network_mode=net.name,
+                ),
+                networking_config=client.api.create_networking_config(
+                    {net.name: client.api.create_endpoint_config(ipv4_address=hosts[item.name])}  # type: ignore[arg-type]
+                ),
+            )
+            for data in archives:
+                client.api.put_archive(made["Id"], "/", data)
+            client.api.start(made["Id"])
+
+    def _node(self, item: _Plan, login: Login, journal: undo.Journal) -> SshNode:
+        return SshNode(
+            name=item.name,
+            role=item.role,
+            index=item.index,
+            address=login.address,
+            connection=Connection(item.name, login),
+            executor=self._executor,
+            program=self._program,
+            event_log=self._system.event_log,
+            undo=_NodeUndo(journal, self._container),
+        )
+
+    def _program(self, node: Node) -> Program:
+        if node.role == ZOOKEEPER_ROLE:
+            return Program(zookeeper.argv(), zookeeper.DATA, {})
+        # The hash seed is the node's own: an order that depends on it is then the same at every start of a run.
+        environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
+        return Program(self._system.argv(node), HOME, environment)
+
+    async def _write_files(self, node: SshNode) -> None:
+        provide = zookeeper.files if node.role == ZOOKEEPER_ROLE else self._system.files
+        for path, data in sorted(provide(node, self).items()):
+            await node.write_file(path, data)
+
+    async def _logs_of(self, node: SshNode, folder: Path) -> list[str]:
+        paths = [process.LOG]
+        if node.role != ZOOKEEPER_ROLE:
+            paths += [*self._system.logs(node), self._system.event_log(node)]
+        missing = []
+        for path in dict.fromkeys(paths):
+            try:
+                data = await node.read_file(path)
+            except FileNotFoundError:
+                missing.append(f"{node.name}: {path} does not exist")
+            except (NodeError, OSError) as error:
+                missing.append(f"{node.name}: {path}: {error}")
+            else:
+                await self._call(_store, folder / PurePosixPath(path).name, data)
+        return missing
+
+    def _describe(self, reference: str, net: network.RunNetwork) -> dict[str, str]:
+        with engine() as client:
+            version: dict[str, Any] = client.version()
+        return {
+            "engine": f"docker {version['Version']}",
+            "image": image.reference(),
+            "image digest": reference,
+            "base": layer.origin(),
+            "kernel": platform.release(),
+            "subnet": str(net.subnet),
+        }
+
+    def _remove_all(self) -> list[str]:
+        """Containers side by side, then what needs them gone."""
+        if self._journal is None:
+            return []
+        actions = [action for _, action in undo.read(self._journal.path).actions]
+        containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]
+        others = [action for action in actions if isinstance(action, undo.RemoveNetwork | undo.RemoveFile)]
+        failed = [line for line in self._executor.map(_perform, containers) if line]
+        return failed + [line for line in map(_perform, others) if line]
+
+    async def _disconnect(self) -> None:
+        await asyncio.gather(*(node.close() for node in self._nodes))
+
+    def _container(self, node: str) -> str:
+        return f"{self._prefix}-{node}"
+
+    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+
+@dataclass(frozen=True)
+class _NodeUndo:
+    """The journal as a node writes it: its own name is not the container's."""
+
+    journal: undo.Journal
+    container: Callable[[str], str]
+
+    def command(self, node: str, argv: Sequence[str]) -> int:
+        return self.journal.append(undo.RunInContainer(self.container(node), tuple(argv)))
+
+    def done(self, entry: int) -> None:
+        self.journal.done(entry)
+
+
+def plan(roles: Sequence[str], counts: Mapping[str, int]) -> list[_Plan]:
+    """Names and numbers, in the order of the roles. Raises ``ValueError`` for a count of a role that there is not."""
+    unknown = sorted(set(counts) - set(roles))
+    if unknown:
+        raise ValueError(f"no such role: {', '.join(unknown)}; the system has {', '.join(roles)}")
+    nodes: list[_Plan] = []
+    for role in roles:
+        for index in range(1, counts.get(role, 0) + 1):
+            nodes.append(_Plan(f"{PREFIXES.get(role, role)}{index}", role, index, len(nodes)))
+    return nodes
+
+
+async def _all(calls: Any) -> None:
+    """All of them to their ends, then the first error: nothing of a failed start may still be under way at close."""
+    tasks: list[Coroutine[Any, Any, None]] = list(calls)
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+
+
+def _new_keys() -> tuple[paramiko.PKey, paramiko.PKey]:
+    """The harness's and the nodes': of this run alone, never on the harness's disk."""
+    return paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
+
+
+def _secrets(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
+    private = io.StringIO()
+    host_key.write_private_key(private)
+    return source.of_files(
+        {
+            "/etc/ssh/assay_authorized_keys": (0o600, f"{key.get_name()} {key.get_base64()}\n".encode()),
+            "/etc/ssh/assay_host_key": (0o600, private.getvalue().encode()),
+        }
+    )
+
+
+def _perform(action: undo.Action) -> str | None:
+    """None when done, else what went wrong."""
+    try:
+        with engine() as client:
+            perform(client, action)
+    except EngineError as error:
+        return f"{undo.describe(action)}: {error}"
+    return None
+
+
+def _store(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)

@@ -1,0 +1,122 @@
+"""The Docker engine: how it is reached, how what is ours is labelled, and how it is taken away again.
+
+Whatever a run makes carries three labels: that it is assay's, the run, and the owner. Nothing without them is ever
+touched. The functions block; callers in an event loop run them in an executor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, NotFound
+
+from cluster import owner
+
+LABEL = "assay"
+RUN_LABEL = "assay.run"
+OWNER_LABEL = "assay.owner"
+
+ANSWER_WITHIN = 60
+"""Seconds for one call to the engine; removing containers of a busy machine takes some."""
+
+REMEDY = "start one with `make docker`, or `dockerd` as root; `assay doctor` tells more"
+
+
+class EngineError(Exception):
+    """No engine answers, or it refused; the message has the engine's own words and the remedy."""
+
+
+@contextlib.contextmanager
+def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
+    """A client, closed at the end. The engine is the one ``DOCKER_HOST`` names, else the local socket's."""
+    try:
+        client = docker.from_env(timeout=int(timeout))
+    except DockerException as error:
+        raise EngineError(f"no Docker engine answers: {error}; {REMEDY}") from error
+    try:
+        yield client
+    except (DockerException, requests.RequestException) as error:
+        raise EngineError(f"the Docker engine refused or broke off: {error}; {REMEDY}") from error
+    finally:
+        client.close()
+
+
+def answers(timeout: float = 3) -> bool:
+    """Is an engine there at all?"""
+    try:
+        with engine(timeout) as client:
+            return bool(client.ping())
+    except EngineError:
+        return False
+
+
+def labels(run_id: str, mine: owner.Owner) -> dict[str, str]:
+    return {LABEL: "run", RUN_LABEL: run_id, OWNER_LABEL: str(mine)}
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A container or a network that a run of ours has made."""
+
+    kind: str
+    """``container`` or ``network``."""
+    name: str
+    run_id: str
+    owner: str
+    running: bool
+
+
+def owned(client: docker.DockerClient) -> list[Owned]:
+    """All there are, containers first: a network can be removed only after what is on it."""
+    found = []
+    for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True):
+        running = container.status == "running"
+        found.append(_owned("container", container.name or container.id or "", container.labels, running))
+    for network in client.networks.list(filters={"label": OWNER_LABEL}):
+        found.append(_owned("network", network.name or network.id or "", network.attrs.get("Labels") or {}, False))
+    return found
+
+
+def remove_container(client: docker.DockerClient, name: str) -> bool:
+    """With its anonymous volumes, running or not. False when it is gone already."""
+    try:
+        client.containers.get(name).remove(force=True, v=True)
+    except NotFound:
+        return False
+    except APIError as error:
+        if error.status_code == 409 and "already in progress" in str(error):
+            return False
+        raise
+    return True
+
+
+def remove_network(client: docker.DockerClient, name: str) -> bool:
+    """False when it is gone already."""
+    try:
+        client.networks.get(name).remove()
+    except NotFound:
+        return False
+    return True
+
+
+def execute(client: docker.DockerClient, container: str, argv: list[str]) -> bool:
+    """Runs a command in a container; False when the container is gone or not running, and so is what it would undo."""
+    try:
+        target = client.containers.get(container)
+        if target.status != "running":
+            return False
+        code, output = target.exec_run(argv)
+    except NotFound:
+        return False
+    if code != 0:
+        said = output.decode("utf-8", "replace") if isinstance(output, bytes) else ""
+        raise EngineError(f"{container}: `{' '.join(argv)[:120]}` exited {code}: {said[-400:]}")
+    return True
+
+
+def _owned(kind: str, name: str, found: dict[str, str], running: bool) -> Owned:
+    return Owned(kind, name, found.get(RUN_LABEL, "?"), found.get(OWNER_LABEL, ""), running)

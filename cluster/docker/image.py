@@ -1,0 +1,110 @@
+"""The node image: the lower layer, what the broker imports, and sshd's settings. Tagged by a hash of its whole recipe.
+
+The broker's few dependencies are downloaded as wheels by the host's pip, in the versions installed here, and installed
+by the image's own Python without any network. The system's code is not in the image: it is copied when a cluster
+starts, so an edit needs no rebuild. A user's own image begins ``FROM`` the reference that :func:`reference` returns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import sys
+import tempfile
+from pathlib import Path
+
+from cluster.docker import layer
+from cluster.docker.layer import ImageError, Progress, Step
+from cluster.docker.network import locked
+from cluster.journal import state_folder
+
+__all__ = ["ImageError", "ensure", "exists", "reference"]
+
+NAME = "assay-node"
+REQUIREMENTS = ("kazoo", "msgspec")
+"""Distributions the broker imports on its node."""
+PYTHON = "3.11"
+"""Debian bookworm's."""
+
+SSHD_CONFIG = """\
+Port 22
+HostKey /etc/ssh/assay_host_key
+AuthorizedKeysFile /etc/ssh/assay_authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+PrintMotd no
+StrictModes no
+MaxSessions 200
+MaxStartups 100
+ClientAliveInterval 15
+Subsystem sftp internal-sftp
+"""
+
+DOCKERFILE = """\
+ARG LAYER
+FROM $LAYER
+LABEL assay=node-image
+COPY wheels /tmp/wheels
+COPY sshd_config /etc/ssh/assay_sshd_config
+RUN PYTHONPATH=$(echo /tmp/wheels/pip-*.whl) python3 -m pip install --quiet --no-index --no-cache-dir \\
+        --root-user-action=ignore --break-system-packages --find-links /tmp/wheels {requirements} \\
+ && python3 -c 'import {modules}' && rm -rf /tmp/wheels
+ENTRYPOINT ["/usr/bin/tini", "--", "/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/assay_sshd_config"]
+"""
+
+
+def reference() -> str:
+    """The tag this checkout's recipe makes."""
+    recipe = "\n".join([layer.REFERENCE, _dockerfile(), SSHD_CONFIG])
+    return f"{NAME}:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+
+
+def exists() -> bool:
+    """Is it there already? Raises :class:`ImageError` when there is no docker command."""
+    return layer.exists(reference())
+
+
+def can_build() -> bool:
+    """As far as one can tell in a second."""
+    return exists() or layer.can_build()
+
+
+def ensure(progress: Progress) -> str:
+    """The image's id (digest), built if this engine has it not yet. Sessions at the same time build it once."""
+    if not exists():
+        with locked(state_folder() / "image.lock"):
+            if not exists():
+                _build(Step(progress))
+    return layer.image_id(reference())
+
+
+def _build(step: Step) -> None:
+    lower = layer.ensure(step.progress)
+    with tempfile.TemporaryDirectory(prefix="assay-image-") as folder:
+        context = Path(folder)
+        (context / "wheels").mkdir()
+        (context / "sshd_config").write_text(SSHD_CONFIG)
+        step("broker's dependencies (pip download)", lambda: _download(context / "wheels"))
+        step(
+            f"node image {reference()}",
+            lambda: layer.build(_dockerfile(), reference(), {"LAYER": lower}, network="none", context=context),
+        )
+
+
+def _download(folder: Path) -> str:
+    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    argv += ["--only-binary=:all:", f"--python-version={PYTHON}", "--implementation=cp"]
+    argv += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "-d", str(folder)]
+    layer.command([*argv, "pip", *_pinned()], timeout=300)
+    return " ".join(_pinned())
+
+
+def _pinned() -> list[str]:
+    return [f"{name}=={importlib.metadata.version(name)}" for name in REQUIREMENTS]
+
+
+def _dockerfile() -> str:
+    return DOCKERFILE.format(requirements=" ".join(_pinned()), modules=", ".join(REQUIREMENTS))

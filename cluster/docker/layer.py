@@ -1,0 +1,210 @@
+"""The node image's lower layer: Debian bookworm with what a node runs on, and nothing of ours.
+
+Debian comes from a registry where one answers (``docker pull``), else from Debian's mirror (``debootstrap`` and
+``docker import``, which needs root). This module uses the standard library and the docker command alone, so that
+``make`` builds the layer with the system's Python while the virtual environment is still being installed::
+
+    python3 cluster/docker/layer.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Progress = Callable[[str], None]
+
+SUITE = "bookworm"
+REGISTRY_BASE = f"debian:{SUITE}-slim"
+IMPORTED_BASE = f"assay-base:{SUITE}"
+PULL_TIMEOUT = 60.0
+"""Seconds for the whole pull of 30 MB; without a way out the engine gives up at once or hangs until then."""
+
+PACKAGES = (
+    "iproute2",
+    "iptables",
+    "libslf4j-java",
+    "libzookeeper-java",  # the server's jar; the package `zookeeper` adds a desktop program and half a gigabyte
+    "openjdk-17-jre-headless",
+    "openssh-server",
+    "procps",
+    "python3",
+    "tini",
+)
+
+DOCKERFILE = f"""\
+ARG BASE
+FROM $BASE
+LABEL assay=layer
+RUN printf '%s\\n' 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' \\
+        'path-exclude=/usr/share/locale/*' force-unsafe-io > /etc/dpkg/dpkg.cfg.d/assay \\
+ && apt-get -q update \\
+ && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends {" ".join(PACKAGES)} \\
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /etc/ssh/ssh_host_* \\
+ && mkdir -p /run/sshd /var/log/assay
+"""
+# force-unsafe-io: a build that is cut off is thrown away whole, so dpkg need not fsync each file.
+
+REFERENCE = "assay-layer:" + hashlib.sha256(DOCKERFILE.encode()).hexdigest()[:12]
+
+
+class ImageError(Exception):
+    """An image could not be made; the message has the command, its last lines, and the remedy."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line per step, with its seconds, to ``progress``."""
+
+    progress: Progress
+
+    def __call__(self, what: str, action: Callable[[], str]) -> str:
+        began = time.monotonic()
+        self.progress(f"{what} ...")
+        outcome = action()
+        self.progress(f"{what}: {outcome}, {time.monotonic() - began:.0f} s")
+        return outcome
+
+
+def ensure(progress: Progress) -> str:
+    """The layer's reference, built if this engine has it not yet. Raises :class:`ImageError`."""
+    if exists(REFERENCE):
+        return REFERENCE
+    step = Step(progress)
+    base = _base(step)
+    step("node packages (apt)", lambda: build(DOCKERFILE, REFERENCE, {"BASE": base}, network="host"))
+    return REFERENCE
+
+
+def origin() -> str:
+    """Where the base came from, for a run's record."""
+    return f"debootstrap {SUITE}" if exists(IMPORTED_BASE) else REGISTRY_BASE
+
+
+def can_build() -> bool:
+    """Would :func:`ensure` succeed, as far as one can tell in a second?"""
+    if any(exists(reference) for reference in (REFERENCE, REGISTRY_BASE, IMPORTED_BASE)):
+        return True
+    return (shutil.which("debootstrap") is not None and os.geteuid() == 0) or _registry_answers()
+
+
+def exists(reference: str) -> bool:
+    return command(["docker", "image", "inspect", "--format", "{{.Id}}", reference], check=False).returncode == 0
+
+
+def image_id(reference: str) -> str:
+    """The content's digest."""
+    return command(["docker", "image", "inspect", "--format", "{{.Id}}", reference]).stdout.strip()
+
+
+def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str, context: Path | None = None) -> str:
+    """``network``: ``host`` where the build must reach a mirror, ``none`` where it must not. Returns a word for it."""
+    with tempfile.TemporaryDirectory(prefix="assay-build-") as empty:
+        path = Path(empty) / "Dockerfile"
+        path.write_text(dockerfile)
+        options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        options += ["-q", "--force-rm", f"--network={network}", "-f", str(path), "-t", tag]
+        command(["docker", "build", *options, str(context or empty)])
+    return "built"
+
+
+def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+    """Raises :class:`ImageError` with the last lines when it fails, is missing, or lasts over ``timeout`` seconds."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
+    except FileNotFoundError as error:
+        raise ImageError(f"{argv[0]} is not installed; `make docker` installs it (Debian, as root)") from error
+    except subprocess.TimeoutExpired as error:
+        raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s") from error
+    if check and done.returncode != 0:
+        raise ImageError(
+            f"`{' '.join(argv)[:120]}` exited {done.returncode}:\n{_tail(done.stdout + done.stderr)}\n"
+            "`assay doctor` tells what this machine lacks"
+        )
+    return done
+
+
+def _base(step: Step) -> str:
+    for reference in (REGISTRY_BASE, IMPORTED_BASE):
+        if exists(reference):
+            return reference
+    pulled = step(f"base image: docker pull {REGISTRY_BASE}", _pull)
+    if pulled == "pulled":
+        return REGISTRY_BASE
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        raise ImageError(
+            f"no registry gave {REGISTRY_BASE} and debootstrap needs "
+            + ("root" if shutil.which("debootstrap") else "to be installed (`apt install debootstrap`) and root")
+            + "; or bring the base along: `docker load`"
+        )
+    step(f"base image: debootstrap {SUITE} and docker import", _debootstrap)
+    return IMPORTED_BASE
+
+
+def _pull() -> str:
+    try:
+        done = command(["docker", "pull", "-q", REGISTRY_BASE], check=False, timeout=PULL_TIMEOUT)
+    except ImageError:
+        return "no registry answers"
+    return "pulled" if done.returncode == 0 else f"not to be had ({_tail(done.stderr, 1)[-100:]})"
+
+
+def _registry_answers() -> bool:
+    try:
+        return command(["docker", "manifest", "inspect", REGISTRY_BASE], check=False, timeout=3).returncode == 0
+    except ImageError:
+        return False
+
+
+def _debootstrap() -> str:
+    with tempfile.TemporaryDirectory(prefix="assay-debootstrap-") as folder:
+        root = Path(folder) / "root"
+        # HOME and TMPDIR of the caller mean nothing in the chroot and may not exist there.
+        done = command(["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)], check=False)
+        if done.returncode != 0:
+            log = root / "debootstrap" / "debootstrap.log"
+            more = log.read_text(errors="replace") if log.exists() else ""
+            raise ImageError(f"debootstrap exited {done.returncode}:\n{_tail(done.stdout + done.stderr + more)}")
+        for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
+            shutil.rmtree(root / cache, ignore_errors=True)
+            (root / cache / "partial").mkdir(parents=True)
+        _import(root)
+    return "imported"
+
+
+def _import(root: Path) -> None:
+    with subprocess.Popen(["tar", "-C", str(root), "--numeric-owner", "-c", "."], stdout=subprocess.PIPE) as tar:
+        done = subprocess.run(
+            ["docker", "import", "--change", "LABEL assay=base", "-", IMPORTED_BASE],
+            stdin=tar.stdout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0 or tar.returncode != 0:
+        raise ImageError(f"docker import exited {done.returncode} (tar: {tar.returncode}): {_tail(done.stderr)}")
+
+
+def _tail(text: str, lines: int = 12) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:])
+
+
+def main() -> int:
+    try:
+        ensure(lambda line: print(f"assay: {line}", flush=True))
+    except ImageError as error:
+        print(f"assay: no node image: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

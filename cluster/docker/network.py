@@ -1,0 +1,91 @@
+"""The run's own network: a bridge that leads nowhere else, on a subnet that nobody else uses.
+
+Subnets come from 198.18.0.0/15, the range set aside for tests of network devices (RFC 2544, RFC 6890), so they meet no
+LAN. Sessions at the same time choose under one file lock, and ask the engine what is taken; the engine itself refuses
+an overlap, which settles races with sessions of other users, who have another lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+from docker.errors import APIError
+from docker.types import IPAMConfig, IPAMPool
+
+from cluster.docker.engine import EngineError
+
+RANGE = ipaddress.IPv4Network("198.18.0.0/15")
+PREFIX = 24
+FIRST_HOST = 11
+"""The last octet of the first node; below it are the host's own (.1) and a few to spare."""
+
+
+@dataclass(frozen=True)
+class RunNetwork:
+    """``name`` in the engine, and the addresses it has to give."""
+
+    name: str
+    subnet: ipaddress.IPv4Network
+
+    def address(self, number: int) -> str:
+        """The address of the cluster's node ``number``, from 0. Raises ``ValueError`` beyond the subnet's end."""
+        if not 0 <= number < self.subnet.num_addresses - FIRST_HOST - 1:
+            raise ValueError(f"{self.subnet} has no address for node number {number}; use fewer nodes")
+        return str(self.subnet[FIRST_HOST + number])
+
+
+def create(client: docker.DockerClient, name: str, labels: Mapping[str, str], state: Path) -> RunNetwork:
+    """Raises :class:`EngineError` when the whole range is taken."""
+    with locked(state / "subnets.lock"):
+        refused: set[ipaddress.IPv4Network] = set()
+        taken = used_subnets(client)
+        while (subnet := free_subnet(taken | refused)) is not None:
+            try:
+                client.networks.create(
+                    name,
+                    driver="bridge",
+                    internal=True,
+                    labels=dict(labels),
+                    ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))]),
+                )
+            except APIError as error:
+                if "overlaps" not in str(error):
+                    raise
+                refused.add(subnet)
+            else:
+                return RunNetwork(name, subnet)
+    raise EngineError(f"every subnet of {RANGE} is in use; `assay heal` removes what dead runs have left")
+
+
+def used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]:
+    """What the engine's networks occupy, whoever made them."""
+    used = set()
+    for network in client.networks.list():
+        for pool in (network.attrs.get("IPAM") or {}).get("Config") or []:
+            subnet = ipaddress.ip_network(pool["Subnet"])
+            if isinstance(subnet, ipaddress.IPv4Network):
+                used.add(subnet)
+    return used
+
+
+def free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | None:
+    """The lowest that meets none of ``taken``."""
+    for subnet in RANGE.subnets(new_prefix=PREFIX):
+        if not any(subnet.overlaps(other) for other in taken):
+            return subnet
+    return None
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One holder at a time among this user's processes; the kernel lets go when the holder dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

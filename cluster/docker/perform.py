@@ -1,0 +1,25 @@
+"""Undoing one entry of the journal with the engine's help. Each action may be performed again and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import docker
+
+from cluster.docker.engine import execute, remove_container, remove_network
+from cluster.journal import Action, RemoveContainer, RemoveFile, RemoveNetwork, RunInContainer
+
+
+def perform(client: docker.DockerClient, action: Action) -> bool:
+    """Undoes one thing; False when there was nothing left to undo."""
+    match action:
+        case RemoveContainer(name):
+            return remove_container(client, name)
+        case RemoveNetwork(name):
+            return remove_network(client, name)
+        case RunInContainer(container, argv):
+            return execute(client, container, list(argv))
+        case RemoveFile(path):
+            existed = Path(path).exists()
+            Path(path).unlink(missing_ok=True)
+            return existed

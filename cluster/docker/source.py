@@ -1,0 +1,67 @@
+"""The system's code as a tar archive that containers are given before they start.
+
+Compiled modules come along when the host's Python is the nodes': three brokers that compile a hundred modules at the
+same time on a small machine cost seconds. A stale one is harmless, it names its source's size and time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cluster.docker.image import PYTHON
+from cluster.system import DeploymentError
+
+ROOT = "opt/assay"
+
+_NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
+
+
+def archive(folders: Sequence[str]) -> bytes:
+    """Folders of the Python path (``system_under_test``) or plain paths, each below ``/opt/assay`` by its last name."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in folders:
+            folder = locate(name)
+            tar.add(folder, arcname=f"{ROOT}/{folder.name}", filter=_wanted)
+    return buffer.getvalue()
+
+
+def of_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
+    """An archive of absolute path to (mode, content), owned by root."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, (mode, content) in files.items():
+            info = tarfile.TarInfo(path.lstrip("/"))
+            info.mode, info.size = mode, len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def locate(name: str) -> Path:
+    """Raises :class:`DeploymentError` when there is no such folder."""
+    if Path(name).is_absolute() and Path(name).is_dir():
+        return Path(name)
+    for entry in sys.path:
+        if (found := Path(entry or ".").resolve() / name).is_dir():
+            return found
+    # An editable install may have a finder of its own and no entry in sys.path.
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    for place in (spec.submodule_search_locations if spec else None) or []:
+        return Path(place)
+    raise DeploymentError(f"{name!r} of System.source is no folder on the Python path; name the package's own folder")
+
+
+def _wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    name = Path(info.name)
+    if name.suffix == ".pyc" and not name.name.endswith(_NODES_CACHE):
+        return None
+    if name.name in {".git", ".mypy_cache", ".ruff_cache"}:
+        return None
+    info.uid = info.gid = 0
+    info.uname = info.gname = "root"
+    return info

@@ -1,0 +1,93 @@
+"""Who a container, a network or a journal belongs to: one process of one boot of one machine.
+
+A process id alone is reused, so an owner is a process id with its start time (clock ticks since boot, field 22 of
+``/proc/PID/stat``) and the boot's id. The pid namespace comes along because two harnesses in two containers may share
+one Docker engine: ids of another namespace say nothing here, and whoever cannot be judged counts as alive. An orphan
+that stays is a nuisance, a cluster taken away under someone's running test is damage.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """``str(owner)`` and :func:`parse` are inverse; the text goes into labels and file names (digits, hex, ``.-``)."""
+
+    pid: int
+    started: int
+    boot: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return f"{self.pid}.{self.started}.{self.boot}.{self.namespace}"
+
+    def of_this_boot(self) -> bool:
+        """False for what an earlier boot (or another machine on the same engine) has left."""
+        return self.boot == _boot()
+
+    def alive(self) -> bool:
+        """Does the very process still run? True when that cannot be told from here."""
+        if not self.of_this_boot():
+            return False
+        if self.namespace != _namespace():
+            return True
+        started = _start_time(self.pid)
+        if started is not None:
+            return started == self.started
+        return _exists(self.pid)  # /proc hides others' processes when mounted with hidepid
+
+
+def current() -> Owner:
+    """The calling process."""
+    pid = os.getpid()
+    started = _start_time(pid)
+    if started is None:
+        raise OSError("/proc/self/stat cannot be read; mount /proc")
+    return Owner(pid, started, _boot(), _namespace())
+
+
+def parse(text: str) -> Owner:
+    """Raises ``ValueError`` when ``text`` is not an owner's."""
+    parts = text.split(".")
+    if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
+        raise ValueError(f"not an owner (pid.start.boot.namespace): {text!r}")
+    return Owner(int(parts[0]), int(parts[1]), parts[2], parts[3])
+
+
+def _boot() -> str:
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def _namespace() -> str:
+    try:
+        return os.readlink(PROC / "self/ns/pid").removeprefix("pid:[").removesuffix("]")
+    except FileNotFoundError:  # a kernel without pid namespaces has just the one
+        return "0"
+
+
+def _start_time(pid: int) -> int | None:
+    """Clock ticks since boot; None when there is no such process, or only its zombie."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before ")" may hold spaces
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _exists(pid: int) -> bool:
+    if (PROC / str(pid)).exists():
+        return False  # visible, so its stat was, too: a zombie, or gone in between
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,135 @@
+"""A simulated cluster: nodes of each role on one simulation loop, with ZooKeeper servers of its own.
+
+Names and addresses depend on the counts alone: ``n1, n2, ...`` for the system's main role (the first that is not
+``zookeeper``), ``zk1, ...`` for ZooKeeper, the role's name and a number for others; addresses are handed out in order
+from 198.18.0.2. All chance (disks, latencies of fsync, each incarnation's ``random``) comes from the seed through
+strings that name its use, so that adding one use leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster.node import Node
+from cluster.sim.disk import SimDisk
+from cluster.sim.loop import SimLoop
+from cluster.sim.node import Crash, SimNode
+from cluster.sim.process import PROCESS, Process
+from cluster.sim.runtime import EPOCH, SimRuntime
+from cluster.sim.zookeeper import server
+from cluster.sim.zookeeper.ensemble import Ensemble
+from cluster.system import ZOOKEEPER_ROLE, System
+
+FIRST_ADDRESS = 2
+
+
+class SimCluster:
+    """Satisfies ``cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is made or started.
+
+    ``counts`` says how many nodes each role has. ``crashes`` are the processes that ended by an exception;
+    ``zookeeper.writes`` is the log of what was written to ZooKeeper.
+    """
+
+    def __init__(self, system: System, counts: Mapping[str, int], seed: int) -> None:
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, SimLoop):
+            raise TypeError(f"a simulated cluster runs on a SimLoop, not on {type(loop).__name__}")
+        self._loop = loop
+        self._system = system
+        self._seed = seed
+        self._closed = False
+        self.crashes: list[Crash] = []
+        self._nodes: list[SimNode] = []
+        self._prepared: set[str] = set()
+        for role, count in counts.items():
+            for index in range(1, count + 1):
+                self._nodes.append(self._make(role, index, self._name(role, index)))
+        hosts = [node.host for node in self._nodes if node.role == ZOOKEEPER_ROLE]
+        self.zookeeper = Ensemble(loop.network, hosts, lambda: EPOCH + loop.time())
+        self._harness_runtimes = 0
+
+    def _name(self, role: str, index: int) -> str:
+        if role == ZOOKEEPER_ROLE:
+            return f"zk{index}"
+        main = next((name for name in self._system.roles if name != ZOOKEEPER_ROLE), None)
+        return f"n{index}" if role == main else f"{role}{index}"
+
+    def _make(self, role: str, index: int, name: str) -> SimNode:
+        number = FIRST_ADDRESS + len(self._nodes)
+        host = self._loop.network.add_host(name, f"198.18.{number // 250}.{number % 250}")
+        disk = SimDisk(random.Random(f"{self._seed} {name} disk"))
+        return SimNode(self._loop, host, role, index, disk, self._main, self.crashes)
+
+    @property
+    def kind(self) -> str:
+        return "sim"
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    @property
+    def sim_nodes(self) -> Sequence[SimNode]:
+        """The same, with what only simulated nodes have (disk, clock, power loss)."""
+        return self._nodes
+
+    @property
+    def description(self) -> Mapping[str, str]:
+        return {"kind": self.kind, "seed": str(self._seed)}
+
+    async def start(self) -> None:
+        """For symmetry with real clusters: the nodes are there once the cluster is made; nothing runs on them."""
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for node in self._nodes:
+            await node.kill()
+            node.log.close()
+            self._loop.network.heal(node.host)
+            self._loop.network.remove_host(node.host)
+
+    def harness_runtime(self) -> SimRuntime:
+        """For clients that the harness runs: of no node, never cut off, with chance of their own each."""
+        self._harness_runtimes += 1
+        label = f"{self._seed} harness {self._harness_runtimes}"
+        return SimRuntime(
+            label=label,
+            process=None,
+            disk=SimDisk(random.Random(f"{label} disk")),
+            clock=lambda: EPOCH + self._loop.time(),
+            event_log=_unread,
+        )
+
+    async def _main(self, node: SimNode, process: Process) -> int:
+        if node.role == ZOOKEEPER_ROLE:
+            return await server.serve(self.zookeeper)
+        if node.name not in self._prepared:
+            self._prepared.add(node.name)
+            for path, data in self._system.files(node, self).items():
+                await node.write_file(path, data)
+        runtime = SimRuntime(
+            label=f"{self._seed} {process.incarnation}",
+            process=process,
+            disk=node.disk,
+            clock=lambda: EPOCH + self._loop.time() + node.clock_offset,
+            event_log=node.log.append,
+        )
+        try:
+            return await self._system.entry(runtime, self._system.argv(node))
+        except SystemExit as leaving:  # it would end the whole simulation
+            return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+
+
+def _unread(line: str) -> None:
+    """The harness's own event log has no reader."""
+
+
+def current_node_name() -> str | None:
+    """For log lines and traces: on which node the running code runs; None for the harness."""
+    process: Any = PROCESS.get()
+    return None if process is None else process.name

@@ -1,0 +1,226 @@
+"""One simulated node's disk: it outlives the node's processes, and a power loss takes what was not fsynced.
+
+Two states are kept side by side: what a process sees (the page cache) and what the device holds. A killed process
+changes neither. :meth:`SimDisk.power_loss` makes the device's state the only one, and where POSIX leaves open what
+the device holds, the disk's random generator decides:
+
+- Bytes appended and not fsynced: the tail is torn at a random byte.
+- A file cut and not fsynced: the cut is there, or undone as a whole, and then what was appended after it is gone.
+- Names created, renamed or removed in a folder that was not fsynced: in each folder the operations survive up to a
+  random one, in their order. A rename between two folders survives in both or in neither. A new file may thus
+  vanish although its bytes were fsynced, and a removed one may come back: as POSIX allows.
+
+Not modelled: blocks written out of order within a tail, bytes rotting by themselves (faults do that through
+:meth:`SimDisk.write`), a full disk. The namespace is in :mod:`cluster.sim.names`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import posixpath
+from collections.abc import Callable
+from random import Random
+
+from cluster.sim.names import Inode, Namespace
+
+Check = Callable[[], None]
+Delay = Callable[[], float]
+
+
+def no_check() -> None:
+    """The process is alive."""
+
+
+def default_fsync_delay() -> float:
+    """Seconds: a fast device."""
+    return 0.0005
+
+
+class SimDisk:
+    """A node's files. Paths are absolute or not, it is the same: ``/data/x`` is ``data/x``."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._names = Namespace()
+
+    def storage(
+        self, check: Check | None = None, fsync_delay: Delay = default_fsync_delay, root: str = ""
+    ) -> SimStorage:
+        """A process's view of the folder ``root``, which is made when missing.
+
+        ``check`` is called at the start of every operation and after each wait for an fsync; what it raises, the
+        operation raises. ``fsync_delay`` gives the seconds that the next fsync takes. After a power loss the view
+        is that of a dead process: what it does reaches nothing; ask for a new one.
+        """
+        if root:
+            self._names.mkdir(root)
+            self._names.pin(root)
+        return SimStorage(self._names, check or no_check, fsync_delay, root)
+
+    def power_loss(self) -> None:
+        """The machine stops at once. Processes must be dead; what is left is durable."""
+        self._names = self._names.after_power_loss(self._random)
+
+    def files(self) -> list[str]:
+        """Paths of all files, sorted."""
+        return self._names.files()
+
+    def read(self, path: str) -> bytes:
+        """A file's content as a process would see it; ``FileNotFoundError``."""
+        return bytes(self._names.file(path).content)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replaces or creates a file from outside, durably and at once; folders are made as needed."""
+        self._names.mkdir(posixpath.dirname(path))
+        inode = self._names.file(path, create=True)
+        inode.content[:] = data
+        inode.fsync()
+        self._names.pin(path)
+
+    def remove(self, path: str) -> None:
+        """Removes a file or a folder with all in it from outside, durably and at once."""
+        self._names.remove(path)
+        self._names.pin(path)
+
+
+class SimSlice:
+    """A range of a simulated file."""
+
+    __slots__ = ("_file", "_position", "_size")
+
+    def __init__(self, file: SimFile, position: int, size: int) -> None:
+        self._file = file
+        self._position = position
+        self._size = size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read(self) -> bytes:
+        data = self._file.read(self._position, self._size)
+        if len(data) != self._size:
+            raise OSError(errno.EIO, f"only {len(data)} of {self._size} bytes are left at {self._position}")
+        return data
+
+    async def send(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(self.read())
+        await writer.drain()
+
+
+class SimFile:
+    """An open file; goes on working when its name is gone, as an open descriptor does."""
+
+    __slots__ = ("_check", "_closed", "_delay", "_inode")
+
+    def __init__(self, inode: Inode, check: Check, delay: Delay) -> None:
+        self._inode = inode
+        self._check = check
+        self._delay = delay
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def append(self, data: bytes) -> None:
+        self._enter()
+        self._inode.content += data
+
+    def read(self, position: int, size: int) -> bytes:
+        self._enter()
+        return bytes(memoryview(self._inode.content)[position : position + size])
+
+    def slice(self, position: int, size: int) -> SimSlice:
+        self._enter()
+        return SimSlice(self, position, max(0, min(size, self.size - position)))
+
+    def truncate(self, size: int) -> None:
+        self._enter()
+        self._inode.truncate(size)
+
+    async def fsync(self) -> None:
+        self._enter()
+        await _fsync(self._inode, self._delay)
+        self._check()
+
+    def close(self) -> None:
+        self._check()
+        self._closed = True
+
+    def _enter(self) -> None:
+        self._check()
+        if self._closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+class SimStorage:
+    """What one process sees of a disk: the ``Storage`` of ``system_under_test.runtime``, satisfied structurally."""
+
+    def __init__(self, names: Namespace, check: Check, delay: Delay, root: str) -> None:
+        self._names = names
+        self._check = check
+        self._delay = delay
+        self._root = root
+
+    def open(self, path: str) -> SimFile:
+        return SimFile(self._enter().file(self._path(path), create=True), self._check, self._delay)
+
+    def read_bytes(self, path: str) -> bytes:
+        return bytes(self._enter().file(self._path(path)).content)
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        inode = self._enter().file(self._path(path), create=True)
+        inode.truncate(0)
+        inode.content += data
+
+    async def fsync(self, path: str) -> None:
+        await _fsync(self._enter().file(self._path(path)), self._delay)
+        self._check()
+
+    async def fsync_directory(self, path: str) -> None:
+        names = self._enter()
+        folder = names.folder(self._path(path))
+        mark = names.mark()
+        await asyncio.sleep(self._delay())
+        names.commit(folder, mark)
+        self._check()
+
+    def listdir(self, path: str) -> list[str]:
+        try:
+            return sorted(self._enter().folder(self._path(path)).entries)
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return self._enter().find(self._path(path)) is not None
+
+    def mkdir(self, path: str) -> None:
+        self._enter().mkdir(self._path(path))
+
+    def rename(self, source: str, target: str) -> None:
+        self._enter().rename(self._path(source), self._path(target))
+
+    def remove(self, path: str) -> None:
+        self._enter().remove(self._path(path))
+
+    def _enter(self) -> Namespace:
+        self._check()
+        return self._names
+
+    def _path(self, path: str) -> str:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{path!r} is not a path below the storage's root")
+        return f"{self._root}/{path}"
+
+
+async def _fsync(inode: Inode, delay: Delay) -> None:
+    flight = inode.begin_fsync()
+    try:
+        await asyncio.sleep(delay())
+    except BaseException:
+        inode.abandon_fsync(flight)
+        raise
+    inode.finish_fsync(flight)

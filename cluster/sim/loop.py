@@ -1,0 +1,310 @@
+"""A deterministic asyncio event loop: virtual time, in-memory network, processes that can be killed and stopped.
+
+Time begins at 0 and moves only when nothing is ready: it jumps to the next timer, whose exact value it takes. Timers
+that are due at the same time run in the order in which they were made. A step costs no time, except that a program
+which never waits is charged a millisecond per :data:`STEPS_PER_MILLISECOND` steps, so that a busy loop with a deadline
+ends as it does on a real machine.
+
+Everything that asyncio leaves to chance is ordered here: tasks and futures hash in creation order (see
+``futures``), there are no threads and no executor, and the network draws its latencies from the loop's seed.
+
+It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is told to stop; ``asyncio.Runner(loop_factory=...)``,
+``asyncio.start_server`` and ``asyncio.open_connection`` work on it unmodified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import socket
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from cluster.sim.futures import SimFuture, SimTask, order_of
+from cluster.sim.network import Network
+from cluster.sim.process import PROCESS, Process, Runnable, close_coroutine
+from cluster.sim.server import SimServer
+
+T = TypeVar("T")
+
+STEPS_PER_MILLISECOND = 10_000
+COMPACTION_MINIMUM = 1000
+"""Cancelled timers are swept out when there are more than this many and they are more than half of all."""
+
+
+class DeadlockError(RuntimeError):
+    """Nothing is ready, no timer is set and the main future is not done: nothing can ever happen again."""
+
+
+class SimHandle(asyncio.Handle):
+    """A callback that is ready. Runs in its context, if the process that the context names is running."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop, context: Context) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._callback!r}{' cancelled' if self._cancelled else ''}>"
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def _fire(self) -> None:
+        if self._cancelled:
+            return
+        context = self._context
+        process = context.get(PROCESS)
+        if process is None or process.running:
+            try:
+                context.run(self._callback, *self._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - handed to the loop's exception handler, as asyncio does
+                self._loop.call_exception_handler(
+                    {"message": f"Exception in callback {self._callback!r}", "exception": error, "handle": self}
+                )
+        else:
+            process.hold_back(self)
+
+
+class SimTimer(asyncio.TimerHandle):
+    """A callback with a time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop, context: Context
+    ) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._loop: SimLoop = loop
+        self._context = context
+        self._cancelled = False
+
+    __repr__ = SimHandle.__repr__
+    _fire = SimHandle._fire
+
+    def __hash__(self) -> int:
+        return hash(self._when)
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = _nothing  # what it refers to may be large, and the timer far away
+            self._args = ()
+            self._loop.timer_cancelled()
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """The event loop of one simulation; ``seed`` decides the network's latencies."""
+
+    _stopping: bool
+    _closed: bool
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._sequence = 0
+        self._orders = 0
+        self._task_count = 0
+        self._ready: deque[Runnable] = deque()
+        self._timers: list[tuple[float, int, Runnable]] = []
+        self._cancelled_timers = 0
+        self._generators: dict[int, tuple[weakref.ref[AsyncGenerator[Any, Any]], Process | None]] = {}
+        self.network = Network(self, random.Random(f"network {seed}"))
+
+    # Time and callbacks
+
+    def time(self) -> float:
+        """Seconds since the simulation began."""
+        return self._now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = SimHandle(callback, args, self, copy_context() if context is None else context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # there are no threads; asyncio.Runner calls it
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimTimer:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimTimer:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        timer = SimTimer(when, callback, args, self, copy_context() if context is None else context)
+        self._sequence += 1
+        heapq.heappush(self._timers, (when, self._sequence, timer))
+        return timer
+
+    def schedule(self, when: float, runnable: Runnable) -> None:
+        """For the kernel's side of things (packets, retransmissions): no handle, no context, cannot be cancelled."""
+        self._sequence += 1
+        heapq.heappush(self._timers, (when, self._sequence, runnable))
+
+    def run_soon(self, runnable: Runnable) -> None:
+        """As ``schedule``, now."""
+        self._ready.append(runnable)
+
+    def run_first(self, runnables: Iterable[Runnable]) -> None:
+        """Puts these before everything that is ready now, in their order."""
+        self._ready.extendleft(reversed(list(runnables)))
+
+    def timer_cancelled(self) -> None:
+        self._cancelled_timers += 1
+        if self._cancelled_timers > COMPACTION_MINIMUM and self._cancelled_timers * 2 > len(self._timers):
+            self._timers[:] = [
+                entry for entry in self._timers if not (isinstance(entry[2], SimTimer) and entry[2].cancelled())
+            ]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def _run_once(self) -> None:
+        """Runs until ``stop``; asyncio's ``run_forever`` calls it once."""
+        ready = self._ready
+        timers = self._timers
+        steps = 0
+        while not self._stopping:
+            if ready:
+                steps += 1
+                if steps == STEPS_PER_MILLISECOND:
+                    steps = 0
+                    self._now += 0.001
+                    while timers and timers[0][0] <= self._now:
+                        ready.append(heapq.heappop(timers)[2])
+                ready.popleft()._fire()
+            elif timers:
+                when, _, runnable = heapq.heappop(timers)
+                if when > self._now:
+                    self._now = when
+                    steps = 0
+                runnable._fire()
+            else:
+                raise DeadlockError(self._deadlock())
+
+    def _deadlock(self) -> str:
+        lines = [f"deadlock at {self._now:.6f} s of virtual time: nothing is ready, no timer is set; pending tasks:"]
+        for task in sorted(asyncio.all_tasks(self), key=order_of):
+            process = getattr(task, "process", None)
+            frames = task.get_stack(limit=1)
+            where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "not started"
+            lines.append(f"  {task.get_name()} of {process or 'the harness'}: {task.get_coro()!r} at {where}")
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        super().close()
+        self._timers.clear()
+        self._generators.clear()
+
+    # Futures and tasks
+
+    def next_order(self) -> int:
+        """The next hash of a task or future."""
+        self._orders += 1
+        return self._orders
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: object = None, context: Context | None = None, **_options: Any
+    ) -> asyncio.Task[Any]:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        self._task_count += 1
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        task = SimTask(coro, loop=self, name=str(name or f"Task-{self._task_count}"), context=context)
+        task.process = process
+        if process is not None and process.dead:
+            close_coroutine(coro)
+            asyncio.Future.cancel(task)
+        return task
+
+    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
+        """The unfinished tasks of a process, in creation order."""
+        tasks = [task for task in asyncio.all_tasks(self) if getattr(task, "process", None) is process]
+        return sorted(tasks, key=order_of)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        raise RuntimeError(
+            f"run_in_executor({func!r}) in the simulation: it has no threads. Code that runs here does its blocking "
+            "work through the runtime's seams (storage, zookeeper)."
+        )
+
+    def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        self._generators[id(agen)] = (weakref.ref(agen), PROCESS.get())
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        _, process = self._generators.pop(id(agen), (None, None))
+        if self._closed or (process is not None and process.dead):
+            return
+        context = copy_context() if process is None else process.context.copy()
+        closing: Coroutine[Any, Any, None] = _close_generator(agen)
+        self.create_task(closing, context=context)
+
+    async def shutdown_asyncgens(self) -> None:
+        generators, self._generators = self._generators, {}
+        for reference, process in generators.values():
+            agen = reference()
+            if agen is not None and (process is None or process.running):
+                await agen.aclose()
+
+    # Network
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:
+        address = self.network.resolve(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: str | None = None, port: int | None = None, **options: Any
+    ) -> tuple[asyncio.Transport, Any]:
+        _refuse(options, "ssl", "sock")
+        if host is None or port is None:
+            raise ValueError("host and port are needed")
+        return await self.network.connect(protocol_factory, host, int(port))
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], Any],
+        host: str | list[str] | None = None,
+        port: int | None = None,
+        **options: Any,
+    ) -> SimServer:
+        _refuse(options, "ssl", "sock")
+        if host is not None and not isinstance(host, str):
+            host = host[0]
+        return self.network.listen(protocol_factory, host, int(port or 0))
+
+
+async def _close_generator(agen: AsyncGenerator[Any, Any]) -> None:
+    await agen.aclose()
+
+
+def _nothing() -> None:
+    """What a cancelled timer would run."""
+
+
+def _refuse(options: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if options.get(name):
+            raise NotImplementedError(f"{name}= is not offered by the simulated network")

@@ -1,0 +1,288 @@
+"""Files and folders of a simulated disk, each with what is seen and what is durable.
+
+A file's durable content is kept as an :class:`Image`: so many bytes that it shares with the seen content, then a tail
+of its own (bytes that were cut since). Appending costs nothing extra and an fsync copies nothing, whatever the
+file's size. The namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync
+commits its own changes and those that they depend on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from random import Random
+
+
+class Image:
+    """A content that was once seen: the first ``size`` bytes of what is seen now, then ``tail``."""
+
+    __slots__ = ("number", "size", "tail")
+
+    def __init__(self, size: int, tail: bytes, number: int) -> None:
+        self.size = size
+        self.tail = tail
+        self.number = number
+
+    def before_cut(self, content: bytearray, size: int) -> None:
+        """``content`` is about to be cut to ``size``."""
+        if size < self.size:
+            self.tail = bytes(content[size : self.size]) + self.tail
+            self.size = size
+
+
+class Inode:
+    """A file."""
+
+    __slots__ = ("_flights", "_fsyncs", "content", "durable")
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = bytearray(content)
+        self.durable = Image(len(content), b"", 0)
+        self._fsyncs = 0
+        self._flights: list[Image] = []
+
+    def truncate(self, size: int) -> None:
+        self.durable.before_cut(self.content, size)
+        for flight in self._flights:
+            flight.before_cut(self.content, size)
+        del self.content[size:]
+
+    def begin_fsync(self) -> Image:
+        """What must be durable once this fsync is over, whatever happens to the file meanwhile."""
+        self._fsyncs += 1
+        flight = Image(len(self.content), b"", self._fsyncs)
+        self._flights.append(flight)
+        return flight
+
+    def abandon_fsync(self, flight: Image) -> None:
+        self._flights.remove(flight)
+
+    def finish_fsync(self, flight: Image) -> None:
+        """One that began earlier than another already finished changes nothing: the other covered it."""
+        self._flights.remove(flight)
+        if flight.number > self.durable.number:
+            self.durable = flight
+
+    def fsync(self) -> None:
+        self.finish_fsync(self.begin_fsync())
+
+    def after_power_loss(self, random: Random) -> Inode:
+        durable = self.durable
+        if durable.tail and random.random() < 0.5:
+            return Inode(bytes(self.content[: durable.size]) + durable.tail)
+        return Inode(bytes(self.content[: random.randint(durable.size, len(self.content))]))
+
+
+class Folder:
+    """A folder: names as seen, and names as the device has them."""
+
+    __slots__ = ("durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Folder] = {}
+        self.durable: dict[str, Inode | Folder] = {}
+
+
+Node = Inode | Folder
+
+
+class Change:
+    """What one operation did to names: ``(folder, name, what it names now)``, None for nothing."""
+
+    __slots__ = ("edits", "number")
+
+    def __init__(self, number: int, edits: list[tuple[Folder, str, Node | None]]) -> None:
+        self.number = number
+        self.edits = edits
+
+    @property
+    def folders(self) -> list[Folder]:
+        return list(dict.fromkeys(folder for folder, _, _ in self.edits))
+
+    def touches(self, folders: list[Folder]) -> bool:
+        return any(folder is other for folder in self.folders for other in folders)
+
+    def apply(self) -> None:
+        for folder, name, node in self.edits:
+            if node is None:
+                folder.durable.pop(name, None)
+            else:
+                folder.durable[name] = node
+
+    def forget(self, folder: Folder, name: str) -> None:
+        """Leaves one name out, because something else made it durable."""
+        self.edits = [edit for edit in self.edits if edit[0] is not folder or edit[1] != name]
+
+
+class Namespace:
+    """The tree from the disk's root. Errors are those of the operating system's calls of the same names."""
+
+    def __init__(self, root: Folder | None = None) -> None:
+        self._root = root or Folder()
+        self._pending: list[Change] = []
+        self._changes = 0
+
+    def find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for part in _parts(path):
+            if not isinstance(node, Folder):
+                return None
+            node = node.entries.get(part)
+        return node
+
+    def folder(self, path: str) -> Folder:
+        node = self.find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        if not isinstance(node, Folder):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+    def file(self, path: str, *, create: bool = False) -> Inode:
+        node = self.find(path)
+        if isinstance(node, Folder):
+            raise _error(errno.EISDIR, path)
+        if node is None:
+            if not create:
+                raise _error(errno.ENOENT, path)
+            node = Inode()
+            folder, name = self._parent(path)
+            self._change((folder, name, node))
+        return node
+
+    def mkdir(self, path: str) -> None:
+        """With parents."""
+        folder = self._root
+        for part in _parts(path):
+            node = folder.entries.get(part)
+            if node is None:
+                node = Folder()
+                self._change((folder, part, node))
+            if not isinstance(node, Folder):
+                raise _error(errno.ENOTDIR, path)
+            folder = node
+
+    def rename(self, source: str, target: str) -> None:
+        node = self.find(source)
+        if node is None:
+            raise _error(errno.ENOENT, source)
+        there = self.find(target)
+        if there is node:
+            return
+        if isinstance(there, Folder) and not isinstance(node, Folder):
+            raise _error(errno.EISDIR, target)
+        if isinstance(there, Inode) and isinstance(node, Folder):
+            raise _error(errno.ENOTDIR, target)
+        if isinstance(there, Folder) and there.entries:
+            raise _error(errno.ENOTEMPTY, target)
+        self._change((*self._parent(source), None), (*self._parent(target), node))
+
+    def remove(self, path: str) -> None:
+        """A folder goes file by file, from the inside, as there is no other way on a real disk."""
+        node = self.find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        if isinstance(node, Folder):
+            for name in sorted(node.entries):
+                self.remove(f"{path}/{name}")
+        self._change((*self._parent(path), None))
+
+    def files(self) -> list[str]:
+        return sorted(_walk(self._root, ""))
+
+    def mark(self) -> int:
+        """The number of changes made so far; see :meth:`commit`."""
+        return self._changes
+
+    def commit(self, folder: Folder, mark: int) -> None:
+        """Makes durable what happened in ``folder`` up to ``mark``, and the earlier changes which that rests on."""
+        folders = [folder]
+        committed: list[Change] = []
+        for change in reversed(self._pending):
+            if change.number <= mark and change.touches(folders):
+                committed.append(change)
+                folders += change.folders
+        for change in reversed(committed):
+            change.apply()
+        self._pending = [change for change in self._pending if change not in committed]
+
+    def pin(self, path: str) -> None:
+        """Makes the name ``path`` and those of the folders above it durable as they are, and nothing else."""
+        folder = self._root
+        for part in _parts(path):
+            node = folder.entries.get(part)
+            for change in self._pending:
+                change.forget(folder, part)
+            if node is None:
+                folder.durable.pop(part, None)
+            else:
+                folder.durable[part] = node
+            if not isinstance(node, Folder):
+                return
+            folder = node
+
+    def after_power_loss(self, random: Random) -> Namespace:
+        """What the device holds, as a tree of its own, in which everything is durable."""
+        for change in _survivors(self._pending, random):
+            change.apply()
+        return Namespace(_durable_tree(self._root, random))
+
+    def _parent(self, path: str) -> tuple[Folder, str]:
+        parts = _parts(path)
+        if not parts:
+            raise _error(errno.EBUSY, path)
+        return self.folder("/".join(parts[:-1])), parts[-1]
+
+    def _change(self, *edits: tuple[Folder, str, Node | None]) -> None:
+        for folder, name, node in edits:
+            if node is None:
+                del folder.entries[name]
+            else:
+                folder.entries[name] = node
+        self._changes += 1
+        self._pending.append(Change(self._changes, list(edits)))
+
+
+def _survivors(pending: list[Change], random: Random) -> list[Change]:
+    """Of each folder's changes a random prefix; one that touches two folders needs its place in both prefixes."""
+    totals: dict[Folder, int] = {}
+    for change in pending:
+        for folder in change.folders:
+            totals[folder] = totals.get(folder, 0) + 1
+    left = {folder: random.randint(0, total) for folder, total in totals.items()}
+    survivors = []
+    for change in pending:
+        if all(left[folder] > 0 for folder in change.folders):
+            survivors.append(change)
+            for folder in change.folders:
+                left[folder] -= 1
+        else:
+            left.update(dict.fromkeys(change.folders, 0))
+    return survivors
+
+
+def _durable_tree(folder: Folder, random: Random) -> Folder:
+    tree = Folder()
+    for name in sorted(folder.durable):
+        node = folder.durable[name]
+        left = node.after_power_loss(random) if isinstance(node, Inode) else _durable_tree(node, random)
+        tree.entries[name] = tree.durable[name] = left
+    return tree
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _walk(folder: Folder, prefix: str) -> list[str]:
+    paths = []
+    for name, node in folder.entries.items():
+        if isinstance(node, Folder):
+            paths += _walk(node, f"{prefix}{name}/")
+        else:
+            paths.append(prefix + name)
+    return paths
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)

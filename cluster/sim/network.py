@@ -1,0 +1,243 @@
+"""The simulated network: hosts with addresses, ports that listen, links that can be cut in each direction.
+
+A link is a pair of hosts in one direction; cutting it drops every packet that arrives, and counts it on the receiving
+host, as an ``iptables`` DROP rule in its INPUT chain would. What that does to a connection is in ``transport``. Latency
+is drawn per message from the seed, so connections reorder against each other, never within one direction.
+
+Code that belongs to no process (the harness) lives on a host of its own, ``outside``, to which no rule applies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from cluster.sim.process import PROCESS, Process
+from cluster.sim.server import SimServer
+from cluster.sim.transport import Kernel, SimSocket, SimTransport
+
+if TYPE_CHECKING:
+    from cluster.sim.loop import SimLoop
+
+LATENCY = (0.0001, 0.001)
+"""Seconds one way, uniform: a rack's network with a busy kernel at each end."""
+SYN_RETRY = 1.0
+"""Seconds to the first repetition of a connection request that got no answer; doubles (Linux: 1 s)."""
+CONNECT_TIMEOUT = 15.0
+"""Seconds until connecting fails with ETIMEDOUT (Linux: about two minutes)."""
+EPHEMERAL_PORT = 32768
+OUTSIDE = "198.18.255.254"
+ANY = frozenset({"", "0.0.0.0", "::"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Host:
+    """A machine. ``rules``: from whom packets are dropped, and how many were; ``listeners``: by port."""
+
+    __slots__ = ("_next_port", "address", "listeners", "name", "rules")
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self.rules: dict[Host, int] = {}
+        self.listeners: dict[int, SimServer] = {}
+        self._next_port = EPHEMERAL_PORT
+
+    def __repr__(self) -> str:
+        return f"<Host {self.name} {self.address}>"
+
+    def ephemeral_port(self) -> int:
+        self._next_port += 1
+        while self._next_port in self.listeners:
+            self._next_port += 1
+        return self._next_port
+
+
+class Network:
+    """All hosts of a simulation. ``random`` is the network's own."""
+
+    def __init__(self, loop: SimLoop, source: random.Random) -> None:
+        self.loop = loop
+        self.random = source
+        self.outside = Host("harness", OUTSIDE)
+        self._hosts: dict[str, Host] = {OUTSIDE: self.outside, "harness": self.outside}
+        self._draw = source.random
+        self._base, self._spread = LATENCY[0], LATENCY[1] - LATENCY[0]
+
+    def add_host(self, name: str, address: str) -> Host:
+        """Raises ``ValueError`` for a name or an address that is taken."""
+        if name in self._hosts or address in self._hosts:
+            raise ValueError(f"host {name} or address {address} is taken")
+        host = self._hosts[name] = self._hosts[address] = Host(name, address)
+        return host
+
+    def remove_host(self, host: Host) -> None:
+        """Its processes must be dead."""
+        self._hosts.pop(host.name, None)
+        self._hosts.pop(host.address, None)
+
+    def resolve(self, name: str) -> str:
+        """The address of a host's name or address. Raises ``OSError`` (EHOSTUNREACH)."""
+        if name not in self._hosts:
+            raise OSError(errno.EHOSTUNREACH, f"no host {name} in the simulated network")
+        return self._hosts[name].address
+
+    # Links
+
+    def latency(self) -> float:
+        """Seconds that the next packet takes."""
+        return self._base + self._spread * self._draw()
+
+    def set_latency(self, low: float, high: float) -> None:
+        """Seconds one way, uniform between the two, for packets sent from now on."""
+        if not 0 < low <= high:
+            raise ValueError(f"latency must have 0 < low <= high, not {low}, {high}")
+        self._base, self._spread = low, high - low
+
+    def drop(self, source: Host, target: Host) -> None:
+        """From now on what arrives at ``target`` from ``source`` is dropped. The outside is never cut off."""
+        if source is not target and self.outside not in (source, target):
+            target.rules.setdefault(source, 0)
+
+    def heal(self, target: Host) -> None:
+        """Removes all rules of a host, with their counters."""
+        target.rules.clear()
+
+    def cut(self, source: Host, target: Host) -> bool:
+        return source in target.rules
+
+    def count(self, source: Host, target: Host) -> None:
+        """One more packet from ``source`` that ``target``'s rule dropped."""
+        if source in target.rules:
+            target.rules[source] += 1
+
+    # Sockets
+
+    def listen(self, factory: Callable[[], Any], address: str | None, port: int) -> SimServer:
+        """For the current process, on its host. Raises ``OSError`` (EADDRINUSE, EADDRNOTAVAIL)."""
+        process, host = self._here()
+        if address is not None and address not in ANY | LOOPBACK and self._hosts.get(address) is not host:
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot assign {address} on {host.name}")
+        port = port or host.ephemeral_port()
+        if port in host.listeners:
+            raise OSError(errno.EADDRINUSE, f"port {port} of {host.name} is in use")
+        server = SimServer(self, host, port, factory, process)
+        host.listeners[port] = server
+        return server
+
+    async def connect(self, factory: Callable[[], Any], address: str, port: int) -> tuple[SimTransport, Any]:
+        """For the current process. Raises ``ConnectionRefusedError``, ``OSError`` (ETIMEDOUT, EHOSTUNREACH)."""
+        process, host = self._here()
+        target = host if address in LOOPBACK else self._hosts.get(address)
+        if target is None:
+            raise OSError(errno.EHOSTUNREACH, f"no route from {host.name} to {address}")
+        attempt = _Attempt(self, process, host, target, port)
+        transport = await attempt.run()
+        protocol = factory()
+        transport.attach(protocol)
+        return transport, protocol
+
+    def _here(self) -> tuple[Process | None, Host]:
+        process = PROCESS.get()
+        return (None, self.outside) if process is None else (process, process.host)
+
+
+class _Attempt:
+    """One connection request: SYN, SYN-ACK, and their repetitions while a link is cut."""
+
+    def __init__(self, network: Network, process: Process | None, host: Host, target: Host, port: int) -> None:
+        self._network = network
+        self._process = process
+        self._host = host
+        self._target = target
+        self._port = port
+        self._began = network.loop.time()
+        self._retry = SYN_RETRY
+        self._result: asyncio.Future[SimTransport] = network.loop.create_future()
+        self._transport: SimTransport | None = None
+        self._context = copy_context()
+
+    async def run(self) -> SimTransport:
+        if self._process is not None and not self._process.running:
+            self._process.later(self._send)  # it held in the step that connects
+        else:
+            self._send()
+        try:
+            return await self._result
+        except asyncio.CancelledError:
+            if self._transport is not None:
+                self._transport.abort()
+            raise
+
+    def _after_latency(self, call: Callable[[], None]) -> None:
+        self._network.loop.schedule(self._network.loop.time() + self._network.latency(), Kernel(call))
+
+    def _send(self) -> None:
+        self._after_latency(self._arrives)
+
+    def _given_up(self) -> bool:
+        return self._result.done() or (self._process is not None and self._process.dead)
+
+    def _arrives(self) -> None:
+        if self._given_up():
+            return
+        network, host, target = self._network, self._host, self._target
+        if network.cut(host, target):
+            network.count(host, target)
+            self._again()
+        elif network.cut(target, host):  # the answer is lost; the half-open entry it leaves is not modelled
+            network.count(target, host)
+            self._again()
+        elif (server := target.listeners.get(self._port)) is None:
+            self._after_latency(self._refused)
+        else:
+            self._establish(server)
+
+    def _again(self) -> None:
+        loop = self._network.loop
+        left = self._began + CONNECT_TIMEOUT - loop.time()
+        if left > self._retry:
+            wait, call = self._retry * (1.0 + 0.1 * self._network.random.random()), self._arrives
+            self._retry *= 2
+        else:
+            wait, call = max(left, 0.0), self._timed_out
+        loop.schedule(loop.time() + wait, Kernel(call))
+
+    def _refused(self) -> None:
+        place = f"{self._target.name}:{self._port}"
+        self._fail(ConnectionRefusedError(errno.ECONNREFUSED, f"connection to {place} refused"))
+
+    def _timed_out(self) -> None:
+        self._fail(OSError(errno.ETIMEDOUT, f"connecting to {self._target.name}:{self._port} timed out"))
+
+    def _fail(self, error: OSError) -> None:
+        if not self._given_up():
+            self._result.set_exception(error)
+
+    def _establish(self, server: SimServer) -> None:
+        network, loop = self._network, self._network.loop
+        near_name = (self._host.address, self._host.ephemeral_port())
+        far_name = (self._target.address, self._port)
+        near = SimTransport(network, self._host, self._process, self._context, _names(near_name, far_name))
+        far_context = server.connection_context()
+        far = SimTransport(network, self._target, server.process, far_context, _names(far_name, near_name))
+        near.peer, far.peer = far, near
+        self._transport = near
+        connected = loop.time() + network.latency()
+        accepted = connected + network.latency()
+        near.not_before(accepted)
+        far.not_before(connected)
+        loop.schedule(connected, Kernel(self._connected))
+        loop.schedule(accepted, Kernel(server.accept, far, far_context))
+
+    def _connected(self) -> None:
+        if not self._given_up() and self._transport is not None:
+            self._result.set_result(self._transport)
+
+
+def _names(own: tuple[str, int], peer: tuple[str, int]) -> dict[str, Any]:
+    return {"sockname": own, "peername": peer, "socket": SimSocket(own, peer)}

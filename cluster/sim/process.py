@@ -1,0 +1,153 @@
+"""A simulated process: what kill, stop and resume act on, and how code is known to belong to it.
+
+The context variable :data:`PROCESS` names the process on whose behalf a task or a callback runs; tasks and callbacks
+inherit it as they inherit every context variable, so whatever a process starts is its own. ``None`` is the harness:
+clients, nemesis and observers, which no fault touches.
+
+Three rules, kept by the loop, the transports, the disk and the runtime together:
+
+- *stopped*: what would run for it is put aside in order and runs after the resume. What the step that stopped it
+  still does to the outside world (network, event log) is put aside too, so a process that holds in the middle of a
+  step looks from outside as if it had stopped right there.
+- *dead*: nothing runs for it any more, and what its code still does while it is being unwound has no effect.
+- unwinding happens at the kill, in creation order, not whenever the garbage collector finds the coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+UNWIND_LIMIT = 100
+"""How often a coroutine that awaits again inside ``finally`` is told to end before it is abandoned."""
+
+
+class Runnable(Protocol):
+    """What the loop's queues hold."""
+
+    def _fire(self) -> None: ...
+
+
+class Resource(Protocol):
+    """What the kernel closes when its process is gone: a connection, a listening socket."""
+
+    def process_died(self) -> None: ...
+
+
+class Deferred:
+    """A call that a stopped process made; it happens at the resume, in the context in which it was made."""
+
+    __slots__ = ("_args", "_call", "_context")
+
+    def __init__(self, call: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._call = call
+        self._args = args
+        self._context = copy_context()
+
+    def _fire(self) -> None:
+        self._context.run(self._call, *self._args)
+
+
+class Process:
+    """One incarnation of a node's main process. ``running`` is false while stopped and once dead."""
+
+    __slots__ = (
+        "_held", "_loop", "_resources", "context", "dead", "host", "incarnation", "name", "running",
+    )  # fmt: skip
+
+    def __init__(self, loop: Any, host: Any, name: str, incarnation: str) -> None:
+        self._loop = loop
+        self.host = host
+        self.name = name
+        self.incarnation = incarnation
+        self.running = True
+        self.dead = False
+        self._held: deque[Runnable] = deque()
+        self._resources: dict[Resource, None] = {}
+        self.context: Context = copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def __repr__(self) -> str:
+        state = "dead" if self.dead else "running" if self.running else "stopped"
+        return f"<Process {self.name} {self.incarnation} {state}>"
+
+    @property
+    def stopped(self) -> bool:
+        return not self.running and not self.dead
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """A task of this process."""
+        task: asyncio.Task[T] = self._loop.create_task(coroutine, name=name, context=self.context.copy())
+        return task
+
+    def own(self, resource: Resource) -> None:
+        self._resources[resource] = None
+
+    def disown(self, resource: Resource) -> None:
+        self._resources.pop(resource, None)
+
+    def hold_back(self, runnable: Runnable) -> None:
+        """Called for what would have run now had the process been running."""
+        if not self.dead:
+            self._held.append(runnable)
+
+    def later(self, call: Callable[..., object], *args: Any) -> None:
+        """The process called this while it was not running: after the resume if stopped, never if dead."""
+        if not self.dead:
+            self._held.append(Deferred(call, args))
+
+    def stop(self) -> None:
+        """SIGSTOP. No effect on a process that is stopped or dead."""
+        if not self.dead:
+            self.running = False
+
+    def resume(self) -> None:
+        """SIGCONT: what was put aside runs in its order, before anything that happens from now on."""
+        if self.dead or self.running:
+            return
+        self.running = True
+        held, self._held = self._held, deque()
+        self._loop.run_first(held)
+
+    def kill(self) -> None:
+        """SIGKILL; when it returns nothing of the process is left but its files."""
+        if self.dead:
+            return
+        self.dead = True
+        self.running = False
+        self._held.clear()
+        for resource in list(self._resources):
+            resource.process_died()
+        self._resources.clear()
+        for task in self._loop.tasks_of(self):
+            unwind(task, self.context)
+
+
+def unwind(task: asyncio.Task[Any], context: Context) -> None:
+    """Ends a dead process's task: its ``finally`` blocks run now, in its context, where they can do nothing."""
+    coroutine = task.get_coro()
+    for _ in range(UNWIND_LIMIT):
+        try:
+            context.copy().run(close_coroutine, coroutine)
+        except RuntimeError:  # it awaited again, or it is the very step that is running
+            if getattr(coroutine, "cr_running", False):
+                break
+            continue
+        except ValueError:  # already executing: the step that asked for its own death
+            break
+        except BaseException:  # noqa: BLE001 - the last words of a dead process concern nobody
+            continue
+        break
+    asyncio.Future.cancel(task)
+
+
+def close_coroutine(coroutine: Coroutine[Any, Any, Any] | Generator[Any, Any, Any] | None) -> None:
+    if coroutine is not None:
+        coroutine.close()

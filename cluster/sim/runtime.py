@@ -1,0 +1,80 @@
+"""What a simulated process gets from its world: the ``Runtime`` of ``system_under_test.runtime``, structurally."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+
+from cluster.sim.disk import SimDisk, SimStorage
+from cluster.sim.process import Process
+from cluster.sim.zookeeper.client import SimZooKeeper
+
+EPOCH = 1_700_000_000.0
+"""Seconds since 1970 at virtual time 0."""
+
+
+class DeadProcessError(OSError):
+    """A process that was killed tried to use its disk while it was being unwound; nothing happened."""
+
+
+class SimRuntime:
+    """One process's. ``process`` is None for the harness, which cannot hold and whose event log nobody reads."""
+
+    def __init__(
+        self,
+        *,
+        label: str,
+        process: Process | None,
+        disk: SimDisk,
+        clock: Callable[[], float],
+        event_log: Callable[[str], None],
+    ) -> None:
+        """``label`` seeds the randomness: the run's seed, the node, the incarnation."""
+        self._label = label
+        self._process = process
+        self._disk = disk
+        self._clock = clock
+        self._event_log = event_log
+        self._clients = 0
+        self._random = random.Random(label)
+        delays = random.Random(f"{label} fsync")
+        self._storage = disk.storage(check=self._check, fsync_delay=lambda: 0.0002 + 0.0018 * delays.random())
+
+    @property
+    def random(self) -> random.Random:
+        return self._random
+
+    @property
+    def storage(self) -> SimStorage:
+        """The node's disk from its root: ``var/lib/x`` is what others reach as ``/var/lib/x``."""
+        return self._storage
+
+    def read_file(self, path: str) -> bytes:
+        self._check()
+        return self._disk.read(path)
+
+    def wall_clock(self) -> float:
+        return self._clock()
+
+    def zookeeper(self, servers: str, session_timeout: float) -> SimZooKeeper:
+        self._clients += 1
+        return SimZooKeeper(servers, session_timeout, random.Random(f"{self._label} zookeeper {self._clients}"))
+
+    def event_log(self, line: str) -> None:
+        process = self._process
+        if process is None or process.running:
+            self._event_log(line)
+        else:
+            process.later(self._event_log, line)
+
+    def hold(self) -> None:
+        """Stops the process. The step that called goes on to its next ``await``, but what it does to the outside
+        world until then (network, event log) happens at the resume; only its own disk and memory run ahead.
+        """
+        if self._process is not None:
+            self._process.stop()
+
+    def _check(self) -> None:
+        if self._process is not None and self._process.dead:
+            raise DeadProcessError(errno.ESRCH, f"{self._process.name} was killed")

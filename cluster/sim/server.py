@@ -1,0 +1,95 @@
+"""A listening socket of the simulated network, with the interface of ``asyncio.Server``."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from cluster.sim.process import Process
+from cluster.sim.transport import SimSocket, SimTransport
+
+if TYPE_CHECKING:
+    from cluster.sim.network import Host, Network
+
+
+class SimServer(asyncio.AbstractServer):
+    """Accepts in the context (hence for the process) in which it was made. A stopped process's backlog waits."""
+
+    def __init__(
+        self, network: Network, host: Host, port: int, factory: Callable[[], Any], process: Process | None
+    ) -> None:
+        self._network = network
+        self._host = host
+        self._port = port
+        self._factory = factory
+        self._process = process
+        self._context: Context = copy_context()
+        self._closed: asyncio.Future[None] | None = None
+        if process is not None:
+            process.own(self)
+
+    @property
+    def process(self) -> Process | None:
+        return self._process
+
+    @property
+    def sockets(self) -> tuple[SimSocket, ...]:
+        """Empty once closed."""
+        return (SimSocket((self._host.address, self._port)),) if self.is_serving() else ()
+
+    def connection_context(self) -> Context:
+        """A new connection's own."""
+        return self._context.copy()
+
+    def accept(self, transport: SimTransport, context: Context) -> None:
+        """The handshake is complete: the accept loop sees the connection, now or after the process's resume."""
+        if self._process is not None and not self._process.running:
+            self._process.later(self.accept, transport, context)
+        elif self.is_serving():
+            context.run(self._accept, transport)
+        else:
+            transport.abort()
+
+    def _accept(self, transport: SimTransport) -> None:
+        transport.attach(self._factory())
+
+    def is_serving(self) -> bool:
+        return self._host.listeners.get(self._port) is self
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._network.loop
+
+    def close(self) -> None:
+        if self._process is not None and not self._process.running:
+            self._process.later(self.close)
+            return
+        self._shut()
+        if self._process is not None:
+            self._process.disown(self)
+
+    def process_died(self) -> None:
+        self._shut()
+
+    def _shut(self) -> None:
+        if self.is_serving():
+            del self._host.listeners[self._port]
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    async def start_serving(self) -> None:
+        if not self.is_serving():
+            raise OSError(errno.EBADF, f"server on port {self._port} of {self._host.name} is closed")
+
+    async def serve_forever(self) -> None:
+        await self.start_serving()
+        self._closed = self._network.loop.create_future()
+        try:
+            await self._closed
+        finally:
+            self.close()
+
+    async def wait_closed(self) -> None:
+        """Returns at once, as asyncio's does up to Python 3.11: open connections are their owners' business."""

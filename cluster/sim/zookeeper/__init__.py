@@ -1,0 +1,1 @@
+"""ZooKeeper in the simulation: ``tree`` (data), ``ensemble`` (sessions, quorum), ``server``, ``client``, ``wire``."""

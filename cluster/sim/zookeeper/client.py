@@ -1,0 +1,359 @@
+"""The ZooKeeper client of the simulation; satisfies ``system_under_test.runtime.ZooKeeper`` structurally.
+
+It speaks to the simulated servers over asyncio streams, so partitions, kills and stops reach it as they reach any other
+connection. One task keeps the session: it connects to one server after the other, reads, and gives up a connection that
+was silent for two thirds of the session's timeout. Everything that the user hears of (results, watches, states) goes
+through ``loop.call_soon`` in the order in which it was read, which is the ordering that the seam promises.
+
+As with kazoo, what was in flight when a connection breaks ends in ``ConnectionLoss``; what is asked for afterwards
+waits. After ``close`` no callback runs any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
+
+from cluster.sim.zookeeper import wire
+
+Watch = Callable[[WatchedEvent], None]
+StateListener = Callable[[str], None]
+WatchTable = dict[str, dict[Watch, None]]
+
+EPHEMERAL, SEQUENCE = 1, 2
+"""Flags of kazoo's ``Create``."""
+FIRST_BACKOFF, LAST_BACKOFF = 0.05, 0.5
+"""Seconds between attempts to connect, doubled each time, with jitter."""
+CLOSE_TIMEOUT = 1.0
+"""Seconds to wait for the answer to a close; without it the session ends by expiring."""
+
+
+class _Request:
+    __slots__ = ("frame", "future", "on_answer", "xid")
+
+    def __init__(
+        self, xid: int, frame: bytes, future: asyncio.Future[Any], on_answer: Callable[[int], None] | None
+    ) -> None:
+        self.xid = xid
+        self.frame = frame
+        self.future = future
+        self.on_answer = on_answer
+
+
+class SimZooKeeper:
+    """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, to be negotiated."""
+
+    def __init__(self, servers: str, session_timeout: float, source: random.Random) -> None:
+        self._servers = [_address(server) for server in servers.split(",")]
+        self._names = servers
+        self._timeout = session_timeout
+        self._random = source
+        self._listeners: list[StateListener] = []
+        self._announced_session = 0
+        self._session = 0
+        self._xid = 0
+        self._queue: deque[_Request] = deque()
+        self._flight: deque[_Request] = deque()
+        self._data_watches: WatchTable = {}
+        self._child_watches: WatchTable = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self._heard = 0.0
+        self._sent = 0.0
+
+    # The seam
+
+    @property
+    def session_id(self) -> int:
+        return self._announced_session
+
+    @property
+    def session_timeout(self) -> float:
+        return self._timeout
+
+    def add_listener(self, listener: StateListener) -> None:
+        self._listeners.append(listener)
+
+    async def connect(self, timeout: float) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._keep_session(), name="zookeeper client")
+        connected = asyncio.Event()
+
+        def listen(state: str) -> None:
+            if state == KazooState.CONNECTED:
+                connected.set()
+
+        self._listeners.append(listen)
+        try:
+            if not self._announced_session:
+                await asyncio.wait_for(connected.wait(), timeout)
+        except TimeoutError:
+            await self.close()
+            raise ConnectionError(f"no ZooKeeper session with {self._names} within {timeout} s") from None
+        finally:
+            self._listeners.remove(listen)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        if self._writer is not None:
+            # without an answer the session ends by itself, later
+            with contextlib.suppress(TimeoutError, ConnectionLoss, SessionExpiredError):
+                await asyncio.wait_for(self._ask("close"), CLOSE_TIMEOUT)
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._announced_session = 0
+        self._fail_all(ConnectionClosedError("the client was closed"))
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
+        data, stat = await self._read("get", path, watch, self._data_watches)
+        return data, ZnodeStat(*stat)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
+        stat = await self._read("exists", path, watch, self._data_watches)
+        return None if stat is None else ZnodeStat(*stat)
+
+    async def get_children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names: list[str] = await self._read("children", path, watch, self._child_watches)
+        return names
+
+    async def create(
+        self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
+    ) -> str:
+        operation = ["create", path, value, ephemeral, sequence]
+        try:
+            created: str = (await self._ask("multi", [operation]))[0]
+        except NoNodeError:
+            if not makepath:
+                raise
+            await self._make_parents(path)
+            created = (await self._ask("multi", [operation]))[0]
+        return created
+
+    async def set(self, path: str, value: bytes, version: int = -1) -> ZnodeStat:
+        return ZnodeStat(*(await self._ask("multi", [["set", path, value, version]]))[0])
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self._ask("multi", [["delete", path, version]])
+
+    async def multi(self, operations: Sequence[Any]) -> list[Any]:
+        results = await self._ask("multi", [_plain(operation) for operation in operations])
+        return [ZnodeStat(*result) if isinstance(result, list) else result for result in results]
+
+    async def sync(self, path: str) -> None:
+        await self._ask("sync", path)
+
+    # Requests
+
+    async def _make_parents(self, path: str) -> None:
+        parts = path.split("/")[1:-1]
+        for depth in range(1, len(parts) + 1):
+            try:
+                await self._ask("multi", [["create", "/" + "/".join(parts[:depth]), b"", False, False]])
+            except NodeExistsError:
+                continue
+
+    async def _read(self, verb: str, path: str, watch: Watch | None, table: WatchTable) -> Any:
+        def register(code: int) -> None:
+            if code == 0 and watch is not None:
+                table.setdefault(path, {})[watch] = None
+
+        return await self._ask(verb, path, watch is not None, on_answer=register)
+
+    async def _ask(self, *request: Any, on_answer: Callable[[int], None] | None = None) -> Any:
+        if self._closed:
+            raise ConnectionClosedError("the client was closed")
+        if self._task is None:
+            raise ConnectionClosedError("the client was never connected")
+        self._xid += 1
+        future = asyncio.get_running_loop().create_future()
+        pending = _Request(self._xid, wire.pack([self._xid, *request]), future, on_answer)
+        if self._writer is None:
+            self._queue.append(pending)
+        else:
+            self._send(self._writer, pending)
+        return await future
+
+    def _send(self, writer: asyncio.StreamWriter, request: _Request) -> None:
+        self._flight.append(request)
+        self._sent = asyncio.get_running_loop().time()
+        writer.write(request.frame)
+
+    def _fail(self, requests: deque[_Request], error: Exception) -> None:
+        while requests:
+            future = requests.popleft().future
+            if not future.done():
+                future.set_exception(error)
+
+    def _fail_all(self, error: Exception) -> None:
+        self._fail(self._flight, error)
+        self._fail(self._queue, error)
+
+    # The session
+
+    async def _keep_session(self) -> None:
+        backoff = FIRST_BACKOFF
+        order = list(self._servers)
+        self._random.shuffle(order)
+        turn = 0
+        while True:
+            address = order[turn % len(order)]
+            turn += 1
+            try:
+                async with asyncio.timeout(self._timeout * 2 / 3 / len(order)):
+                    reader, writer = await asyncio.open_connection(*address)
+                    try:
+                        writer.write(wire.pack([self._session, round(self._timeout * 1000)]))
+                        session, milliseconds = await wire.receive(reader)
+                    except BaseException:
+                        writer.transport.abort()
+                        raise
+            except (OSError, TimeoutError, asyncio.IncompleteReadError):
+                await asyncio.sleep(backoff * (0.5 + self._random.random()))
+                backoff = min(2 * backoff, LAST_BACKOFF)
+                continue
+            backoff = FIRST_BACKOFF
+            if session == 0:
+                writer.close()
+                self._expired()
+                continue
+            self._connected(writer, session, milliseconds / 1000)
+            try:
+                await self._read_all(reader, writer)
+            except (OSError, asyncio.IncompleteReadError):
+                self._suspended(writer)
+            finally:
+                self._writer = None
+                writer.transport.abort()
+
+    async def _read_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pinger = asyncio.get_running_loop().create_task(self._ping(writer), name="zookeeper ping")
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                message = await wire.receive(reader)
+                self._heard = loop.time()
+                self._dispatch(message)
+        finally:
+            pinger.cancel()
+
+    async def _ping(self, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        while not writer.is_closing():
+            now = loop.time()
+            if now - self._heard > self._timeout * 2 / 3:
+                writer.transport.abort()
+                return
+            if now - self._sent >= self._timeout / 3:
+                self._sent = now
+                writer.write(wire.pack([wire.PING, "ping"]))
+            silence = self._heard + self._timeout * 2 / 3
+            await asyncio.sleep(max(min(self._sent + self._timeout / 3, silence) - now, 0.001))
+
+    def _connected(self, writer: asyncio.StreamWriter, session: int, timeout: float) -> None:
+        self._writer = writer
+        self._session = session
+        self._timeout = timeout
+        self._heard = asyncio.get_running_loop().time()
+        self._tell(KazooState.CONNECTED, session)
+        while self._queue:
+            request = self._queue.popleft()
+            if not request.future.done():
+                self._send(writer, request)
+
+    def _suspended(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = None
+        self._fail(self._flight, ConnectionLoss(f"connection of session {self._session:#x} lost"))
+        self._tell(KazooState.SUSPENDED, self._session)
+        tables = (self._child_watches, self._data_watches)
+        lost = [watch for table in tables for watches in table.values() for watch in watches]
+        self._data_watches, self._child_watches = {}, {}
+        for watch in lost:
+            self._soon(watch, WatchedEvent(EventType.NONE, KeeperState.CONNECTING, None))
+
+    def _expired(self) -> None:
+        expired, self._session = self._session, 0
+        self._tell(KazooState.LOST, 0)
+        self._fail_all(SessionExpiredError(f"session {expired:#x} expired"))
+
+    def _tell(self, state: str, session: int) -> None:
+        """The session's id changes for the user when the user hears of it, not before."""
+        self._soon(self._announce, state, session)
+
+    def _announce(self, state: str, session: int) -> None:
+        self._announced_session = session
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        asyncio.get_running_loop().call_soon(self._unless_closed, callback, *arguments)
+
+    def _unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:
+        if not self._closed:
+            callback(*arguments)
+
+    def _dispatch(self, message: list[Any]) -> None:
+        if message[0] == wire.WATCH:
+            self._watch_fired(message[1], message[2])
+            return
+        if message[0] == wire.PING:
+            return
+        xid, code, result = message
+        request = self._flight.popleft()
+        if request.xid != xid:
+            raise ConnectionError(f"answer to request {xid} where {request.xid} was due")
+        if request.on_answer is not None:
+            request.on_answer(code)
+        if request.future.done():
+            return
+        if code:
+            request.future.set_exception(EXCEPTIONS[code](result))
+        else:
+            request.future.set_result(result)
+
+    def _watch_fired(self, kind: str, path: str) -> None:
+        watches: dict[Watch, None] = {}
+        if kind != EventType.CHILD:
+            watches |= self._data_watches.pop(path, {})
+        if kind in (EventType.CHILD, EventType.DELETED):
+            watches |= self._child_watches.pop(path, {})
+        for watch in watches:
+            self._soon(watch, WatchedEvent(kind, KeeperState.CONNECTED, path))
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, _, port = server.strip().rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"ZooKeeper server {server!r} is not host:port")
+    return host, int(port)
+
+
+def _plain(operation: Any) -> list[Any]:
+    match operation:
+        case Create(path=path, data=data, flags=flags):
+            return ["create", path, data, bool(flags & EPHEMERAL), bool(flags & SEQUENCE)]
+        case Delete(path=path, version=version):
+            return ["delete", path, version]
+        case SetData(path=path, data=data, version=version):
+            return ["set", path, data, version]
+        case CheckVersion(path=path, version=version):
+            return ["check", path, version]
+    raise TypeError(f"multi takes Create, Delete, SetData and CheckVersion of kazoo, not {operation!r}")

@@ -1,0 +1,201 @@
+"""What the ZooKeeper servers of one simulated cluster share: the tree, the sessions, the watches, the quorum.
+
+The model: one replicated tree which a server serves only while it can reach a majority of the ensemble (itself
+included), judged by the network's rules and the states of the processes. All else follows from sessions: each is kept
+alive by whatever its client sends, and expires when it has been silent for its timeout.
+
+Deadlines start anew when an ensemble has had no quorum, and when a lone server starts, as a new leader grants every
+session a full timeout. A lone server that was merely stopped grants nothing: it wakes up and finds sessions overdue, as
+the real one does.
+
+Not modelled: reads from a follower that lags (every server reads the latest tree, so ``sync`` is only a round trip),
+the pause of an election while a majority stays up, the transaction log's disk, ACLs, quotas, and containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kazoo.protocol.states import EventType
+
+from cluster.sim.network import Host, Network
+from cluster.sim.process import Process
+from cluster.sim.zookeeper.tree import Change, Create, Delete, Event, SetData, Tree
+
+TICK = 0.5
+"""Seconds; ``tickTime`` of test clusters (FAULTS.md). Sessions last between 2 and 20 ticks."""
+QUORUM_GAP = 0.4
+"""Seconds without any serving server after which it counts as lost; servers look every 0.1 s."""
+FIRST_SESSION = 0x0100_0000_0000_0000
+
+
+class Connection(Protocol):
+    """A client's connection, as the ensemble sees it."""
+
+    def notify(self, kind: str, path: str) -> None: ...
+
+    def drop(self) -> None: ...
+
+
+@dataclass
+class Session:
+    identifier: int
+    timeout: float
+    deadline: float
+    connection: Connection | None
+    ephemerals: dict[str, None]
+
+
+@dataclass(frozen=True)
+class Write:
+    """One transaction of the log: ``operation`` is its verb, ``path`` what it came to (for a sequence node)."""
+
+    time: float
+    zxid: int
+    session: int
+    operation: str
+    path: str
+
+
+class Ensemble:
+    """Shared by all servers; survives them, as their disks would. ``writes`` is the transaction log."""
+
+    def __init__(self, network: Network, hosts: Sequence[Host], wall_clock: Callable[[], float]) -> None:
+        self.tree = Tree()
+        self.writes: list[Write] = []
+        self._network = network
+        self._hosts = tuple(hosts)
+        self._wall_clock = wall_clock
+        self._processes: dict[Host, Process] = {}
+        self._sessions: dict[int, Session] = {}
+        self._next_session = FIRST_SESSION
+        self._data_watches: dict[str, dict[Connection, None]] = {}
+        self._child_watches: dict[str, dict[Connection, None]] = {}
+        self._last_look = 0.0
+
+    @property
+    def standalone(self) -> bool:
+        return len(self._hosts) == 1
+
+    # Quorum
+
+    def started(self, process: Process) -> None:
+        """A server's process began."""
+        lone = self.standalone
+        self._processes[process.host] = process
+        if lone:
+            self._renew_all()
+
+    def serving(self, host: Host) -> bool:
+        """May the server on that host answer? It can reach, and is reached by, a majority."""
+        near = 0
+        for other in self._hosts:
+            process = self._processes.get(other)
+            if process is None or not process.running:
+                continue
+            if other is host or not (self._network.cut(host, other) or self._network.cut(other, host)):
+                near += 1
+        return 2 * near > len(self._hosts)
+
+    def look(self) -> None:
+        """By each serving server, every 0.1 s: expires the sessions that are overdue."""
+        now = self._network.loop.time()
+        if not self.standalone and now - self._last_look > QUORUM_GAP:
+            self._renew_all()
+        self._last_look = now
+        for session in [session for session in self._sessions.values() if session.deadline < now]:
+            self.end_session(session.identifier)
+
+    def _renew_all(self) -> None:
+        now = self._network.loop.time()
+        for session in self._sessions.values():
+            session.deadline = now + session.timeout
+
+    # Sessions
+
+    def open_session(self, timeout: float, connection: Connection) -> Session:
+        """``timeout`` in seconds, as asked for; it is granted within the limits."""
+        timeout = min(max(timeout, 2 * TICK), 20 * TICK)
+        identifier = self._next_session
+        self._next_session += 1
+        session = Session(identifier, timeout, self._network.loop.time() + timeout, connection, {})
+        self._sessions[identifier] = session
+        return session
+
+    def resume_session(self, identifier: int, connection: Connection) -> Session | None:
+        """The session, now on this connection; None when it has expired."""
+        session = self._sessions.get(identifier)
+        if session is None:
+            return None
+        if session.connection is not None and session.connection is not connection:
+            session.connection.drop()
+        session.connection = connection
+        self.heard(session)
+        return session
+
+    def heard(self, session: Session) -> None:
+        session.deadline = self._network.loop.time() + session.timeout
+
+    def alive(self, session: Session) -> bool:
+        return session.identifier in self._sessions
+
+    def end_session(self, identifier: int) -> None:
+        """Expiry or close: one transaction removes its ephemeral znodes."""
+        session = self._sessions.pop(identifier, None)
+        if session is None:
+            return
+        deletions = [Delete(path) for path in sorted(session.ephemerals)]
+        self.write(identifier, deletions, verb="close-session")
+        if session.connection is not None:
+            session.connection.drop()
+
+    # Data
+
+    def write(self, session: int, changes: Sequence[Change], verb: str | None = None) -> list[Any]:
+        """Commits, logs, and fires the watches, in this order. Raises ``TransactionError``."""
+        results, events = self.tree.transact(changes, int(self._wall_clock() * 1000))
+        now = self._network.loop.time()
+        for change, result in zip(changes, results, strict=True):
+            self._keep_ephemerals(change, result)
+            if isinstance(change, Create | Delete | SetData):
+                path = result if isinstance(change, Create) else change.path
+                operation = verb or type(change).__name__.lower()
+                self.writes.append(Write(now, self.tree.zxid, session, operation, path))
+        for event in events:
+            self._fire(event)
+        return results
+
+    def _keep_ephemerals(self, change: Change, result: Any) -> None:
+        if isinstance(change, Create) and change.owner:
+            self._sessions[change.owner].ephemerals[result] = None
+        elif isinstance(change, Delete):
+            for session in self._sessions.values():
+                session.ephemerals.pop(change.path, None)
+
+    # Watches
+
+    def watch_data(self, path: str, connection: Connection) -> None:
+        self._data_watches.setdefault(path, {})[connection] = None
+
+    def watch_children(self, path: str, connection: Connection) -> None:
+        self._child_watches.setdefault(path, {})[connection] = None
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended, and its watches with it."""
+        for table in (self._data_watches, self._child_watches):
+            for path in [path for path, watchers in table.items() if connection in watchers]:
+                del table[path][connection]
+                if not table[path]:
+                    del table[path]
+
+    def _fire(self, event: Event) -> None:
+        kind, path = event
+        watchers: dict[Connection, None] = {}
+        if kind != EventType.CHILD:
+            watchers |= self._data_watches.pop(path, {})
+        if kind in (EventType.CHILD, EventType.DELETED):
+            watchers |= self._child_watches.pop(path, {})
+        for connection in watchers:
+            connection.notify(kind, path)

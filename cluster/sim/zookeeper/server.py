@@ -1,0 +1,186 @@
+"""One simulated ZooKeeper server: a process of a node of role ``zookeeper``, listening on port 2181.
+
+It answers a connection's requests in their order, sends the watch events that a write causes before the answer to any
+later request, and closes every connection while the ensemble will not let it serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import BadArgumentsError, ZookeeperError
+
+from cluster.sim.network import Host
+from cluster.sim.process import PROCESS
+from cluster.sim.zookeeper import wire
+from cluster.sim.zookeeper.ensemble import Ensemble, Session
+from cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, check_path
+from cluster.system import ZOOKEEPER_PORT
+
+LOOK_INTERVAL = 0.1
+RUOK, SRVR = b"ruok", b"srvr"
+
+
+async def serve(ensemble: Ensemble) -> int:
+    """The server's main coroutine, run as a process; it ends only by being killed."""
+    process = PROCESS.get()
+    if process is None:
+        raise RuntimeError("a simulated ZooKeeper server runs as a process of a node")
+    ensemble.started(process)
+    server = _Server(ensemble, process.host)
+    await asyncio.start_server(server.accept, "0.0.0.0", ZOOKEEPER_PORT)
+    while True:
+        server.look()
+        await asyncio.sleep(LOOK_INTERVAL)
+
+
+class _Server:
+    def __init__(self, ensemble: Ensemble, host: Host) -> None:
+        self.ensemble = ensemble
+        self.host = host
+        self.connections: dict[_Connection, None] = {}
+
+    @property
+    def serving(self) -> bool:
+        return self.ensemble.serving(self.host)
+
+    def look(self) -> None:
+        if self.serving:
+            self.ensemble.look()
+        else:
+            for connection in list(self.connections):
+                connection.drop()
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(self, writer)
+        self.connections[connection] = None
+        try:
+            head = await reader.readexactly(4)
+            if head in (RUOK, SRVR):
+                writer.write(self._four_letters(head))
+            else:
+                await connection.run(reader, head)
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the client is gone; its session lives on until it expires
+        finally:
+            self.connections.pop(connection, None)
+            self.ensemble.forget(connection)
+            writer.close()
+
+    def _four_letters(self, word: bytes) -> bytes:
+        if word == RUOK:
+            return b"imok"
+        if not self.serving:
+            return b"This ZooKeeper instance is not currently serving requests\n"
+        mode = "standalone" if self.ensemble.standalone else "follower"
+        return f"Zookeeper version: simulated\nMode: {mode}\n".encode()
+
+
+class _Connection:
+    """One client's connection: its session and its requests."""
+
+    def __init__(self, server: _Server, writer: asyncio.StreamWriter) -> None:
+        self._server = server
+        self._ensemble = server.ensemble
+        self._writer = writer
+        self._verbs: dict[str, Callable[..., Any]] = {
+            "get": self._get,
+            "exists": self._exists,
+            "children": self._children,
+            "multi": self._multi,
+            "sync": self._sync,
+        }
+
+    def notify(self, kind: str, path: str) -> None:
+        self._writer.write(wire.pack([wire.WATCH, kind, path]))
+
+    def drop(self) -> None:
+        self._writer.close()
+
+    async def run(self, reader: asyncio.StreamReader, head: bytes) -> None:
+        session = self._handshake(await wire.receive(reader, head))
+        while session is not None:
+            request = await wire.receive(reader)
+            if not self._server.serving or not self._ensemble.alive(session):
+                return
+            self._ensemble.heard(session)
+            if not self._answer(session, request):
+                return
+            await self._writer.drain()
+
+    def _handshake(self, hello: Any) -> Session | None:
+        identifier, timeout = hello
+        if not self._server.serving:
+            return None
+        session: Session | None
+        if identifier:
+            session = self._ensemble.resume_session(identifier, self)
+        else:
+            session = self._ensemble.open_session(timeout / 1000, self)
+        answer = [0, 0] if session is None else [session.identifier, round(session.timeout * 1000)]
+        self._writer.write(wire.pack(answer))
+        return session
+
+    def _answer(self, session: Session, request: list[Any]) -> bool:
+        """False when it was the last request of the session."""
+        xid, verb, *arguments = request
+        result: Any = None
+        code = 0
+        if verb == "close":
+            session.connection = None  # it is to get its answer, not to be dropped
+            self._ensemble.end_session(session.identifier)
+        elif verb != "ping":
+            try:
+                result = self._verbs[verb](session, *arguments)
+            except ZookeeperError as error:
+                code, result = error.code, str(error)
+        self._writer.write(wire.pack([xid, code, result]))
+        return bool(verb != "close")
+
+    def _get(self, _: Session, path: str, watch: bool) -> Any:
+        check_path(path)
+        data, stat = self._ensemble.tree.get(path)
+        if watch:
+            self._ensemble.watch_data(path, self)
+        return data, tuple(stat)
+
+    def _exists(self, _: Session, path: str, watch: bool) -> Any:
+        check_path(path)
+        stat = self._ensemble.tree.exists(path)
+        if watch:
+            self._ensemble.watch_data(path, self)
+        return None if stat is None else tuple(stat)
+
+    def _children(self, _: Session, path: str, watch: bool) -> list[str]:
+        check_path(path)
+        names = self._ensemble.tree.children(path)
+        if watch:
+            self._ensemble.watch_children(path, self)
+        return names
+
+    def _sync(self, _: Session, path: str) -> None:
+        check_path(path)
+
+    def _multi(self, session: Session, operations: list[list[Any]]) -> list[Any]:
+        """Also every single write: a transaction of one."""
+        changes = [_change(session, *operation) for operation in operations]
+        try:
+            results = self._ensemble.write(session.identifier, changes)
+        except TransactionError as failure:
+            raise failure.error from failure
+        return [tuple(result) if isinstance(result, tuple) else result for result in results]
+
+
+def _change(session: Session, verb: str, path: str, *arguments: Any) -> Change:
+    match verb, arguments:
+        case "create", (data, ephemeral, sequence):
+            return Create(path, data, session.identifier if ephemeral else 0, sequence)
+        case "delete", (version,):
+            return Delete(path, version)
+        case "set", (data, version):
+            return SetData(path, data, version)
+        case "check", (version,):
+            return Check(path, version)
+    raise BadArgumentsError(f"{verb} {path} {arguments}")

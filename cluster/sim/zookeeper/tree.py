@@ -1,0 +1,240 @@
+"""ZooKeeper's data tree: znodes, versions, and transactions that happen as a whole or not at all.
+
+Pure: no time of its own, no sessions, no connections. A transaction returns its results and the events it causes, in
+order; who watches is the ensemble's business. Stat fields are those of ZooKeeper 3.8, including the two oddities that
+programs can see: a sequence number is the count of creations below the parent, and ``cversion`` counts creations and
+deletions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kazoo.exceptions import (
+    BadArgumentsError,
+    BadVersionError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from kazoo.protocol.states import EventType, ZnodeStat
+
+Event = tuple[str, str]
+"""Type (``kazoo.protocol.states.EventType``) and path."""
+
+
+@dataclass(frozen=True)
+class Create:
+    """``owner`` is the session of an ephemeral znode, 0 for a persistent one."""
+
+    path: str
+    data: bytes
+    owner: int = 0
+    sequence: bool = False
+
+
+@dataclass(frozen=True)
+class Delete:
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True)
+class Check:
+    path: str
+    version: int
+
+
+Change = Create | Delete | SetData | Check
+
+
+class TransactionError(Exception):
+    """The operation at ``index`` failed with ``error``; nothing was changed."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error
+
+
+@dataclass
+class Znode:
+    data: bytes
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    owner: int = 0
+    version: int = 0
+    creations: int = 0
+    pzxid: int = 0
+    children: dict[str, None] = field(default_factory=dict)
+
+    def stat(self) -> ZnodeStat:
+        return ZnodeStat(
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            ctime=self.ctime,
+            mtime=self.mtime,
+            version=self.version,
+            cversion=2 * self.creations - len(self.children),
+            aversion=0,
+            ephemeralOwner=self.owner,
+            dataLength=len(self.data),
+            numChildren=len(self.children),
+            pzxid=self.pzxid,
+        )
+
+
+def check_path(path: str) -> None:
+    """Raises ``BadArgumentsError`` for what ZooKeeper's PathUtils refuses."""
+    if path == "/":
+        return
+    if not path.startswith("/") or path.endswith("/") or "\0" in path:
+        raise BadArgumentsError(f"invalid path {path!r}")
+    if any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise BadArgumentsError(f"invalid path {path!r}")
+
+
+def split(path: str) -> tuple[str, str]:
+    """Parent and name."""
+    parent, _, name = path.rpartition("/")
+    return parent or "/", name
+
+
+class Tree:
+    """The replicated state. ``zxid`` is the last transaction's."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self._nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0)}
+
+    def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        """Raises ``NoNodeError``."""
+        node = self._node(path)
+        return node.data, node.stat()
+
+    def exists(self, path: str) -> ZnodeStat | None:
+        node = self._nodes.get(path)
+        return None if node is None else node.stat()
+
+    def children(self, path: str) -> list[str]:
+        """Sorted. Raises ``NoNodeError``."""
+        return sorted(self._node(path).children)
+
+    def transact(self, changes: Sequence[Change], now: int) -> tuple[list[Any], list[Event]]:
+        """Applies all of them under one new zxid, at ``now`` milliseconds of the epoch. Raises ``TransactionError``."""
+        undo: list[Callable[[], object]] = []
+        results: list[Any] = []
+        events: list[Event] = []
+        self.zxid += 1
+        for index, change in enumerate(changes):
+            try:
+                results.append(self._apply(change, now, undo, events))
+            except (
+                BadArgumentsError, BadVersionError, NoChildrenForEphemeralsError, NoNodeError, NodeExistsError,
+                NotEmptyError,
+            ) as error:  # fmt: skip
+                for step in reversed(undo):
+                    step()
+                self.zxid -= 1
+                raise TransactionError(index, error) from error
+        return results, events
+
+    def _node(self, path: str) -> Znode:
+        node = self._nodes.get(path)
+        if node is None:
+            raise NoNodeError(path)
+        return node
+
+    def _apply(self, change: Change, now: int, undo: list[Callable[[], object]], events: list[Event]) -> Any:
+        match change:
+            case Create():
+                return self._create(change, now, undo, events)
+            case Delete():
+                return self._delete(change, undo, events)
+            case SetData():
+                return self._set(change, now, undo, events)
+            case Check():
+                self._at_version(change.path, change.version)
+                return None
+
+    def _at_version(self, path: str, version: int) -> Znode:
+        node = self._node(path)
+        if version not in (-1, node.version):
+            raise BadVersionError(f"{path} is at version {node.version}, not {version}")
+        return node
+
+    def _create(self, change: Create, now: int, undo: list[Callable[[], object]], events: list[Event]) -> str:
+        # the name of a sequence node may be empty before its number is appended
+        check_path(change.path + "0" if change.sequence else change.path)
+        parent_path, name = split(change.path)
+        parent = self._nodes.get(parent_path)
+        if parent is None:
+            raise NoNodeError(change.path)
+        if change.sequence:
+            name = f"{name}{parent.creations:010d}"
+        path = f"/{name}" if parent_path == "/" else f"{parent_path}/{name}"
+        if path in self._nodes:
+            raise NodeExistsError(path)
+        if parent.owner:
+            raise NoChildrenForEphemeralsError(path)
+        old_pzxid = parent.pzxid
+        self._nodes[path] = Znode(change.data, self.zxid, self.zxid, now, now, change.owner, pzxid=self.zxid)
+        parent.children[name] = None
+        parent.creations += 1
+        parent.pzxid = self.zxid
+
+        def revert() -> None:
+            del self._nodes[path], parent.children[name]
+            parent.creations -= 1
+            parent.pzxid = old_pzxid
+
+        undo.append(revert)
+        events += [(EventType.CREATED, path), (EventType.CHILD, parent_path)]
+        return path
+
+    def _delete(self, change: Delete, undo: list[Callable[[], object]], events: list[Event]) -> None:
+        path = change.path
+        node = self._at_version(path, change.version)
+        if path == "/":
+            raise BadArgumentsError("the root cannot be deleted")
+        if node.children:
+            raise NotEmptyError(path)
+        parent_path, name = split(path)
+        parent = self._nodes[parent_path]
+        old_pzxid = parent.pzxid
+        del self._nodes[path], parent.children[name]
+        parent.pzxid = self.zxid
+
+        def revert() -> None:
+            self._nodes[path] = node
+            parent.children[name] = None
+            parent.pzxid = old_pzxid
+
+        undo.append(revert)
+        events += [(EventType.DELETED, path), (EventType.CHILD, parent_path)]
+
+    def _set(
+        self, change: SetData, now: int, undo: list[Callable[[], object]], events: list[Event]
+    ) -> ZnodeStat:
+        node = self._at_version(change.path, change.version)
+        old = node.data, node.version, node.mzxid, node.mtime
+
+        def revert() -> None:
+            node.data, node.version, node.mzxid, node.mtime = old
+
+        undo.append(revert)
+        node.data, node.version, node.mzxid, node.mtime = change.data, node.version + 1, self.zxid, now
+        events.append((EventType.CHANGED, change.path))
+        return node.stat()

@@ -1,0 +1,37 @@
+"""Frames between the simulated ZooKeeper and its client: a 4-byte big-endian length, then one msgpack value.
+
+They are not ZooKeeper's own (jute): nobody else speaks to this server. The exceptions are the four-letter words
+``ruok`` and ``srvr``, so that one readiness check serves both worlds.
+
+Shapes, as lists: ``[session or 0, timeout ms]`` answered by ``[session, timeout ms]`` (session 0 = expired); then
+``[xid, verb, ...]`` answered by ``[xid, error code, result]``; watch events are ``[WATCH, type, path]``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+WATCH = -1
+PING = -2
+MAXIMUM = 8 * 1024 * 1024
+"""Bytes of a frame; beyond that the stream is not ours."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def pack(value: Any) -> bytes:
+    body = _encode(value)
+    return len(body).to_bytes(4, "big") + body
+
+
+async def receive(reader: asyncio.StreamReader, head: bytes | None = None) -> Any:
+    """The next value. Raises ``asyncio.IncompleteReadError`` or ``OSError`` when the connection has ended."""
+    head = await reader.readexactly(4) if head is None else head
+    size = int.from_bytes(head, "big")
+    if size > MAXIMUM:
+        raise ConnectionError(f"a frame of {size} bytes: not a simulated ZooKeeper at the other end")
+    return _decode(await reader.readexactly(size))

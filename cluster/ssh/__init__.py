@@ -1,0 +1,1 @@
+"""Machines reached over SSH: connection, main process, firewall, and the node made of them."""

@@ -1,0 +1,236 @@
+"""One persistent SSH connection to one machine: commands, files and streamed lines, for calls from worker threads.
+
+paramiko blocks, so everything here runs in an executor's threads; the coroutines are in ``cluster/ssh/node.py``. A
+connection that broke is made again by the next call. A command is sent again only when no channel for it could be
+opened: once it may have run, its loss is an error, because running ``kill`` or ``start`` twice is not the same as once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import paramiko
+
+from cluster.node import NodeError
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds for one attempt to connect."""
+COMMAND_TIMEOUT = 30.0
+"""Seconds without a byte or an end before a command counts as hung."""
+KEEPALIVE = 5
+"""Seconds between keep-alive packets; a dead peer is noticed instead of waited for."""
+TAIL_LINES = 5
+
+
+@dataclass(frozen=True)
+class Login:
+    """How a machine is reached. ``host_key`` is the one key it may show: nothing is trusted at first sight."""
+
+    address: str
+    user: str
+    key: paramiko.PKey
+    host_key: paramiko.PKey
+    port: int = 22
+
+
+class Connection:
+    """Thread-safe. ``name`` is the node's, for messages."""
+
+    def __init__(self, name: str, login: Login) -> None:
+        self._name = name
+        self._login = login
+        self._lock = threading.Lock()
+        self._transport: paramiko.Transport | None = None
+        self._sftp: paramiko.SFTPClient | None = None
+        self._sftp_lock = threading.Lock()
+        self._closed = False
+
+    def connect(self, deadline: float) -> None:
+        """Tries until the machine answers; ``deadline`` is a ``time.monotonic()``. Raises :class:`NodeError` then."""
+        pause = threading.Event()
+        while True:
+            try:
+                self._connected()
+                return
+            except NodeError:
+                if self._closed or time.monotonic() >= deadline:
+                    raise
+                pause.wait(0.05)
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> str:
+        """Standard output of a shell command. Raises :class:`NodeError` when it fails, hangs or cannot be sent."""
+        channel = self._channel()
+        try:
+            channel.settimeout(timeout)
+            channel.exec_command(command)
+            if stdin:
+                channel.sendall(stdin)
+            channel.shutdown_write()
+            output, errors = _drain(channel)
+            code = channel.recv_exit_status()
+        except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
+            raise self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}") from error
+        finally:
+            channel.close()
+        if code != 0:
+            raise self._error(command, f"exit code {code}; {_last_lines(errors or output)}")
+        return output
+
+    def lines(self, command: str, opened: Callable[[paramiko.Channel], None]) -> Iterator[str]:
+        """Each line as the command writes it, until it ends or the channel given to ``opened`` is closed."""
+        channel = self._channel()
+        try:
+            opened(channel)
+            channel.exec_command(command)
+            rest = b""
+            while data := channel.recv(65536):
+                *whole, rest = (rest + data).split(b"\n")
+                for line in whole:
+                    yield line.decode("utf-8", "replace")
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise self._error(command, f"the stream broke: {error!r}") from error
+        finally:
+            channel.close()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Makes parent folders; readers see the old or the new content, never half of it."""
+        partial = f"{path}.assay-part"
+        with self._files() as sftp:
+            try:
+                file = sftp.open(partial, "wb")
+            except FileNotFoundError:
+                _make_folders(sftp, posixpath.dirname(path))
+                file = sftp.open(partial, "wb")
+            with file:
+                file.set_pipelined(True)
+                file.write(data)
+            sftp.posix_rename(partial, path)
+
+    def read(self, path: str) -> bytes:
+        """Raises ``FileNotFoundError``."""
+        with self._files() as sftp, sftp.open(path, "rb") as file:
+            file.prefetch(sftp.stat(path).st_size)
+            return file.read()
+
+    def close(self) -> None:
+        """Ends every command and stream still running. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    def _connected(self) -> paramiko.Transport:
+        with self._lock:
+            if self._closed:
+                raise NodeError(f"{self._name}: the connection was closed by the harness; start a new cluster")
+            if self._transport is not None and self._transport.is_active():
+                return self._transport
+            self._drop()
+            self._transport = self._open()
+            return self._transport
+
+    def _open(self) -> paramiko.Transport:
+        login = self._login
+        transport: paramiko.Transport | None = None
+        try:
+            raw = socket.create_connection((login.address, login.port), CONNECT_TIMEOUT)
+            try:
+                transport = paramiko.Transport(raw)
+            except BaseException:
+                raw.close()
+                raise
+            transport.banner_timeout = CONNECT_TIMEOUT
+            transport.start_client(timeout=CONNECT_TIMEOUT)
+            if transport.get_remote_server_key() != login.host_key:
+                raise NodeError(
+                    f"{self._name}: {login.address} shows another host key than the one this run gave it; "
+                    "another machine has taken the address"
+                )
+            transport.auth_publickey(login.user, login.key)
+            transport.set_keepalive(KEEPALIVE)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            if transport is not None:
+                transport.close()
+            raise NodeError(
+                f"{self._name}: no SSH connection to {login.user}@{login.address}:{login.port}: {error!r}; "
+                "is the machine up and sshd running?"
+            ) from error
+        except BaseException:
+            if transport is not None:
+                transport.close()
+            raise
+        return transport
+
+    def _channel(self) -> paramiko.Channel:
+        try:
+            return self._connected().open_session(timeout=CONNECT_TIMEOUT)
+        except (paramiko.SSHException, OSError, EOFError):
+            with self._lock:
+                self._drop()
+        try:
+            return self._connected().open_session(timeout=CONNECT_TIMEOUT)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise NodeError(f"{self._name}: connected, but no channel could be opened: {error!r}") from error
+
+    @contextlib.contextmanager
+    def _files(self) -> Iterator[paramiko.SFTPClient]:
+        """The one SFTP session, for one thread at a time; what breaks it makes the next caller open another."""
+        with self._sftp_lock:
+            transport = self._connected()
+            if self._sftp is None or self._sftp.get_channel() is None or self._sftp.sock.closed:
+                self._sftp = paramiko.SFTPClient.from_transport(transport)
+            if self._sftp is None:
+                raise NodeError(f"{self._name}: no SFTP session; does its sshd offer the sftp subsystem?")
+            try:
+                yield self._sftp
+            except (EOFError, paramiko.SSHException) as error:
+                self._sftp.close()
+                self._sftp = None
+                raise NodeError(f"{self._name}: the SFTP session broke: {error!r}") from error
+
+    def _drop(self) -> None:
+        if self._sftp is not None:
+            self._sftp.close()
+            self._sftp = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def _error(self, command: str, what: str) -> NodeError:
+        return NodeError(f"{self._name}: `{_shortened(command)}`: {what}")
+
+
+def _drain(channel: paramiko.Channel) -> tuple[str, str]:
+    """Both streams to their ends, one after the other: what our commands complain fits paramiko's 2 MB window."""
+    output, errors = bytearray(), bytearray()
+    while data := channel.recv(65536):
+        output += data
+    while data := channel.recv_stderr(65536):
+        errors += data
+    return output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+
+
+def _make_folders(sftp: paramiko.SFTPClient, folder: str) -> None:
+    if not folder or folder == "/":
+        return
+    try:
+        sftp.stat(folder)
+    except FileNotFoundError:
+        _make_folders(sftp, posixpath.dirname(folder))
+        with contextlib.suppress(OSError):  # somebody else made it in between; the open that follows tells
+            sftp.mkdir(folder)
+
+
+def _last_lines(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return "last output: " + " | ".join(lines[-TAIL_LINES:]) if lines else "it printed nothing"
+
+
+def _shortened(command: str) -> str:
+    flat = " ".join(command.split())
+    return flat if len(flat) <= 160 else flat[:157] + "..."

@@ -1,0 +1,232 @@
+"""A node that is reached over SSH: the :class:`cluster.node.Node` of Docker clusters and of hosts that a user names.
+
+Every fault appends its undo to the journal before it acts, and ticks it off once undone. Blocking calls run in the
+cluster's executor; each has a deadline of its own, so a cancelled coroutine leaves no thread behind for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import paramiko
+
+from cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from cluster.ssh import firewall, process
+from cluster.ssh.connection import Connection
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A node's main process as it is launched; asked for anew at every start, as a defect or a fault may change it."""
+
+    argv: Sequence[str]
+    folder: str
+    environment: Mapping[str, str]
+
+
+class UndoLog(Protocol):
+    """The part of the undo journal that a node writes."""
+
+    def command(self, node: str, argv: Sequence[str]) -> int:
+        """Durably notes the command that undoes what is about to happen on ``node``; returns the entry's number."""
+        ...
+
+    def done(self, entry: int) -> None:
+        """That entry has been undone."""
+        ...
+
+
+class SshNode:
+    """See :class:`cluster.node.Node` for what each method promises."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        role: str,
+        index: int,
+        address: str,
+        connection: Connection,
+        executor: Executor,
+        program: Callable[[Node], Program],
+        event_log: Callable[[Node], str],
+        undo: UndoLog,
+    ) -> None:
+        self._name = name
+        self._role = role
+        self._index = index
+        self._address = address
+        self._connection = connection
+        self._executor = executor
+        self._program = program
+        self._event_log = event_log
+        self._undo = undo
+        self._open_entries: dict[str, int] = {}
+        self._peers: dict[str, str] = {}
+        self._streams: set[_Stream] = set()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def role(self) -> str:
+        return self._role
+
+    @property
+    def index(self) -> int:
+        return self._index
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def __repr__(self) -> str:
+        return f"<{self._name} {self._role} {self._address}>"
+
+    async def connect(self, deadline: float) -> None:
+        """Waits for sshd until ``deadline`` (``time.monotonic()``), then prepares the chain for faults."""
+        await self._call(self._connection.connect, deadline)
+        await self.run(firewall.SET_UP)
+
+    async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
+        """A shell command's standard output; :class:`NodeError` when it fails or lasts longer than ``timeout`` s."""
+        return await self._call(lambda: self._connection.run(command, stdin=stdin, timeout=timeout))
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        await self._call(self._connection.write, path, data)
+
+    async def read_file(self, path: str) -> bytes:
+        return await self._call(self._connection.read, path)
+
+    async def start(self) -> None:
+        program = self._program(self)
+        command = process.launch(program.argv, folder=program.folder, environment=program.environment)
+        try:
+            await self.run(command)
+        except NodeError as error:
+            raise NodeError(f"{error}; {process.LOG} on {self._name} has what it printed") from error
+
+    async def kill(self) -> None:
+        await self.run(process.KILL)
+        await self._tick_off("stop")
+
+    async def stop(self) -> None:
+        await self._note("stop", process.UNDO_STOP)
+        await self.run(process.STOP)
+        if (await self.process()).state is not ProcessState.STOPPED:
+            raise NodeError(f"{self._name}: SIGSTOP was sent but the main process is gone; did it crash just now?")
+
+    async def resume(self) -> None:
+        await self.run(process.CONTINUE)
+        await self._tick_off("stop")
+
+    async def process(self) -> ProcessStatus:
+        return process.status(await self.run(process.LOOK))
+
+    async def drop_from(self, peers: Sequence[Node]) -> None:
+        if not peers:
+            return
+        await self._note("cut", firewall.FLUSH)
+        self._peers.update({peer.address: peer.name for peer in peers})
+        await self.run(firewall.DROP, stdin=firewall.rules([peer.address for peer in peers]))
+
+    async def accept_all(self) -> None:
+        await self.run(" ".join(firewall.FLUSH))
+        await self._tick_off("cut")
+
+    async def dropped(self) -> Mapping[str, int]:
+        return firewall.counted(await self.run(firewall.COUNT), self._peers)
+
+    async def events(self) -> AsyncIterator[str]:
+        """Follows the file by name from its first line; ends when the node is closed."""
+        stream = _Stream(self._connection, self._event_log(self), asyncio.get_running_loop())
+        self._streams.add(stream)
+        try:
+            while (line := await stream.queue.get()) is not None:
+                yield line
+        finally:
+            self._streams.discard(stream)
+            await self._call(stream.close)
+        if stream.error is not None:
+            raise stream.error
+
+    async def close(self) -> None:
+        """Ends the streams and the connection; the machine and its process stay as they are. Idempotent."""
+        for stream in sorted(self._streams, key=id):
+            await self._call(stream.close)
+        await self._call(self._connection.close)
+
+    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+    async def _tick_off(self, fault: str) -> None:
+        entry = self._open_entries.pop(fault, None)
+        if entry is not None:
+            await self._call(self._undo.done, entry)
+
+    async def _note(self, fault: str, undo: Sequence[str]) -> None:
+        """One entry per kind of fault in force: a second cut is undone by what undoes the first."""
+        if fault not in self._open_entries:
+            self._open_entries[fault] = await self._call(self._undo.command, self._name, undo)
+
+
+class _Stream:
+    """A thread of its own per event log: it waits in ``recv`` for as long as the run lasts.
+
+    A connection that breaks is resumed after the lines that were delivered already.
+    """
+
+    def __init__(self, connection: Connection, path: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self.error: NodeError | None = None
+        self._connection = connection
+        self._path = path
+        self._loop = loop
+        self._closing = threading.Event()
+        self._channel: paramiko.Channel | None = None
+        self._delivered = 0
+        self._thread = threading.Thread(target=self._follow, name=f"tail {path}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._channel is not None:
+            self._channel.close()
+        self._thread.join(timeout=15)
+
+    def _opened(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+        if self._closing.is_set():
+            channel.close()
+
+    def _follow(self) -> None:
+        failures = 0
+        while not self._closing.is_set():
+            try:
+                for line in self._connection.lines(self._command(), self._opened):
+                    self._delivered += 1
+                    failures = 0
+                    self._hand_over(line)
+            except NodeError as error:
+                failures += 1
+                if failures > 3 and not self._closing.is_set():
+                    self.error = error
+                    break
+            self._closing.wait(0.2)
+        self._hand_over(None)
+
+    def _command(self) -> str:
+        folder = self._path.rpartition("/")[0]
+        return f"mkdir -p {folder}; exec tail -n +{self._delivered + 1} -F {self._path} 2>/dev/null"
+
+    def _hand_over(self, line: str | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.queue.put_nowait, line)

@@ -1,0 +1,90 @@
+"""The shell of a node's main process: launch, signal, look. Text in, text out; nothing here talks to a machine.
+
+The process leads a session of its own (``setsid``), so that one signal reaches it and every child it has, and it is
+known by pid *and* start time, so that a reused pid is never taken for it. Its file is written by the process itself
+just before ``exec``: whoever reads a pid there reads one that was truly started.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from cluster.node import ProcessState, ProcessStatus
+
+FOLDER = "/run/assay"
+LOG = "/var/log/assay/process.log"
+"""Standard output and error of all incarnations, one after the other."""
+PID = f"{FOLDER}/main.pid"
+
+GONE_WITHIN = 10
+"""Seconds for a signal to show in /proc. A process in uninterruptible sleep dies when its system call returns."""
+
+_IDENTIFY = f"""
+pid= began=
+[ -s {PID} ] && read -r pid began < {PID}
+now=$(sed 's/.*) //' /proc/$pid/stat 2>/dev/null) || now=
+set -- $now
+state=$1
+[ -n "$pid" ] && [ "${{20}}" = "$began" ] || state=
+"""
+# sed strips "pid (name) ", so field 22 of proc(5), the start time, is the 20th that is left, the state the first.
+
+
+def launch(argv: Sequence[str], *, folder: str, environment: Mapping[str, str]) -> str:
+    """Refuses while one is alive; returns once the process is on its way into ``argv``."""
+    settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
+    own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
+    own += f'; echo "$1 $began" > {PID}.new; shift; mv {PID}.new {PID}; exec "$@"'
+    return f"""{_IDENTIFY}
+case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
+mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
+rm -f {PID}
+cd {shlex.quote(folder)} || exit 18
+env {settings} setsid sh -c {shlex.quote(own)} main {shlex.join(argv)} </dev/null >>{LOG} 2>&1 &
+tries=0
+until [ -s {PID} ]; do
+  tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {LOG} >&2; exit 19; }}
+  sleep 0.01
+done
+cat {PID}
+"""
+
+
+def signal(name: str, until: str) -> str:
+    """Sends ``name`` to the process and its children, and waits until its state is one of ``until``.
+
+    States are letters of proc(5); ``-`` means gone. Fails (exit code 20) when there is no process to signal.
+    """
+    return f"""{_IDENTIFY}
+[ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
+sid=$pid
+pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null
+tries=0
+while :; do
+{_IDENTIFY}
+  case "${{state:--}}" in [{until}]) exit 0;; esac
+  tries=$((tries + 1)); [ $tries -gt {GONE_WITHIN * 100} ] && {{ echo "still in state $state" >&2; exit 21; }}
+  sleep 0.01
+done
+"""
+
+
+KILL = signal("KILL", "ZX-")
+STOP = signal("STOP", "TtZX-")
+CONTINUE = signal("CONT", "RSDIZX-")
+UNDO_STOP = ("sh", "-c", f"({CONTINUE}) || [ $? -eq 20 ]")
+"""To continue a process that has died meanwhile is no error."""
+
+LOOK = f"""{_IDENTIFY}
+echo "$state $pid $began"
+"""
+
+
+def status(output: str) -> ProcessStatus:
+    """What :data:`LOOK` printed."""
+    fields = output.split()
+    if len(fields) != 3 or fields[0] in "ZX":
+        return ProcessStatus(ProcessState.DEAD)
+    state = ProcessState.STOPPED if fields[0] in "Tt" else ProcessState.RUNNING
+    return ProcessStatus(state, f"{fields[1]}.{fields[2]}")

@@ -1,0 +1,100 @@
+"""Taking back what runs have left: replay of undo journals, and removal of containers and networks of dead owners.
+
+Called at a session's start (:func:`sweep`) and by ``assay heal`` (:func:`heal`); a run's own end does the same for its
+own journal (``DockerCluster.close``). Containers and networks carry their owner as a label as well, so they are found
+even if the journal is lost. What somebody else made has no such label and is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import docker
+from docker.errors import APIError
+
+from cluster import owner
+from cluster.docker.engine import EngineError, Owned, answers, engine, owned, remove_container, remove_network
+from cluster.docker.perform import perform
+from cluster.journal import Pending, RemoveContainer, RunInContainer, describe, pending, state_folder
+
+__all__ = ["Report", "heal", "state_folder", "sweep"]
+
+
+@dataclass
+class Report:
+    """What a sweep did: a line each. ``failed`` stays in its journal and is tried again next time."""
+
+    undone: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def sweep(state: Path | None = None) -> Report:
+    """Removes what dead owners have left, unless it was kept on purpose. Needs no engine when there is nothing."""
+    return _heal(state, _dead, kept_too=False)
+
+
+def heal(everything: bool = False, state: Path | None = None) -> Report:
+    """As :func:`sweep`, plus what was kept and what this very process has left; ``everything``: live sessions', too."""
+    mine = owner.current()
+    return _heal(state, lambda one, running: everything or one == mine or _dead(one, running), kept_too=True)
+
+
+def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, kept_too: bool) -> Report:
+    found, broken = pending(state or state_folder())
+    report = Report(failed=broken)
+    spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
+    journals = [journal for journal in found if journal.run_id not in spared and chosen(journal.owner, False)]
+    if not answers():
+        for journal in journals:
+            _without_engine(journal, report)
+        return report
+    with engine() as client:
+        for journal in journals:
+            _replay(client, journal, report)
+        for thing in owned(client):
+            if thing.run_id not in spared:
+                _remove_orphan(client, thing, chosen, report)
+    return report
+
+
+def _dead(one: owner.Owner, running: bool) -> bool:
+    """What runs although its owner is of another boot is some other machine's on the same engine: hands off."""
+    return not one.alive() and (one.of_this_boot() or not running)
+
+
+def _replay(client: docker.DockerClient, journal: Pending, report: Report) -> None:
+    removed = {action.name for _, action in journal.actions if isinstance(action, RemoveContainer)}
+    failed = False
+    for _, action in journal.actions:
+        if isinstance(action, RunInContainer) and action.container in removed:
+            continue  # goes with its container
+        try:
+            if perform(client, action):
+                report.undone.append(f"{describe(action)} (run {journal.run_id})")
+        except (EngineError, APIError, OSError) as error:
+            failed = True
+            report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
+    if not failed:
+        journal.path.unlink(missing_ok=True)
+
+
+def _without_engine(journal: Pending, report: Report) -> None:
+    if journal.actions:
+        report.failed.append(f"run {journal.run_id}: no Docker engine answers; start it, then `assay heal`")
+    else:
+        journal.path.unlink(missing_ok=True)
+
+
+def _remove_orphan(
+    client: docker.DockerClient, thing: Owned, chosen: Callable[[owner.Owner, bool], bool], report: Report
+) -> None:
+    remove = remove_container if thing.kind == "container" else remove_network
+    try:
+        if chosen(owner.parse(thing.owner), thing.running) and remove(client, thing.name):
+            report.undone.append(f"{thing.kind} {thing.name} removed (run {thing.run_id}, no journal)")
+    except ValueError as error:
+        report.failed.append(f"{thing.kind} {thing.name}: its owner label is unreadable, left alone: {error}")
+    except APIError as error:
+        report.failed.append(f"{thing.kind} {thing.name}: {error}")

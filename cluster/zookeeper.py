@@ -1,0 +1,94 @@
+"""A real ZooKeeper server as a node's main process: its files, its command, and how to see that it serves.
+
+The timings are those of a test: with ``tickTime`` 500 ms a session may last from 1 to 10 s, so faults of seconds show.
+``forceSync`` stays on: a ZooKeeper that loses acknowledged writes on power loss would be a defect of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from cluster.node import Cluster, Node, by_role
+from cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE
+
+DATA = "/var/lib/zookeeper"
+CONFIG = "/etc/zookeeper/zoo.cfg"
+TICK = 500
+"""Milliseconds."""
+PEER_PORT, ELECTION_PORT = 2888, 3888
+
+JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
+"""Debian's libzookeeper-java and libslf4j-java; the first jar's manifest names all the others."""
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+def argv(heap: int = 128, config: str = CONFIG) -> list[str]:
+    """``heap`` in MiB. One garbage collector thread and one compiler level: half a second from exec to serving."""
+    return [
+        "java",
+        f"-Xmx{heap}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ",
+        "-cp",
+        JARS,
+        MAIN,
+        config,
+    ]
+
+
+def configuration(
+    servers: Mapping[int, str], *, data: str = DATA, port: int = ZOOKEEPER_PORT, extra: Mapping[str, str] | None = None
+) -> str:
+    """zoo.cfg; ``servers`` goes from id (the node's index) to address. One server alone runs without a quorum."""
+    settings = {
+        "tickTime": str(TICK),
+        "initLimit": "20",  # ticks to connect to the leader and to copy its state: 10 s
+        "syncLimit": "4",  # ticks a follower may be behind: 2 s
+        "dataDir": data,
+        "clientPort": str(port),
+        "maxClientCnxns": "0",  # without limit: every client of a run comes from one address
+        "4lw.commands.whitelist": "ruok,srvr,stat",
+        "admin.enableServer": "false",
+        "autopurge.purgeInterval": "0",  # a run's transactions are evidence
+        **(extra or {}),
+    }
+    if len(servers) > 1:
+        for number, address in sorted(servers.items()):
+            settings[f"server.{number}"] = f"{address}:{PEER_PORT}:{ELECTION_PORT}"
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def files(node: Node, cluster: Cluster) -> dict[str, bytes]:
+    """What must be on ``node`` before :func:`argv` starts; absolute path to content."""
+    servers = {peer.index: peer.address for peer in by_role(cluster, ZOOKEEPER_ROLE)}
+    return {
+        CONFIG: configuration(servers).encode(),
+        f"{DATA}/myid": f"{node.index}\n".encode(),
+    }
+
+
+async def ready(node: Node) -> bool:
+    """Does it serve: ``srvr`` reports a mode (standalone, leader, follower), not "not currently serving requests"."""
+    return await serves(node.address, ZOOKEEPER_PORT)
+
+
+async def serves(host: str, port: int, timeout: float = 2.0) -> bool:
+    """As :func:`ready`, by address; ``timeout`` in seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            return "Mode:" in await four_letters(host, port, b"srvr")
+    except (OSError, TimeoutError):
+        return False
+
+
+async def four_letters(host: str, port: int, word: bytes) -> str:
+    """The answer to one of ZooKeeper's four-letter words. Raises ``OSError``."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(word)
+        return (await reader.read(65536)).decode("utf-8", "replace")
+    finally:
+        writer.close()

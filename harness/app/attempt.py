@@ -1,0 +1,209 @@
+"""One run as pytest, or a script, calls it: from plain code, with a folder, a world and a verdict.
+
+It owns the world's event loop from set-up to tear-down and writes the run's files around what :class:`Trial` does:
+``run.json`` from the first moment, ``settings.json``, ``verdict.json`` and ``report.html`` after the judgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from checkers.judge import judge
+from checkers.verdict import Judgement, Verdict
+from cluster.node import NodeError
+from cluster.owner import current
+from cluster.system import DeploymentError, System
+from harness.app import store
+from harness.app.evidence import look_up
+from harness.app.experiment import Experiment
+from harness.app.failure import Ending, describe
+from harness.app.interrupt import Interrupt
+from harness.app.progress import Progress, Silent
+from harness.app.settings import Settings
+from harness.app.store import RunFolder, RunInfo
+from harness.app.trial import Ended, Trial, Unavailable
+from harness.app.versions import versions
+from harness.app.worlds import World, open_world
+from reports.page import render
+
+__all__ = ["Attempt", "InfrastructureError", "TrialFailed", "Unavailable"]
+
+
+class InfrastructureError(Exception):
+    """The cluster or the system on it could not be started: nothing is known of the system's correctness."""
+
+
+class TrialFailed(AssertionError):
+    """The verdict is not pass; the message is the failure text."""
+
+
+@runtime_checkable
+class Switchable(Protocol):
+    """A system with built-in defects."""
+
+    def with_defect(self, name: str) -> System:
+        """The same system with this defect switched on."""
+        ...
+
+
+@dataclass
+class Attempt:
+    """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again."""
+
+    experiment: Experiment
+    settings: Settings
+    test: str
+    command: str
+    progress: Progress = field(default_factory=Silent)
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    judgement: Judgement | None = None
+    _folder: RunFolder | None = None
+    _world: World | None = None
+    _trial: Trial | None = None
+    _info: RunInfo | None = None
+
+    @property
+    def folder(self) -> RunFolder:
+        assert self._folder is not None, "set_up comes first"
+        return self._folder
+
+    @property
+    def interrupted(self) -> bool:
+        return self.interrupt.requested
+
+    def set_up(self) -> None:
+        """Raises :class:`InfrastructureError`, :class:`Unavailable`."""
+        settings = self.settings
+        started = datetime.now(UTC)
+        folder = self._folder = store.create(settings.store, self.test, started)
+        self._info = RunInfo(
+            test=self.test,
+            status=store.RUNNING,
+            started=started.isoformat(),
+            owner=str(current()),
+            seed=settings.seed,
+            cluster=settings.cluster,
+            nemesis=settings.nemesis_id,
+            command=self.command,
+        )
+        folder.write_run(self._info)
+        system = with_defect(self.experiment.system, settings.defect)
+        world = self._world = open_world(system, settings, run_id=run_id(folder.path))
+        trial = self._trial = Trial(self.experiment, system, settings, world, folder, self.interrupt, self.progress)
+        try:
+            with self.interrupt.listening():
+                world.loop.run_until_complete(trial.set_up())
+        except (NodeError, DeploymentError, OSError, TimeoutError) as error:
+            self._end(store.ERROR, problem=str(error))
+            raise InfrastructureError(f"the cluster did not start: {error}") from error
+        except Unavailable as error:
+            self._end(store.ERROR, problem=str(error))
+            raise
+        folder.write_json("settings.json", self._described(trial))
+
+    def run(self) -> None:
+        """Raises :class:`TrialFailed` with the failure text unless the verdict is pass."""
+        __tracebackhide__ = True
+        assert self._trial is not None
+        assert self._world is not None, "set_up comes first"
+        try:
+            with self.interrupt.listening():
+                ended = self._world.loop.run_until_complete(self._trial.run())
+        except BaseException as error:
+            self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
+            raise
+        self.progress.note("checking the history")
+        judgement = self.judgement = self._judge(ended)
+        self.folder.write_json("verdict.json", judgement)
+        self._end(
+            store.INTERRUPTED if ended.interrupted else store.FINISHED,
+            verdict=judgement.verdict,
+            digest=ended.digest,
+            notes=ended.notes,
+            problem="; ".join(ended.problems) or None,
+        )
+        report = render(self.folder.path)
+        if judgement.verdict is not Verdict.PASS:
+            raise TrialFailed(self._text(judgement, ended, report))
+
+    def tear_down(self) -> None:
+        """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
+        world, self._world = self._world, None
+        if world is None:
+            return
+        try:
+            if self._trial is not None:
+                world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
+        finally:
+            close_loop(world.loop)
+            self.progress.close()
+            if self._info is not None and self._info.status == store.RUNNING:
+                self._end(store.ERROR, problem="the run was aborted")
+
+    def _keep(self) -> bool:
+        failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
+        return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
+
+    def _judge(self, ended: Ended) -> Judgement:
+        return judge(self.folder.history, self.experiment.contract, interrupted=ended.interrupted, notes=ended.notes)
+
+    def _text(self, judgement: Judgement, ended: Ended, report: Path) -> str:
+        ending = Ending(self.settings.seed, self.command, str(report), ended.digest, ended.interrupted)
+        return describe(judgement, look_up(self.folder.history, judgement), ending)
+
+    def _described(self, trial: Trial) -> dict[str, Any]:
+        """``settings.json``: everything needed to repeat the run, and what it was done with."""
+        system = trial.system
+        return {
+            "schema_version": store.SCHEMA_VERSION,
+            "settings": asdict(self.settings),
+            "experiment": self.experiment.name,
+            "system": {
+                "name": system.name,
+                "roles": list(system.roles),
+                "keys": list(system.keys()),
+                "is": repr(system),
+            },
+            "contract": msgspec.to_builtins(self.experiment.contract),
+            "cluster": dict(trial.cluster.description),
+            "versions": dict(versions()),
+        }
+
+    def _end(self, status: str, **columns: Any) -> None:
+        """Marks the run and makes it the latest."""
+        assert self._info is not None
+        self._info = msgspec.structs.replace(self._info, status=status, ended=datetime.now(UTC).isoformat(), **columns)
+        self.folder.write_run(self._info)
+        self.folder.publish()
+
+
+def run_id(folder: Path) -> str:
+    """A name for this run's containers and networks, from its folder: ``20260102t030405.678z``."""
+    return folder.name.lower()
+
+
+def with_defect(system: System, name: str | None) -> System:
+    """The system with one of its defects switched on; it says how, in ``with_defect(name)``."""
+    if name is None:
+        return system
+    if not isinstance(system, Switchable):
+        raise TypeError(f"{system.name} lists defects, but has no with_defect(name) that switches one on")
+    return system.with_defect(name)
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels what is left, lets it end, closes."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()

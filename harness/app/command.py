@@ -1,0 +1,209 @@
+"""The ``assay`` command: what is done with runs when no test is running.
+
+Exit codes: 0 pass (or done), 1 fail, 2 unknown, 64 wrong usage or unreadable input, 70 an error of the program itself.
+Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+
+class Exit(IntEnum):
+    """64 and 70 are those of ``sysexits.h``."""
+
+    PASS = 0
+    FAIL = 1
+    UNKNOWN = 2
+    USAGE = 64
+    INTERNAL = 70
+
+
+class InputError(Exception):
+    """What was given cannot be worked with; the message says what to give instead."""
+
+
+DESCRIPTION = """\
+A correctness tester for distributed systems. Runs are made by pytest; this command looks at them afterwards.
+
+  pytest workloads/ --nemesis=partition      run a test under a fault (pytest --help, group assay)
+  assay check store/latest                   judge the last run again
+  assay report store/latest                  write its HTML report again and say where it is
+"""
+
+EPILOG = """\
+A PATH is a run folder (store/<test>/<time>), a latest link, or a history folder with ops/ and effects/ in it.
+exit codes: 0 pass or done, 1 fail, 2 unknown, 64 wrong usage or unreadable input, 70 internal error
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """As argparse's, with exit code 64."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(Exit.USAGE, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    arguments = parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], Exit] = arguments.run
+    try:
+        return int(run(arguments))
+    except InputError as error:
+        print(f"assay: {error}", file=sys.stderr)
+        return int(Exit.USAGE)
+    except KeyboardInterrupt:
+        print("assay: interrupted", file=sys.stderr)
+        return 130
+    except Exception:  # noqa: BLE001 - the last resort: shown whole, told apart from a verdict by its exit code
+        traceback.print_exc()
+        print("assay: internal error, see above; please report it with the command line", file=sys.stderr)
+        return int(Exit.INTERNAL)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    top = Parser(
+        prog="assay", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    top.add_argument("--version", action="version", version=f"assay {metadata.version('assay')}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+
+    check = commands.add_parser("check", help="judge a stored history again", description=(
+        "Judges a history by the contract that is stored with the run; without one by the strictest."))  # fmt: skip
+    check.add_argument("path", type=Path, metavar="PATH")
+    check.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
+    check.set_defaults(run=_check)
+
+    report = commands.add_parser("report", help="write a run's HTML report again")
+    report.add_argument("path", type=Path, metavar="PATH")
+    report.set_defaults(run=_report)
+
+    heal = commands.add_parser("heal", help="undo what broken-off runs left behind", description=(
+        "Replays the undo journals of sessions that are dead and removes their containers and networks."))  # fmt: skip
+    heal.add_argument("--all", action="store_true", help="also what sessions that are still alive have done")
+    heal.set_defaults(run=_heal)
+
+    doctor = commands.add_parser("doctor", help="what this machine can do, and what to install")
+    doctor.set_defaults(run=_doctor)
+
+    gc = commands.add_parser("gc", help="delete old runs", description=(
+        "Keeps the newest runs of each test, those that latest links point at, and those still going on."))  # fmt: skip
+    gc.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
+    gc.add_argument("--keep", type=_count, default=10, metavar="N", help="newest runs to keep of each test (10)")
+    gc.add_argument("--older-than", type=_count, metavar="DAYS", help="only runs that began longer ago")
+    gc.add_argument("--dry-run", action="store_true", help="only list what would go")
+    gc.set_defaults(run=_gc)
+
+    image = commands.add_parser("image", help="the node image").add_subparsers(required=True, metavar="ACTION")
+    build = image.add_parser("build", help="build the image that Docker nodes run, unless it is there")
+    build.set_defaults(run=_image_build)
+    return top
+
+
+def _check(arguments: argparse.Namespace) -> Exit:
+    import msgspec
+
+    from checkers.verdict import Verdict
+    from harness.app import failure
+    from harness.app.evidence import look_up
+    from harness.app.stored import Stored, judge_again, open_stored
+
+    stored: Stored = _input(lambda: open_stored(arguments.path))
+    judgement = _input(lambda: judge_again(stored))
+    if arguments.json:
+        print(msgspec.json.encode(judgement).decode())
+    else:
+        ending = failure.Ending(
+            seed=stored.info.seed if stored.info else None,
+            command=stored.info.command if stored.info else None,
+            report=str(stored.report) if stored.report else None,
+            digest=stored.info.digest if stored.info else None,
+            interrupted=stored.interrupted,
+        )
+        print(failure.describe(judgement, look_up(stored.history, judgement), ending))
+    return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[judgement.verdict]
+
+
+def _report(arguments: argparse.Namespace) -> Exit:
+    from harness.app.stored import open_stored
+    from reports.page import render
+
+    stored = _input(lambda: open_stored(arguments.path))
+    if stored.run is None:
+        raise InputError(f"{arguments.path} is a bare history; a report needs the run folder around it")
+    print(render(stored.run))
+    return Exit.PASS
+
+
+def _heal(arguments: argparse.Namespace) -> Exit:
+    from cluster.undo import heal
+
+    report = heal(everything=arguments.all)
+    for line in report.undone:
+        print(line)
+    for line in report.failed:
+        print(f"failed: {line}", file=sys.stderr)
+    if not report.undone and not report.failed:
+        print("nothing to undo")
+    return Exit.FAIL if report.failed else Exit.PASS
+
+
+def _doctor(arguments: argparse.Namespace) -> Exit:
+    from cluster.doctor import diagnose
+
+    print(diagnose())
+    return Exit.PASS
+
+
+def _gc(arguments: argparse.Namespace) -> Exit:
+    from harness.app import store
+
+    if not arguments.store.is_dir():
+        raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
+    age = None if arguments.older_than is None else timedelta(days=arguments.older_than)
+    paths = store.collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
+    for path in paths:
+        print(path)
+    if not arguments.dry_run:
+        store.delete(paths)
+    print(f"{len(paths)} runs {'would be ' if arguments.dry_run else ''}deleted", file=sys.stderr)
+    return Exit.PASS
+
+
+def _image_build(arguments: argparse.Namespace) -> Exit:
+    from cluster.docker.image import ensure
+
+    print(ensure(lambda line: print(line, file=sys.stderr)))
+    return Exit.PASS
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value
+
+
+def _input(read: Callable[[], Any]) -> Any:
+    """What is wrong with the files given is the caller's affair, not an internal error."""
+    from harness.core.history import HistoryError
+
+    try:
+        return read()
+    except (FileNotFoundError, NotADirectoryError, HistoryError) as error:
+        raise InputError(str(error)) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

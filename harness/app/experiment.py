@@ -1,0 +1,67 @@
+"""``@experiment``: what makes a function that returns a generator a test of a system.
+
+The decorated function stays what it is, a pure function from :class:`~harness.app.settings.Settings` to a generator;
+that is what lets a run be done again, searched and shrunk. What pytest collects is a small test around it that takes
+one fixture, ``assay_trial``: there the cluster starts (so that broken infrastructure is an error, not a failure), and
+the test itself drives, heals, drains and judges.
+
+    @experiment(system=Broker(), client=LogClient, contract=forbid(*LOG_ANOMALIES))
+    def test_log(settings: Settings) -> Generator:
+        return mix(send(), poll()) | drain()
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkers.contract import Contract
+from cluster.system import System
+from harness.app.settings import Settings
+from harness.core.client import Client
+from harness.core.generator import Generator
+
+FIXTURE: Final = "assay_trial"
+ATTRIBUTE: Final = "__assay_experiment__"
+
+Body = Callable[[Settings], Generator]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A system, how it is driven, and what it promises."""
+
+    name: str
+    system: System
+    client: type[Client]
+    contract: Contract
+    body: Body
+
+
+def experiment(*, system: System, client: type[Client], contract: Contract) -> Callable[[Body], Callable[..., None]]:
+    """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults."""
+
+    def decorate(body: Body) -> Callable[..., None]:
+        def test(assay_trial: Any) -> None:
+            __tracebackhide__ = True
+            assay_trial.run()
+
+        test.__name__ = body.__name__
+        test.__qualname__ = body.__qualname__
+        test.__module__ = body.__module__
+        test.__doc__ = body.__doc__
+        # pytest shows the body's file and line, and takes the arguments from the signature.
+        test.__dict__["__wrapped__"] = body
+        test.__dict__["__signature__"] = inspect.signature(lambda assay_trial: None)
+        setattr(test, ATTRIBUTE, Experiment(body.__name__, system, client, contract, body))
+        return test
+
+    return decorate
+
+
+def experiment_of(function: object) -> Experiment | None:
+    """The experiment behind a collected test function; None for any other test."""
+    found = getattr(function, ATTRIBUTE, None)
+    return found if isinstance(found, Experiment) else None

@@ -1,0 +1,79 @@
+"""The faults that the options ask for: which runs that makes, and which of them a system cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.system import ZOOKEEPER_ROLE, System
+from harness.app.settings import NONE, Settings, SettingsError, derive
+from nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, select
+from nemesis.draw import draw
+from nemesis.fault import Census
+from nemesis.schedule import Schedule, ScheduleError
+from nemesis.target import CLIENT_ROLE, TargetError
+from nemesis.target import parse as parse_target
+
+
+def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The runs that ``--nemesis`` asks for, each a sorted tuple of names, sorted by id; ``((),)`` when not given.
+
+    Raises :class:`SettingsError` for a name that is none.
+    """
+    try:
+        selected = select(options or (NONE,))
+    except FaultNameError as error:
+        raise SettingsError(str(error)) from None
+    return tuple(one.names for one in sorted(selected, key=lambda one: one.id))
+
+
+def check_target(text: str | None) -> None:
+    """Raises :class:`SettingsError` for a ``--nemesis-target`` that cannot be read."""
+    if text is None:
+        return
+    try:
+        parse_target(text)
+    except TargetError as error:
+        raise SettingsError(f"--nemesis-target={text}: {error}") from None
+
+
+def not_applicable(system: System, settings: Settings) -> str | None:
+    """Why this system cannot be run with these faults, this defect, in this time; None when it can."""
+    if settings.defect is not None and settings.defect not in system.defects:
+        known = ", ".join(system.defects) or "none"
+        return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
+    faults = catalogue()
+    for name in settings.nemesis:
+        missing = lacking(faults[name], system.roles)
+        if missing:
+            return f"--nemesis={name} needs a node of role {', '.join(missing)}, which {system.name} has not"
+    try:
+        schedule(system, settings)
+    except ScheduleError as error:
+        return f"--nemesis={','.join(settings.nemesis)}: {error}"
+    return None
+
+
+def node_counts(system: System, settings: Settings) -> dict[str, int]:
+    """Nodes per role, in the order in which they start."""
+    return {role: settings.zookeepers if role == ZOOKEEPER_ROLE else settings.nodes for role in system.roles}
+
+
+def schedule(system: System, settings: Settings) -> Schedule:
+    """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster."""
+    nodes = node_counts(system, settings)
+    servers = sum(number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE))
+    return draw(
+        derive(settings.seed, "nemesis"),
+        settings.nemesis,
+        census=Census(servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys())),
+        interval=settings.nemesis_interval,
+        time_limit=settings.time_limit,
+        target=None if settings.nemesis_target is None else parse_target(settings.nemesis_target),
+    )
+
+
+def listing() -> str:
+    """What ``--nemesis-list`` prints: one line per fault."""
+    lines = descriptions(catalogue())
+    width = max(len(name) for name in lines)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

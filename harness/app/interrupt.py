@@ -1,0 +1,40 @@
+"""Ctrl-C, twice: the first asks the run to stop, heal, check and report; the second stops everything at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupt:
+    """Set by the first SIGINT. A second one while set raises ``KeyboardInterrupt`` where the program stands.
+
+    The flag is looked at by the run itself, ten times a second of its own time, rather than by the loop's signal
+    handling: the simulation's loop never waits for real signals.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def request(self) -> None:
+        self.requested = True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt("interrupted twice: aborted")
+        self.requested = True
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Takes SIGINT over while inside; does nothing off the main thread, where Python allows no handlers."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)

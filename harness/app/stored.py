@@ -1,0 +1,69 @@
+"""A run, or a bare history, as it lies on disk: found, read, and judged again as it was the first time.
+
+The contract is the one that was stored with the run. A history that was brought along from elsewhere has none, and is
+judged by the strictest: every anomaly that applies to it is forbidden, and nothing is known of faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from checkers.contract import Contract
+from checkers.judge import judge
+from checkers.verdict import Judgement
+from harness.app import store
+from harness.app.store import RunInfo
+from harness.core.history import CLOSED, HistoryError
+
+
+@dataclass(frozen=True)
+class Stored:
+    """``run`` and ``info`` are None for a bare history; ``closed``: the history was written to its end."""
+
+    history: Path
+    run: Path | None
+    info: RunInfo | None
+    contract: Contract
+    closed: bool
+
+    @property
+    def report(self) -> Path | None:
+        path = None if self.run is None else self.run / "report.html"
+        return path if path is not None and path.exists() else None
+
+    @property
+    def interrupted(self) -> bool:
+        return self.info is not None and self.info.status != store.FINISHED
+
+
+def open_stored(path: Path) -> Stored:
+    """Raises ``FileNotFoundError`` when there is no history at ``path``, ``HistoryError`` for damaged settings."""
+    history = store.resolve(path)
+    run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
+    return Stored(
+        history=history,
+        run=run,
+        info=None if run is None else store.read_run(run),
+        contract=Contract() if run is None else _contract(run / "settings.json"),
+        closed=(history / CLOSED).exists() or run is None,
+    )
+
+
+def judge_again(stored: Stored) -> Judgement:
+    """As the run's own trial judged it, with the notes of that time."""
+    notes = () if stored.info is None else stored.info.notes
+    return judge(stored.history, stored.contract, interrupted=stored.interrupted, complete=stored.closed, notes=notes)
+
+
+def _contract(path: Path) -> Contract:
+    try:
+        settings: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        return msgspec.convert(settings["contract"], Contract)
+    except FileNotFoundError:
+        return Contract()
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise HistoryError(f"{path} holds no readable contract: {error}") from error

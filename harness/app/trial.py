@@ -1,0 +1,257 @@
+"""One run from the first node to the verdict, as coroutines that know nothing of the world they run in.
+
+The main phase runs under faults until the time limit; then every fault is healed, the system is given until the
+contract's deadline to serve on every node again, and the generator's later phases (sentinels, the drain) run without
+faults. The nodes' event logs are taken into the history all the while. What is judged is the history on disk, as
+``assay check`` would judge it later.
+
+Nothing that goes wrong in a run loses its history: the history is closed, the faults are healed, and what stood in the
+way is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain: what there is gets checked, and the
+verdict cannot be pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from cluster.deploy import start_system
+from cluster.node import Cluster, Node, NodeError
+from cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
+from harness.app.collect import Collector
+from harness.app.experiment import Experiment
+from harness.app.faults import schedule
+from harness.app.interrupt import Interrupt
+from harness.app.progress import Progress, Tally
+from harness.app.settings import Settings, derive
+from harness.app.store import RunFolder
+from harness.app.worlds import World
+from harness.core.client import Endpoint
+from harness.core.generator import Generator, phases, rate, split_phases, time_limit
+from harness.core.history import HistoryWriter
+from harness.core.interpreter import Interpreter
+from harness.core.report import RunReport
+from harness.core.stamps import Stamps
+from nemesis.catalogue import catalogue
+from nemesis.conductor import Conductor
+from nemesis.row import FaultPhase, FaultRow
+from nemesis.schedule import encode
+
+TICK: Final = 0.1
+"""Seconds between two looks at the interrupt and two updates of the progress."""
+READY_EVERY: Final = 0.25
+START_SECONDS: Final = 90.0
+"""For all processes to serve and the set-up to be done: a slow machine under load takes a third of it."""
+
+
+class Unavailable(Exception):
+    """A fault that was asked for cannot be injected into this cluster; the message says why and the remedy."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run came to, besides its history. ``notes`` speak against a pass; ``problems`` are for the record."""
+
+    digest: str
+    interrupted: bool
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass
+class Trial:
+    """One run. ``set_up``, then ``run`` once, then ``tear_down`` in every case."""
+
+    experiment: Experiment
+    system: System
+    settings: Settings
+    world: World
+    folder: RunFolder
+    interrupt: Interrupt
+    progress: Progress
+    tally: Tally = field(default_factory=Tally)
+    _cluster: Cluster | None = None
+    _problems: list[str] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self._cluster is not None, "set_up comes first"
+        return self._cluster
+
+    async def set_up(self) -> None:
+        """Nodes, then the system on them, ready to serve.
+
+        Raises ``NodeError``, ``DeploymentError`` or what the world raises; :class:`Unavailable` for a fault.
+        """
+        self._cluster = await self.world.open(self.progress.note)
+        await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
+        for name in self.settings.nemesis:
+            reason = await catalogue()[name].probe(self._cluster, self.system)
+            if reason is not None:
+                raise Unavailable(f"--nemesis={name} is not available here: {reason}")
+
+    async def run(self) -> Ended:
+        """The workload under faults, the heal, the drain."""
+        stamps = Stamps()
+        history = HistoryWriter(self.folder.history, loop=asyncio.get_running_loop())
+        try:
+            report = await self._drive(history, stamps)
+        except BaseException:
+            # What there is stays readable, but unmarked: a history without its end.
+            history.flush()
+            history.abandon()
+            raise
+        digest = history.digest()
+        history.close()
+        return Ended(digest, self.interrupt.requested, tuple(report.unknown), tuple(self._problems))
+
+    async def tear_down(self, *, keep: bool) -> None:
+        """Keeps the nodes' logs and takes the cluster away, or leaves it when ``keep`` says so. Idempotent."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is None:
+            return
+        try:
+            await self._save_logs(cluster)
+        finally:
+            if not keep:
+                await cluster.close()
+
+    async def _drive(self, history: HistoryWriter, stamps: Stamps) -> RunReport:
+        settings = self.settings
+        main, *later = split_phases(self.experiment.body(settings))
+        meant = schedule(self.system, settings)
+        conductor = Conductor(
+            self.cluster,
+            self.system,
+            meant,
+            random.Random(derive(settings.seed, "targets")),
+            self._fault_recorder(history),
+            stamps.now,
+            recovery_seconds=self.experiment.contract.recovery_deadline,
+        )
+        self.folder.write("schedule.json", encode(meant))
+        collector = Collector(self._servers(), history, stamps)
+        stop = asyncio.Event()
+        ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
+        collector.start()
+        try:
+            async with Interpreter(
+                endpoints=endpoints(self.system, self._servers()),
+                client=self.experiment.client,
+                recorder=history,
+                concurrency=settings.concurrency,
+                runtime=self.world.runtime(),
+                operation_timeout=settings.operation_timeout,
+                seed=derive(settings.seed, "workload"),
+                stamps=stamps,
+                on_completion=(self.tally.completed,),
+            ) as interpreter:
+                await self._main_phase(interpreter, conductor, paced(main, settings), stop)
+                if later and not self.interrupt.requested:
+                    self.tally.stage = "drain"
+                    await interpreter.run(phases(*later), stop=stop)
+                return interpreter.report
+        finally:
+            self._problems.extend(await conductor.close())
+            self.folder.write("schedule.json", encode(conductor.outcome))
+            await collector.stop()
+            self._problems.extend(collector.problems)
+            self._problems.extend(crashes(self.cluster))
+            ticker.cancel()
+            await asyncio.gather(ticker, return_exceptions=True)
+
+    async def _main_phase(
+        self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event
+    ) -> None:
+        """Ends with every fault healed and every server ready, or with the contract's deadline."""
+        self.tally.stage = "main"
+        nemesis = asyncio.get_running_loop().create_task(conductor.run(), name="nemesis")
+        try:
+            await interpreter.run(main, stop=stop)
+        finally:
+            self.tally.stage = "healing"
+            self._problems.extend(await conductor.heal_all())
+            await nemesis
+        if not self.interrupt.requested:
+            await self._recovered(conductor)
+
+    async def _recovered(self, conductor: Conductor) -> None:
+        """Waits until all that was hit serves again; whether that took too long is for the checks to say."""
+        deadline = self.experiment.contract.recovery_deadline
+        try:
+            async with asyncio.timeout(deadline):
+                await conductor.settle()
+                waiting = self._servers()
+                while waiting and not self.interrupt.requested:
+                    if await self._ready(waiting[0]):
+                        waiting.pop(0)
+                    else:
+                        await asyncio.sleep(READY_EVERY)
+        except TimeoutError:
+            self._problems.append(f"not every node was ready {deadline:g} s after the last heal")
+
+    async def _ready(self, node: Node) -> bool:
+        try:
+            return await self.system.ready(node)
+        except (NodeError, DeploymentError, OSError):
+            # A node in recovery may answer in any way; it is asked again until the deadline.
+            return False
+
+    def _fault_recorder(self, history: HistoryWriter) -> Callable[[FaultRow], None]:
+        def record(row: FaultRow) -> None:
+            history.fault(
+                id=row.id, fault=row.fault, targets=row.targets, phase=row.phase, time=row.time, detail=row.detail,
+                bit=row.bit,
+            )  # fmt: skip
+            if row.phase is FaultPhase.INJECTED:
+                self.tally.in_force[row.id] = f"{row.fault} {'+'.join(row.targets)}"
+            elif row.phase is FaultPhase.HEALED:
+                self.tally.in_force.pop(row.id, None)
+
+        return record
+
+    async def _tick(self, stamps: Stamps, stop: asyncio.Event) -> None:
+        """By the loop's clock and not by stamps: whoever only looks must not move the history's clock."""
+        loop = asyncio.get_running_loop()
+        origin = stamps.loop_time(0)
+        while True:
+            if self.interrupt.requested:
+                stop.set()
+            self.tally.elapsed = loop.time() - origin
+            self.progress.update(self.tally)
+            await asyncio.sleep(TICK)
+
+    def _servers(self) -> list[Node]:
+        return [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
+
+    async def _save_logs(self, cluster: Cluster) -> None:
+        for node in cluster.nodes:
+            for path in self.system.logs(node) if node.role != ZOOKEEPER_ROLE else ():
+                try:
+                    data = await node.read_file(path)
+                except (FileNotFoundError, NodeError) as error:
+                    self.progress.note(f"log {path} of {node.name} could not be kept: {error}")
+                    continue
+                (self.folder.logs / f"{node.name}-{path.rpartition('/')[2]}").write_bytes(data)
+
+
+def crashes(cluster: Cluster) -> list[str]:
+    """Processes that ended by an exception of their own, where the cluster can tell: the simulation can."""
+    return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
+
+
+def endpoints(system: System, servers: list[Node]) -> list[Endpoint]:
+    """One per server: its own address first."""
+    addresses = [f"{node.address}:{system.port(node.role)}" for node in servers]
+    return [
+        Endpoint(node.name, address, (address, *(other for other in addresses if other != address)))
+        for node, address in zip(servers, addresses, strict=True)
+    ]
+
+
+def paced(main: Generator, settings: Settings) -> Generator:
+    """The main phase with its time limit and, for an open loop, its rate."""
+    return time_limit(settings.time_limit, main if settings.rate is None else rate(settings.rate, main))

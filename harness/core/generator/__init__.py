@@ -1,0 +1,64 @@
+"""Generators: pure values that say which operation comes next, on which worker. Start with ``base``."""
+
+from harness.core.generator.base import (
+    NOTHING,
+    Generator,
+    Source,
+    as_generator,
+    phases,
+    sequence,
+    split_phases,
+    unfold,
+)
+from harness.core.generator.compose import in_phase, limit, mix, once, repeat, transform
+from harness.core.generator.context import (
+    EXHAUSTED,
+    PENDING,
+    Answer,
+    Context,
+    Event,
+    Exhausted,
+    Invoke,
+    Pending,
+    step_random,
+)
+from harness.core.generator.events import on_event, until
+from harness.core.generator.pace import rate, stagger, time_limit
+from harness.core.generator.simulation import simulate
+from harness.core.generator.workers import by_key, each_process, keyed, reserve
+
+__all__ = [
+    "EXHAUSTED",
+    "NOTHING",
+    "PENDING",
+    "Answer",
+    "Context",
+    "Event",
+    "Exhausted",
+    "Generator",
+    "Invoke",
+    "Pending",
+    "Source",
+    "as_generator",
+    "by_key",
+    "each_process",
+    "in_phase",
+    "keyed",
+    "limit",
+    "mix",
+    "on_event",
+    "once",
+    "phases",
+    "rate",
+    "repeat",
+    "reserve",
+    "sequence",
+    "simulate",
+    "split_phases",
+    "stagger",
+    "step_random",
+    "time_limit",
+    "transform",
+    "unfold",
+    "until",
+]

@@ -1,0 +1,198 @@
+"""Generators: values that say what to do next.
+
+After Jepsen's (jepsen.generator): ``op(context)`` answers with an operation, ``Pending`` or ``EXHAUSTED`` and with the
+generator as it is afterwards; ``update(context, event)`` tells it what happened. A generator never changes and has no
+clock, so that a whole test plan can be tested with no cluster and replayed from a seed.
+
+Wherever a generator is expected these will do: an ``Operation`` (emitted once), a function of the context
+(called again and again until it returns None), a list or tuple of such things (one after the other), None (nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from harness.core.generator.context import EXHAUSTED, PENDING, Answer, Context, Event, Exhausted, Invoke
+from harness.core.operation import Operation
+
+
+class Generator(msgspec.Struct, frozen=True):
+    """The base of all generators. ``main | drain`` and ``main.then(drain)`` are the phases of a trial, as
+    :func:`phases` and, besides, known to :func:`split_phases`."""
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        """What to do now, and the generator to ask next. Must not answer ``Invoke`` when ``context.free`` is 0."""
+        raise TypeError(f"{type(self).__name__} does not define op")
+
+    def update(self, context: Context, event: Event) -> Generator:
+        """The generator after ``event``; ``context`` is that of the moment after it."""
+        return self
+
+    @property
+    def listens(self) -> bool:
+        """Does it, or anything that can ever become of it, heed events? Asked once per run; False saves the calls."""
+        return True
+
+    def then(self, following: Source) -> Generator:
+        """This, then ``following`` once every operation of this has completed."""
+        earlier = self.parts if isinstance(self, InSequence) and self.piped else (self,)
+        return InSequence((*earlier, as_generator(following)), barrier=True, piped=True)
+
+    def __or__(self, following: Source) -> Generator:
+        return self.then(following)
+
+
+Step = Callable[[Any, Context], tuple[Operation | None, Any]]
+Source: TypeAlias = "Generator | Operation | Callable[[Context], Operation | None] | Sequence[Any] | None"
+
+
+class Nothing(Generator, frozen=True):
+    """Exhausted from the start."""
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        return EXHAUSTED, self
+
+    @property
+    def listens(self) -> bool:
+        return False
+
+
+NOTHING = Nothing()
+
+
+class One(Generator, frozen=True):
+    """One operation, once."""
+
+    operation: Operation
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not context.free:
+            return PENDING, self
+        return Invoke(self.operation, context.pick()), NOTHING
+
+    @property
+    def listens(self) -> bool:
+        return False
+
+
+class Unfold(Generator, frozen=True):
+    """See :func:`unfold`."""
+
+    step: Step
+    state: Any
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not context.free:
+            return PENDING, self
+        operation, state = self.step(self.state, context)
+        if operation is None:
+            return EXHAUSTED, NOTHING
+        return Invoke(operation, context.pick()), Unfold(self.step, state)
+
+    @property
+    def listens(self) -> bool:
+        return False
+
+
+class Call(Generator, frozen=True):
+    """A function of the context, asked for one operation after the other."""
+
+    function: Callable[[Context], Operation | None]
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not context.free:
+            return PENDING, self
+        operation = self.function(context)
+        if operation is None:
+            return EXHAUSTED, NOTHING
+        return Invoke(operation, context.pick()), self
+
+    @property
+    def listens(self) -> bool:
+        return False
+
+
+class InSequence(Generator, frozen=True):
+    """See :func:`sequence` and :func:`phases`."""
+
+    parts: tuple[Generator, ...]
+    barrier: bool = False
+    piped: bool = False
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        parts = self.parts
+        while parts:
+            answer, after = parts[0].op(context)
+            if not isinstance(answer, Exhausted):
+                if after is parts[0] and parts is self.parts:
+                    return answer, self
+                return answer, self._with((after, *parts[1:]))
+            parts = parts[1:]
+            if self.barrier and parts and context.busy:
+                return PENDING, self._with((NOTHING, *parts))
+        return EXHAUSTED, NOTHING
+
+    def update(self, context: Context, event: Event) -> Generator:
+        head = self.parts[0].update(context, event)
+        return self if head is self.parts[0] else self._with((head, *self.parts[1:]))
+
+    @property
+    def listens(self) -> bool:
+        return any(part.listens for part in self.parts)
+
+    def _with(self, parts: tuple[Generator, ...]) -> Generator:
+        return InSequence(parts, self.barrier, self.piped)
+
+
+def as_generator(source: Source) -> Generator:
+    """Any source as a generator; see the module's docstring. Raises ``TypeError`` for anything else."""
+    if isinstance(source, Generator):
+        return source
+    if source is None:
+        return NOTHING
+    if isinstance(source, Operation):
+        return One(source)
+    if isinstance(source, list | tuple):
+        return sequence(*source)
+    if callable(source):
+        return Call(source)
+    raise TypeError(f"not a generator, an operation, a function of the context or a list of these: {source!r}")
+
+
+def unfold(step: Step, state: Any) -> Generator:
+    """Operations made from a state: ``step(state, context)`` returns one and the next state; None for it ends this.
+
+    ``step`` must be pure and the state must never be changed in place. Unique values are
+    ``unfold(lambda n, context: (Operation("send", argument=n), n + 1), 0)``.
+    """
+    return Unfold(step, state)
+
+
+def sequence(*sources: Source) -> Generator:
+    """One source after the other, each until it is exhausted; the next begins while operations are still open."""
+    return _in_sequence(sources, barrier=False)
+
+
+def phases(*sources: Source) -> Generator:
+    """One source after the other, each begun only when all operations of those before have completed."""
+    return _in_sequence(sources, barrier=True)
+
+
+def split_phases(generator: Generator) -> tuple[Generator, ...]:
+    """The parts of ``first | second | ...``, in order; of any other generator, itself alone.
+
+    A trial runs the first under faults, heals, and runs the others.
+    """
+    if isinstance(generator, InSequence) and generator.piped:
+        return generator.parts
+    return (generator,)
+
+
+def _in_sequence(sources: Sequence[Source], *, barrier: bool) -> Generator:
+    parts = tuple(as_generator(source) for source in sources)
+    if not parts:
+        return NOTHING
+    return parts[0] if len(parts) == 1 else InSequence(parts, barrier)

@@ -1,0 +1,197 @@
+"""Generators made of generators, whoever invokes their operations: mix, limit, once, repeat, transform, in phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Exhausted, Invoke, Pending, sooner
+from harness.core.operation import Operation, Phase
+
+
+class Mix(Generator, frozen=True):
+    """See :func:`mix`. ``bounds`` are the running sums of the weights; empty when all weigh the same."""
+
+    parts: tuple[Generator, ...]
+    bounds: tuple[int, ...] = ()
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        chosen = self._choose(context.random)
+        below = context.derive()
+        part = self.parts[chosen]
+        answer, after = part.op(below)
+        if type(answer) is Invoke:
+            return answer, self if after is part else self._replace(chosen, after)
+        return self._instead(chosen, answer, after, below)
+
+    def _choose(self, random: int) -> int:
+        if not self.bounds:
+            return ((random >> 32) * len(self.parts)) >> 32
+        point = ((random >> 32) * self.bounds[-1]) >> 32
+        return next(i for i, bound in enumerate(self.bounds) if point < bound)
+
+    def _instead(self, chosen: int, answer: Answer, after: Generator, below: Context) -> tuple[Answer, Generator]:
+        """The chosen one has nothing now: the next one that has goes instead; the exhausted are dropped."""
+        parts = list(self.parts)
+        exhausted: list[int] = []
+        pending: Pending | None = None
+        for offset in range(len(parts)):
+            at = (chosen + offset) % len(parts)
+            if offset:
+                answer, after = parts[at].op(below)
+            if isinstance(answer, Exhausted):
+                exhausted.append(at)
+                continue
+            parts[at] = after
+            if isinstance(answer, Invoke):
+                return answer, self._without(parts, exhausted)
+            pending = answer if pending is None else sooner(pending, answer)
+        if pending is None:
+            return EXHAUSTED, NOTHING
+        return pending, self._without(parts, exhausted)
+
+    def _replace(self, at: int, after: Generator) -> Generator:
+        return Mix((*self.parts[:at], after, *self.parts[at + 1 :]), self.bounds)
+
+    def _without(self, parts: Sequence[Generator], exhausted: Sequence[int]) -> Generator:
+        kept = [at for at in range(len(parts)) if at not in exhausted]
+        if not self.bounds or len(kept) == len(parts):
+            return Mix(tuple(parts[at] for at in kept), self.bounds)
+        weights = _weights(self.bounds)
+        return Mix(tuple(parts[at] for at in kept), _bounds([weights[at] for at in kept]))
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Mix(tuple(part.update(context, event) for part in self.parts), self.bounds)
+
+    @property
+    def listens(self) -> bool:
+        return any(part.listens for part in self.parts)
+
+
+class Limit(Generator, frozen=True):
+    """See :func:`limit`."""
+
+    source: Generator
+    left: int
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.left <= 0:
+            return EXHAUSTED, NOTHING
+        answer, after = self.source.op(context)
+        return answer, Limit(after, self.left - 1 if isinstance(answer, Invoke) else self.left)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Limit(self.source.update(context, event), self.left)
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+
+class Repeat(Generator, frozen=True):
+    """See :func:`repeat`. ``fresh``: the current round has emitted nothing yet."""
+
+    source: Generator
+    current: Generator
+    left: int | None
+    fresh: bool = True
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.left is not None and self.left <= 0:
+            return EXHAUSTED, NOTHING
+        current, left, fresh = self.current, self.left, self.fresh
+        while True:
+            answer, after = current.op(context)
+            if not isinstance(answer, Exhausted):
+                return answer, Repeat(self.source, after, left, fresh and not isinstance(answer, Invoke))
+            left = None if left is None else left - 1
+            if fresh or left == 0:
+                return EXHAUSTED, NOTHING
+            current, fresh = self.source, True
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Repeat(self.source, self.current.update(context, event), self.left, self.fresh)
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+
+class Transform(Generator, frozen=True):
+    """See :func:`transform`."""
+
+    function: Callable[[Operation], Operation]
+    source: Generator
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        answer, after = self.source.op(context)
+        if isinstance(answer, Invoke):
+            answer = Invoke(self.function(answer.operation), answer.worker, answer.scheduled)
+        return answer, self if after is self.source else Transform(self.function, after)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Transform(self.function, self.source.update(context, event))
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+
+def mix(*sources: Source, weights: Sequence[int] | None = None) -> Generator:
+    """Each operation from a source taken by chance, evenly or by ``weights`` (positive whole numbers, one each).
+
+    A source that has nothing now is passed over for one that has; a mix is exhausted when all its sources are.
+    """
+    parts = tuple(as_generator(source) for source in sources)
+    if not parts:
+        return NOTHING
+    if weights is None:
+        return Mix(parts)
+    if len(weights) != len(parts) or min(weights) < 1:
+        raise ValueError(f"mix takes one positive weight per source: {len(parts)} sources, weights {list(weights)}")
+    return Mix(parts, _bounds(weights))
+
+
+def limit(count: int, source: Source) -> Generator:
+    """At most ``count`` operations of ``source``."""
+    return Limit(as_generator(source), count)
+
+
+def once(source: Source) -> Generator:
+    """The first operation of ``source``."""
+    return limit(1, source)
+
+
+def repeat(source: Source, times: int | None = None) -> Generator:
+    """``source`` from its beginning whenever it is exhausted, for ever or ``times`` times in all.
+
+    A source that is exhausted before it emits anything ends it.
+    """
+    generator = as_generator(source)
+    return Repeat(generator, generator, times)
+
+
+def transform(function: Callable[[Operation], Operation], source: Source) -> Generator:
+    """``source`` with ``function``, which must be pure, applied to each operation."""
+    return Transform(function, as_generator(source))
+
+
+def in_phase(phase: Phase | str, source: Source) -> Generator:
+    """``source`` with its operations marked ``main``, ``sentinel`` or ``drain``."""
+    marked = Phase(phase)
+    return transform(lambda operation: msgspec.structs.replace(operation, phase=marked), source)
+
+
+def _bounds(weights: Sequence[int]) -> tuple[int, ...]:
+    total = 0
+    bounds = []
+    for weight in weights:
+        total += weight
+        bounds.append(total)
+    return tuple(bounds)
+
+
+def _weights(bounds: Sequence[int]) -> list[int]:
+    return [bound - before for bound, before in zip(bounds, (0, *bounds[:-1]), strict=True)]

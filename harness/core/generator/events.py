@@ -1,0 +1,82 @@
+"""Generators that heed what happens: until, on event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from harness.core.generator.context import (
+    EXHAUSTED,
+    PENDING,
+    Answer,
+    Context,
+    Event,
+    Exhausted,
+    Invoke,
+    Pending,
+    sooner,
+)
+
+
+class Until(Generator, frozen=True):
+    """See :func:`until`."""
+
+    predicate: Callable[[Event], bool]
+    source: Generator
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        answer, after = self.source.op(context)
+        return answer, self if after is self.source else Until(self.predicate, after)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        if self.predicate(event):
+            return NOTHING
+        return Until(self.predicate, self.source.update(context, event))
+
+
+class OnEvent(Generator, frozen=True):
+    """See :func:`on_event`. ``queue`` holds the answers to events that are not exhausted yet."""
+
+    react: Callable[[Event], Source]
+    source: Generator
+    queue: tuple[Generator, ...] = ()
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        queue = self.queue
+        waiting: Pending | None = None
+        while queue:
+            answer, after = queue[0].op(context)
+            if isinstance(answer, Invoke):
+                return answer, OnEvent(self.react, self.source, (after, *queue[1:]))
+            if isinstance(answer, Pending):
+                waiting, queue = answer, (after, *queue[1:])
+                break
+            queue = queue[1:]
+        answer, after = self.source.op(context)
+        following = OnEvent(self.react, after, queue)
+        if isinstance(answer, Exhausted) and waiting is None:
+            # What is under way may still call for an answer.
+            return (PENDING, following) if context.busy else (EXHAUSTED, NOTHING)
+        if waiting is not None and not isinstance(answer, Invoke):
+            answer = sooner(waiting, answer) if isinstance(answer, Pending) else waiting
+        return answer, following
+
+    def update(self, context: Context, event: Event) -> Generator:
+        queue = tuple(part.update(context, event) for part in self.queue)
+        answer = self.react(event)
+        if answer is not None:
+            queue = (*queue, as_generator(answer))
+        return OnEvent(self.react, self.source.update(context, event), queue)
+
+
+def until(predicate: Callable[[Event], bool], source: Source) -> Generator:
+    """``source`` up to the first event, invocation or completion, for which the pure ``predicate`` holds."""
+    return Until(predicate, as_generator(source))
+
+
+def on_event(react: Callable[[Event], Source], source: Source) -> Generator:
+    """``source``, and besides what the pure ``react`` returns for an event, which goes first.
+
+    It ends when ``source`` and all answers are exhausted and nothing is under way.
+    """
+    return OnEvent(react, as_generator(source))

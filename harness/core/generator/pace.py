@@ -1,0 +1,107 @@
+"""When operations come: time limits, stagger, and the open loop.
+
+Without any of these the pace is a closed loop: every worker takes its next operation when its last one has completed.
+A closed loop slows down with the system and so hides how long callers would have waited (coordinated omission, Tene
+2013). :func:`rate` keeps to its schedule whatever the system does and hands the scheduled time along.
+"""
+
+from __future__ import annotations
+
+from harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Invoke, Pending, sooner
+from harness.core.stamps import NANOSECONDS
+
+
+class TimeLimit(Generator, frozen=True):
+    """See :func:`time_limit`. ``end`` is set when it is first asked."""
+
+    source: Generator
+    span: int
+    end: int | None = None
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        end = context.time + self.span if self.end is None else self.end
+        if context.time >= end:
+            return EXHAUSTED, NOTHING
+        answer, after = self.source.op(context)
+        if isinstance(answer, Pending):
+            answer = sooner(answer, Pending(end))
+        return answer, TimeLimit(after, self.span, end)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return TimeLimit(self.source.update(context, event), self.span, self.end)
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+
+class Stagger(Generator, frozen=True):
+    """See :func:`stagger`. ``due`` is when the next operation may come."""
+
+    source: Generator
+    mean: int
+    due: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if context.time < self.due:
+            return Pending(self.due), self
+        answer, after = self.source.op(context.derive())
+        if not isinstance(answer, Invoke):
+            return answer, Stagger(after, self.mean, self.due)
+        gap = ((context.random >> 32) * 2 * self.mean) >> 32
+        return answer, Stagger(after, self.mean, context.time + gap)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Stagger(self.source.update(context, event), self.mean, self.due)
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+
+class Rate(Generator, frozen=True):
+    """See :func:`rate`. Operation *n* is due at ``start + n / per_second``, reckoned anew each time: no drift."""
+
+    source: Generator
+    per_second: float
+    start: int | None = None
+    count: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        start = context.time if self.start is None else self.start
+        due = start + int(self.count * NANOSECONDS / self.per_second)
+        if context.time < due:
+            return Pending(due), self
+        answer, after = self.source.op(context)
+        if not isinstance(answer, Invoke):
+            return answer, Rate(after, self.per_second, start, self.count)
+        return Invoke(answer.operation, answer.worker, due), Rate(after, self.per_second, start, self.count + 1)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Rate(self.source.update(context, event), self.per_second, self.start, self.count)
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+
+def time_limit(seconds: float, source: Source) -> Generator:
+    """``source`` for ``seconds`` from when it is first asked; operations then under way are left to complete."""
+    return TimeLimit(as_generator(source), int(seconds * NANOSECONDS))
+
+
+def stagger(seconds: float, source: Source) -> Generator:
+    """``source`` with ``seconds`` on average between operations of all workers together, evenly in [0, 2 * seconds)."""
+    return Stagger(as_generator(source), int(seconds * NANOSECONDS))
+
+
+def rate(per_second: float, source: Source) -> Generator:
+    """``source`` as an open loop: operation *n* is due *n* / ``per_second`` seconds after the first.
+
+    When no worker is free the operation comes late, and those after it are not put off; latency counts from the
+    scheduled time, which is kept in the history. Raises ``ValueError`` unless ``per_second`` is above 0.
+    """
+    if per_second <= 0:
+        raise ValueError(f"a rate must be above 0 operations a second, not {per_second}")
+    return Rate(as_generator(source), per_second)

@@ -1,0 +1,207 @@
+"""Generators that share out the workers: each process, reserve, by key.
+
+Worker *i* belongs to endpoint *i* mod *n*, so that a contiguous range of workers is spread evenly over the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from harness.core.generator.compose import Mix, transform
+from harness.core.generator.context import (
+    EXHAUSTED,
+    PENDING,
+    Answer,
+    Context,
+    Event,
+    Exhausted,
+    Invoke,
+    Pending,
+    bits,
+    sooner,
+)
+from harness.core.operation import Operation
+
+Copies = tuple[tuple[int, Generator] | None, ...]
+
+
+class EachProcess(Generator, frozen=True):
+    """See :func:`each_process`. ``copies[worker]`` is the process that the copy is for, and the copy."""
+
+    source: Generator
+    copies: Copies = ()
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        copies = list(self.copies or (None,) * len(context.processes))
+        pending: Pending | None = None
+        for worker in context.free_in_turn():
+            process, copy = context.processes[worker], self._copy(copies, worker, context)
+            answer, after = copy.op(context.restrict(1 << worker))
+            copies[worker] = (process, NOTHING if isinstance(answer, Exhausted) else after)
+            if isinstance(answer, Invoke):
+                return answer, EachProcess(self.source, tuple(copies))
+            if isinstance(answer, Pending):
+                pending = answer if pending is None else sooner(pending, answer)
+        following = EachProcess(self.source, tuple(copies))
+        if pending is None and all(self._done(copies, worker, context) for worker in bits(context.workers)):
+            return EXHAUSTED, NOTHING
+        return pending or PENDING, following
+
+    def update(self, context: Context, event: Event) -> Generator:
+        if event.worker >= len(self.copies) or not context.workers >> event.worker & 1:
+            return self
+        entry = self.copies[event.worker]
+        if entry is None or entry[0] != event.process:
+            return self
+        copies = list(self.copies)
+        copies[event.worker] = (entry[0], entry[1].update(context.restrict(1 << event.worker), event))
+        return EachProcess(self.source, tuple(copies))
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+    def _copy(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> Generator:
+        entry = copies[worker]
+        return entry[1] if entry is not None and entry[0] == context.processes[worker] else self.source
+
+    def _done(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> bool:
+        """A busy worker's operation may yet end ``info``, and a new process begin its copy."""
+        return self._copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
+
+
+class Reserve(Generator, frozen=True):
+    """See :func:`reserve`. ``parts`` are pairs of a mask of workers and the generator that has them to itself."""
+
+    parts: tuple[tuple[int, Generator], ...]
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        parts = list(self.parts)
+        pending: Pending | None = None
+        for at in self._in_turn(context):
+            mask, part = parts[at]
+            answer, after = part.op(context.restrict(mask))
+            parts[at] = (mask, NOTHING if isinstance(answer, Exhausted) else after)
+            if isinstance(answer, Invoke):
+                return answer, Reserve(tuple(parts))
+            if isinstance(answer, Pending):
+                pending = answer if pending is None else sooner(pending, answer)
+        if pending is None:
+            return EXHAUSTED, NOTHING
+        return pending, Reserve(tuple(parts))
+
+    def _in_turn(self, context: Context) -> list[int]:
+        """The part whose worker comes next first: a part that always has something must not starve the others."""
+        first = context.pick() if context.free else context.cursor
+        here = next((at for at, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
+        return [*range(here, len(self.parts)), *range(here)]
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Reserve(
+            tuple(
+                (mask, part.update(context.restrict(mask), event) if mask >> event.worker & 1 else part)
+                for mask, part in self.parts
+            )
+        )
+
+    @property
+    def listens(self) -> bool:
+        return any(part.listens for _, part in self.parts)
+
+
+class ByKey(Generator, frozen=True):
+    """See :func:`by_key`. Groups of workers, each with the generator of its key; ``following`` is the next key."""
+
+    keys: tuple[str, ...]
+    make: Callable[[str], Source]
+    size: int
+    groups: tuple[Generator, ...] = ()
+    following: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        count = max(1, context.workers.bit_length() // self.size)
+        groups = list(self.groups or (NOTHING,) * count)
+        following = self.following
+        pending: Pending | None = None
+        first = (context.pick() if context.free else context.cursor) // self.size
+        for offset in range(count):
+            at = (first + offset) % count
+            below = context.restrict(self._mask(at, count))
+            if not below.workers:
+                continue
+            answer, after = groups[at].op(below)
+            while isinstance(answer, Exhausted) and following < len(self.keys):
+                groups[at] = keyed(self.keys[following], self.make(self.keys[following]))
+                following += 1
+                answer, after = groups[at].op(below)
+            groups[at] = NOTHING if isinstance(answer, Exhausted) else after
+            if isinstance(answer, Invoke):
+                return answer, self._with(groups, following)
+            if isinstance(answer, Pending):
+                pending = answer if pending is None else sooner(pending, answer)
+        if pending is None:
+            return EXHAUSTED, NOTHING
+        return pending, self._with(groups, following)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        if not self.groups:
+            return self
+        at = min(event.worker // self.size, len(self.groups) - 1)
+        groups = list(self.groups)
+        groups[at] = groups[at].update(context.restrict(self._mask(at, len(groups))), event)
+        return self._with(groups, self.following)
+
+    def _mask(self, at: int, count: int) -> int:
+        """The workers of a group; the last group has those left over, too."""
+        first = at * self.size
+        return -1 << first if at == count - 1 else ((1 << self.size) - 1) << first
+
+    def _with(self, groups: Sequence[Generator], following: int) -> Generator:
+        return ByKey(self.keys, self.make, self.size, tuple(groups), following)
+
+
+def each_process(source: Source) -> Generator:
+    """A copy of ``source`` for every process; a process that takes another's place starts a copy of its own.
+
+    Exhausted when every worker's present process has exhausted its copy.
+    """
+    return EachProcess(as_generator(source))
+
+
+def reserve(*shares: tuple[int, Source], default: Source = None) -> Generator:
+    """``reserve((2, writes), (3, reads), default=mixed)``: so many workers for each, all others for default."""
+    parts: list[tuple[int, Generator]] = []
+    first = 0
+    for count, source in shares:
+        if count < 1:
+            raise ValueError(f"reserve takes at least one worker for each share, not {count}")
+        parts.append((((1 << count) - 1) << first, as_generator(source)))
+        first += count
+    parts.append((-1 << first, as_generator(default)))
+    return Reserve(tuple(parts))
+
+
+def by_key(keys: Sequence[str], make: Callable[[str], Source], workers: int | None = None) -> Generator:
+    """``make(key)``, which must be pure, for each key; operations without a key get it.
+
+    With ``workers`` None all keys go on at once and every worker serves all of them. Otherwise groups of that many
+    workers take one key after the other, so that many short histories, cheap to check, come out of one run; with
+    fewer workers than that in the run there is one group.
+    """
+    if workers is None:
+        return Mix(tuple(keyed(key, make(key)) for key in keys)) if keys else NOTHING
+    if workers < 1:
+        raise ValueError(f"by_key takes at least one worker for each key, not {workers}")
+    return ByKey(tuple(keys), make, workers)
+
+
+def keyed(key: str, source: Source) -> Generator:
+    """``source`` with ``key`` given to operations that have none."""
+
+    def give(operation: Operation) -> Operation:
+        return operation if operation.key is not None else msgspec.structs.replace(operation, key=key)
+
+    return transform(give, source)

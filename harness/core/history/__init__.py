@@ -1,0 +1,34 @@
+"""Histories on disk: ``schema`` (the format), ``writer``, ``reader``, ``digest`` (to compare two runs)."""
+
+from harness.core.history.digest import HistoryDigest
+from harness.core.history.reader import Closed, HistoryReader
+from harness.core.history.schema import (
+    ADDED,
+    CLOSED,
+    DIGESTED,
+    EFFECTS,
+    EVENTS,
+    FAULTS,
+    OPS,
+    REPLICAS,
+    SCHEMAS,
+    HistoryError,
+)
+from harness.core.history.writer import HistoryWriter
+
+__all__ = [
+    "ADDED",
+    "CLOSED",
+    "DIGESTED",
+    "EFFECTS",
+    "EVENTS",
+    "FAULTS",
+    "OPS",
+    "REPLICAS",
+    "SCHEMAS",
+    "Closed",
+    "HistoryDigest",
+    "HistoryError",
+    "HistoryReader",
+    "HistoryWriter",
+]

@@ -1,0 +1,97 @@
+"""The hash of a history's rows, to compare two runs of one seed.
+
+It is over canonical rows, not over Parquet bytes: each column feeds running hashes of its own (which values are null;
+numbers as little-endian int64; lengths of strings; their UTF-8 bytes), so that it does not matter where parts begin,
+how they are compressed, or which writer made them. Rows count in the order in which they were written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.core.history.schema import DIGESTED, SCHEMAS
+
+
+class DataSetDigest:
+    """The running hash of one data set; give it the rows in order, in batches of any size."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._columns = [ColumnDigest(field) for field in schema]
+
+    def update(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """``rows`` has the schema's columns, in its order."""
+        for index, column in enumerate(self._columns):
+            column.update(rows.column(index))
+
+    def hexdigest(self) -> str:
+        whole = hashlib.blake2b(digest_size=16)
+        for column in self._columns:
+            whole.update(column.digest())
+        return whole.hexdigest()
+
+
+class ColumnDigest:
+    """The running hash of one column."""
+
+    def __init__(self, field: pa.Field) -> None:
+        self._name = field.name.encode()
+        self._text = pa.types.is_string(field.type)
+        self._nulls = hashlib.blake2b(digest_size=16)
+        self._values = hashlib.blake2b(digest_size=16)
+        self._bytes = hashlib.blake2b(digest_size=16)
+
+    def update(self, column: pa.Array | pa.ChunkedArray) -> None:
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        for chunk in chunks:
+            if len(chunk):
+                self._update(chunk)
+
+    def _update(self, chunk: pa.Array) -> None:
+        self._nulls.update(_bytes(pc.is_null(chunk).cast(pa.uint8())))
+        if not self._text:
+            self._values.update(_bytes(pc.fill_null(chunk.cast(pa.int64()), 0)))
+            return
+        filled = pc.fill_null(chunk, "") if chunk.null_count else chunk
+        lengths = pc.binary_length(filled)
+        self._values.update(_bytes(lengths))
+        offsets, data = filled.buffers()[1:]
+        if data is None:
+            return
+        ends = np.frombuffer(offsets, dtype=np.int32, count=filled.offset + len(filled) + 1)
+        self._bytes.update(memoryview(data)[int(ends[filled.offset]) : int(ends[-1])])
+
+    def digest(self) -> bytes:
+        whole = hashlib.blake2b(self._name, digest_size=16)
+        for part in (self._nulls, self._values, self._bytes):
+            whole.update(part.digest())
+        return whole.digest()
+
+
+class HistoryDigest:
+    """The running hash of the data sets that two runs of one seed must have in common."""
+
+    def __init__(self) -> None:
+        self._parts: Mapping[str, DataSetDigest] = {name: DataSetDigest(SCHEMAS[name]) for name in DIGESTED}
+
+    def update(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
+        """``rows`` of the data set ``name``; those of data sets that do not count are passed over."""
+        part = self._parts.get(name)
+        if part is not None:
+            part.update(rows)
+
+    def hexdigest(self) -> str:
+        whole = hashlib.blake2b(digest_size=16)
+        for name, part in self._parts.items():
+            whole.update(f"{name}={part.hexdigest()};".encode())
+        return whole.hexdigest()
+
+
+def _bytes(values: pa.Array) -> Any:
+    return memoryview(values.to_numpy(zero_copy_only=False)).cast("B")

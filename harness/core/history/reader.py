@@ -1,0 +1,183 @@
+"""Reads a history, whoever wrote it: finished, cut short, or brought along from elsewhere.
+
+Opening looks at file footers only; what is wrong with a file is said once, then, with its name and the reason. Files
+from elsewhere may differ in the width of integers, in the way text is stored and in nullability, and may lack the
+columns of ``schema.ADDED``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from harness.core.history.digest import HistoryDigest
+from harness.core.history.schema import ADDED, CLOSED, DIGESTED, SCHEMAS, HistoryError
+from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """The content of ``closed.json``."""
+
+    digest: str
+    rows: dict[str, int]
+
+
+class HistoryReader:
+    """A history on disk. ``optional`` names data sets that read as empty when their folder is missing.
+
+    Raises ``HistoryError`` when a data set is missing or a part cannot be read or has other columns.
+    """
+
+    def __init__(self, folder: Path | str, *, optional: Collection[str] = ()) -> None:
+        self._folder = Path(folder)
+        if not self._folder.is_dir():
+            raise HistoryError(f"{self._folder} is not a folder: a history is a folder with {', '.join(SCHEMAS)}")
+        self._paths = {name: self._find(name, name in optional) for name in SCHEMAS}
+        self._rows = {name: sum(_check(path, name) for path in self._paths[name]) for name in SCHEMAS}
+        self._closed = self._read_closed()
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def closed(self) -> Closed | None:
+        """What the writer noted at the end; None for a run that was cut (or was written by something else)."""
+        return self._closed
+
+    def paths(self, name: str) -> list[Path]:
+        """The part files of a data set, in the order in which they were written."""
+        return list(self._paths[name])
+
+    def rows(self, name: str) -> int:
+        """How many rows a data set has, by its files' footers."""
+        return self._rows[name]
+
+    def dataset(self, name: str) -> ds.Dataset:
+        """A data set as it is scanned in batches, with exactly the columns of its schema."""
+        schema = SCHEMAS[name]
+        if not self._paths[name]:
+            return ds.dataset(pa.Table.from_batches([], schema=schema))
+        return ds.dataset([str(path) for path in self._paths[name]], schema=_nullable(schema), format="parquet")
+
+    def table(self, name: str) -> pa.Table:
+        """A whole data set in memory, in the order in which it was written."""
+        return pa.Table.from_batches(self.batches(name), schema=SCHEMAS[name])
+
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        """A data set batch by batch, in order, in bounded memory."""
+        for path in self._paths[name]:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches():
+                    yield _conform(batch, name, path)
+
+    def completed(self) -> Iterator[Completed]:
+        """The operations, in the order in which they were written; argument and result decoded."""
+        for batch in self.batches("ops"):
+            for row in batch.to_pylist():
+                yield _completed(row)
+
+    def digest(self) -> str:
+        """The hash of the rows of ops, effects and faults; equals the writer's when nothing was lost."""
+        digest = HistoryDigest()
+        for name in DIGESTED:
+            for batch in self.batches(name):
+                digest.update(name, batch)
+        return digest.hexdigest()
+
+    def _find(self, name: str, optional: bool) -> list[Path]:
+        folder = self._folder / name
+        if not folder.is_dir():
+            if optional:
+                return []
+            raise HistoryError(f"{folder} is missing: a history has a folder of Parquet parts for each data set")
+        paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
+        if not paths and not optional:
+            raise HistoryError(f"{folder} has no part: each data set has at least an empty one, which tells its schema")
+        return paths
+
+    def _read_closed(self) -> Closed | None:
+        path = self._folder / CLOSED
+        if not path.exists():
+            return None
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Closed)
+        except msgspec.MsgspecError as error:
+            raise HistoryError(f"{path} is damaged: {error}") from error
+
+
+def _check(path: Path, name: str) -> int:
+    """The rows of a part. Raises ``HistoryError`` unless its columns are those of the data set."""
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise HistoryError(f"{path} is not a Parquet file: {error}") from error
+    for field in SCHEMAS[name]:
+        position = schema.get_field_index(field.name)
+        if position < 0:
+            if field.name in ADDED.get(name, ()):
+                continue
+            raise HistoryError(f"{path} has no column {field.name} ({field.type}), or has it twice")
+        if not _fits(schema.field(position).type, field.type):
+            raise HistoryError(
+                f"{path}: column {field.name} is {schema.field(position).type} where {name} has {field.type}"
+            )
+    return int(rows)
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_string(wanted):
+        stored = found.value_type if pa.types.is_dictionary(found) else found
+        return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored) or pa.types.is_string_view(stored))
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found))
+    return bool(found.equals(wanted))
+
+
+def _conform(batch: pa.RecordBatch, name: str, path: Path) -> pa.RecordBatch:
+    """The batch with exactly the schema's columns, types and order."""
+    schema = SCHEMAS[name]
+    if batch.schema.equals(schema):
+        return batch
+    arrays = []
+    for field in schema:
+        position = batch.schema.get_field_index(field.name)
+        found = pa.nulls(batch.num_rows, field.type) if position < 0 else batch.column(position)
+        try:
+            array = found if found.type.equals(field.type) else found.cast(field.type)
+        except pa.ArrowException as error:
+            raise HistoryError(f"{path}: column {field.name} does not fit {field.type}: {error}") from error
+        if array.null_count and not field.nullable:
+            raise HistoryError(f"{path}: column {field.name} must have a value in every row; {array.null_count} lack")
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """Files from elsewhere mark every column nullable; a scan must not refuse them for that."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _completed(row: dict[str, Any]) -> Completed:
+    result = row["result"]
+    return Completed(
+        index=row["index"],
+        process=row["process"],
+        worker=row["worker"],
+        operation=Operation(row["f"], row["key"], msgspec.json.decode(row["argument"]), Phase(row["phase"])),
+        completion=Completion(
+            Outcome(row["outcome"]), None if result is None else msgspec.json.decode(result), row["error"]
+        ),
+        call=row["call"],
+        ret=row["ret"],
+        scheduled=row["scheduled"],
+    )

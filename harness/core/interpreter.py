@@ -1,0 +1,401 @@
+"""Runs generators against clients and records what happens.
+
+One scheduler, and one task per worker. Each turn of the scheduler first takes all completions there are and then hands
+out operations as long as the generator has any and a worker is free, so that an operation that had ended before
+another began is never recorded as concurrent with it. Time stands still within a turn but for the stamps, which differ.
+
+A worker keeps its name (``w3``) and its node (endpoint *i* mod *n*); the process that it is changes whenever an
+operation ends ``info``, for that process might still be at it: the next one, with id + number of workers, has a client
+of its own.
+
+After Jepsen's interpreter (jepsen.generator.interpreter), which runs threads where this runs coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from harness.core.client import Endpoint
+from harness.core.generator.base import Generator, Source, as_generator
+from harness.core.generator.context import Context, Event, Exhausted, Invoke, bits, scatter, step_random
+from harness.core.operation import Completed, Completion, Effect, Outcome
+from harness.core.report import RunReport
+from harness.core.stamps import NANOSECONDS, Stamps
+from harness.core.worker import TIMEOUT, Surroundings, Worker
+
+INTERRUPTED = Completion(Outcome.INFO, error="interrupted")
+CANCEL_GRACE = 1.0
+"""Seconds that an operation past its time limit has to let itself be cancelled before it is left behind."""
+CANCEL_GRACE_NS = int(CANCEL_GRACE * NANOSECONDS)
+
+
+class Recorder(Protocol):
+    """Where completed operations go: :class:`harness.core.history.HistoryWriter`, or a list in a test."""
+
+    def completed(self, completed: Completed, effects: Sequence[Effect]) -> None: ...
+
+
+class GeneratorError(Exception):
+    """A generator broke its law; the message says which and what it answered."""
+
+
+class Interpreter:
+    """Workers with their clients, for as many generators as one after the other are run on them.
+
+    A trial enters it, runs the workload under faults, heals, and runs the sentinel and the drain, by the same
+    processes::
+
+        async with Interpreter(endpoints=..., client=LogClient, recorder=history, concurrency=10) as interpreter:
+            await interpreter.run(time_limit(60, main), stop=interrupted)
+            ...
+            await interpreter.run(drain)
+
+    Leaving it records what is still under way as ``info`` and closes the clients; the recorder stays open.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoints: Sequence[Endpoint],
+        client: Callable[[], Any],
+        recorder: Recorder,
+        concurrency: int,
+        runtime: Any = None,
+        operation_timeout: float = 5.0,
+        seed: int = 0,
+        stamps: Stamps | None = None,
+        on_completion: Sequence[Callable[[Completed], None]] = (),
+        progress: Callable[[RunReport], None] | None = None,
+        progress_seconds: float = 1.0,
+    ) -> None:
+        """``client`` makes an unopened :class:`Client` (its class will do); ``operation_timeout`` is in seconds, also
+        for opening and closing; ``progress`` is called about every ``progress_seconds`` while a generator runs.
+
+        Raises ``ValueError`` when there is no endpoint or no worker. Needs a running loop.
+        """
+        if not endpoints or concurrency < 1:
+            raise ValueError(f"a run takes endpoints and workers: {len(endpoints)} endpoints, {concurrency} workers")
+        self._endpoints = tuple(endpoints)
+        self._concurrency = concurrency
+        self._recorder = recorder
+        self._timeout = int(operation_timeout * NANOSECONDS)
+        self._hooks = tuple(on_completion)
+        self._progress = progress
+        self._progress_gap = int(progress_seconds * NANOSECONDS)
+        self._progress_at = 0
+        self.stamps = stamps or Stamps()
+        self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
+        self._around = Surroundings(
+            client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened
+        )
+        self._loop = asyncio.get_running_loop()
+        self._workers: list[Worker] = []
+        self._left_behind: list[Worker] = []
+        self._all = (1 << concurrency) - 1
+        self._free = self._busy = 0
+        self._processes = tuple(range(concurrency))
+        self._cursor = self._index = 0
+        self._random = scatter(seed)
+        self._ended: deque[Worker] = deque()
+        self._opened: deque[Worker] = deque()
+        self._sleeping: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self._expiry_at: int | None = None
+        self._crash: BaseException | None = None
+        self._closing = False
+        self._listening = False
+        self._generator: Generator = as_generator(None)
+
+    @property
+    def operations(self) -> int:
+        """How many operations have been invoked."""
+        return self._index
+
+    async def __aenter__(self) -> Interpreter:
+        """Begins to open the clients, all at once; a worker is free when its client is open."""
+        self._workers = [self._hire(number, number) for number in range(self._concurrency)]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self, generator: Source, *, stop: asyncio.Event | None = None) -> RunReport:
+        """Runs ``generator`` until it is exhausted and all its operations have ended.
+
+        Once ``stop`` is set nothing more is invoked and what is under way has until its time limit. Returns the
+        report of this interpreter's runs so far. Raises what a generator, a recorder or a hook raises.
+        """
+        if self._closing or not self._workers:
+            raise RuntimeError("enter the interpreter first: async with Interpreter(...) as interpreter")
+        self._generator = as_generator(generator)
+        self._listening = self._generator.listens
+        watcher = None if stop is None else self._loop.create_task(self._watch(stop))
+        try:
+            await self._schedule(stop)
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+            self._disarm()
+        return self.report
+
+    async def close(self) -> None:
+        """Records operations under way as ``info``, ends the workers, closes the clients. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        self._disarm()
+        self._listening = False
+        everyone = [*self._workers, *self._left_behind]
+        try:
+            self._take_all()
+            for worker in self._workers:
+                if self._busy >> worker.number & 1:
+                    self._take(worker, INTERRUPTED)
+        finally:
+            for worker in everyone:
+                worker.task.cancel()
+            if everyone:
+                await asyncio.wait([worker.task for worker in everyone], timeout=CANCEL_GRACE)
+            await asyncio.gather(*(worker.close_client() for worker in everyone))
+
+    async def _schedule(self, stop: asyncio.Event | None) -> None:
+        exhausted = False
+        while True:
+            self._take_all()
+            if self._crash is not None:
+                raise self._crash
+            if stop is not None and stop.is_set() and not exhausted:
+                self.report.stopped = exhausted = True
+            if not exhausted:
+                exhausted = self._hand_out()
+            if exhausted and not self._busy:
+                return
+            self._housekeeping()
+            self._sleeping = self._loop.create_future()
+            await self._sleeping
+
+    def _hand_out(self) -> bool:
+        """Invokes all that the generator has for now. True when it is exhausted."""
+        generator = self._generator
+        while True:
+            now = self.stamps.now()
+            answer, generator = generator.op(self._context(now))
+            if not isinstance(answer, Invoke):
+                self._generator = generator
+                if isinstance(answer, Exhausted):
+                    return True
+                if answer.until is not None:
+                    self._arm(answer.until)
+                return False
+            self._invoke(answer, now)
+            if self._listening:
+                worker = answer.worker
+                event = Event(worker, self._processes[worker], answer.operation, now)
+                generator = generator.update(self._context(now), event)
+
+    def _invoke(self, answer: Invoke, now: int) -> None:
+        number = answer.worker
+        bit = 1 << number
+        if not self._free & bit:
+            raise GeneratorError(f"a generator answered {answer.operation} for worker {number}, which is not free")
+        self._free ^= bit
+        self._busy |= bit
+        self._cursor = (number + 1) % self._concurrency
+        self._random = step_random(self._random)
+        worker = self._workers[number]
+        worker.assign(answer.operation, self._index, now, answer.scheduled)
+        self._index += 1
+        if self._expiry_at is None:
+            self._expiry_at = now + self._timeout
+        self.report.invoked[worker.endpoint.node] += 1
+
+    def _take_all(self) -> None:
+        """All completions, then all workers that have become free again."""
+        ended, opened = self._ended, self._opened
+        while ended:
+            worker = ended.popleft()
+            if not worker.abandoned:
+                self._take(worker, worker.completion)
+        while opened:
+            worker = opened.popleft()
+            if not worker.abandoned:
+                self._free |= 1 << worker.number
+
+    def _take(self, worker: Worker, completion: Completion) -> None:
+        """Records how an operation ended; the worker is free again unless the outcome is ``info``."""
+        number = worker.number
+        process = self._processes[number]
+        info = completion.outcome is Outcome.INFO
+        completed = Completed(
+            worker.index,
+            process,
+            worker.name,
+            worker.operation,
+            completion,
+            worker.call,
+            None if info else worker.ret,
+            worker.scheduled,
+        )
+        bit = 1 << number
+        self._busy &= ~bit
+        if info:
+            self._processes = (
+                *self._processes[:number],
+                process + self._concurrency,
+                *self._processes[number + 1 :],
+            )
+        else:
+            self._free |= bit
+        self.report.count(completion.outcome)
+        self._recorder.completed(completed, self._effects(worker, completed))
+        for hook in self._hooks:
+            hook(completed)
+        if self._listening:
+            now = self.stamps.now()
+            event = Event(number, process, worker.operation, worker.ret, completed)
+            self._generator = self._generator.update(self._context(now), event)
+
+    def _effects(self, worker: Worker, completed: Completed) -> Sequence[Effect]:
+        try:
+            return worker.effects(completed)
+        except Exception as error:  # noqa: BLE001 - user code; reported with its traceback, and the verdict unknown
+            self.report.unexpected(completed.index, completed.process, completed.operation.f, error)
+            return ()
+
+    def _context(self, now: int) -> Context:
+        return Context(now, self._free, self._busy, self._all, self._processes, self._cursor, self._random)
+
+    def _housekeeping(self) -> None:
+        """What is due by time, expiring operations and telling progress, and a timer for the next of these."""
+        if self._expiry_at is not None:
+            self._expire(self.stamps.now())
+        if self._progress is not None:
+            now = self.stamps.now()
+            if now >= self._progress_at:
+                self._progress_at = now + self._progress_gap
+                self._progress(self.report)
+            self._arm(self._progress_at)
+
+    def _expire(self, now: int) -> None:
+        """Ends operations past their time limit and sees to it that the next one to reach it is not forgotten.
+
+        The limit is the same for all, so that a look at every worker each time the oldest operation reaches it is all
+        that it takes: nothing is kept per operation. ``_expiry_at`` is a lower bound, None when nothing is under way.
+        """
+        assert self._expiry_at is not None
+        if now >= self._expiry_at:
+            self._expiry_at = None
+            for number in bits(self._busy):
+                due = self._expire_one(self._workers[number], now)
+                if due is not None and (self._expiry_at is None or due < self._expiry_at):
+                    self._expiry_at = due
+        if self._expiry_at is not None:
+            self._arm(self._expiry_at)
+
+    def _expire_one(self, worker: Worker, now: int) -> int | None:
+        """When to look at a busy worker again; None when its operation has now been given up."""
+        if worker.expired_at is None:
+            due = worker.call + self._timeout
+            if now < due:
+                return due
+            worker.expire(now)
+            return now + CANCEL_GRACE_NS
+        due = worker.expired_at + CANCEL_GRACE_NS
+        if now < due:
+            return due
+        self._leave_behind(worker)
+        return None
+
+    def _leave_behind(self, worker: Worker) -> None:
+        """The operation does not heed its cancellation: its worker gets another task, and another client."""
+        worker.abandoned = True
+        self._left_behind.append(worker)
+        self.report.stuck += 1
+        self._take(worker, TIMEOUT)
+        self._workers[worker.number] = self._hire(worker.number, self._processes[worker.number])
+
+    def _hire(self, number: int, process: int) -> Worker:
+        endpoint = self._endpoints[number % len(self._endpoints)]
+        worker = Worker(number, process, self._concurrency, endpoint, self._around)
+        worker.task.add_done_callback(lambda task: self._on_task_done(worker, task))
+        return worker
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake()
+
+    def _on_ended(self, worker: Worker) -> None:
+        self._ended.append(worker)
+        self._wake()
+
+    def _on_opened(self, worker: Worker) -> None:
+        self._opened.append(worker)
+        self._wake()
+
+    def _on_task_done(self, worker: Worker, task: asyncio.Task[None]) -> None:
+        error = RuntimeError(f"a client cancelled the task of {worker.name}") if task.cancelled() else task.exception()
+        if self._closing or worker.abandoned:
+            return
+        self._crash = error
+        self._wake()
+
+    def _wake(self) -> None:
+        sleeping = self._sleeping
+        if sleeping is not None and not sleeping.done():
+            sleeping.set_result(None)
+
+    def _arm(self, stamp: int) -> None:
+        """Wakes the scheduler at ``stamp`` at the latest; an earlier timer stays, and costs one idle turn."""
+        if self._timer is not None:
+            if self._timer_at <= stamp:
+                return
+            self._timer.cancel()
+        self._timer_at = stamp
+        self._timer = self._loop.call_at(self.stamps.loop_time(stamp), self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._wake()
+
+
+async def run(
+    generator: Source,
+    *,
+    endpoints: Sequence[Endpoint],
+    client: Callable[[], Any],
+    recorder: Recorder,
+    concurrency: int,
+    runtime: Any = None,
+    operation_timeout: float = 5.0,
+    seed: int = 0,
+    stamps: Stamps | None = None,
+    stop: asyncio.Event | None = None,
+    on_completion: Sequence[Callable[[Completed], None]] = (),
+    progress: Callable[[RunReport], None] | None = None,
+) -> RunReport:
+    """One generator from beginning to end, clients opened before and closed after; see :class:`Interpreter`."""
+    async with Interpreter(
+        endpoints=endpoints,
+        client=client,
+        recorder=recorder,
+        concurrency=concurrency,
+        runtime=runtime,
+        operation_timeout=operation_timeout,
+        seed=seed,
+        stamps=stamps,
+        on_completion=on_completion,
+        progress=progress,
+    ) as interpreter:
+        return await interpreter.run(generator, stop=stop)

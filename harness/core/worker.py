@@ -1,0 +1,184 @@
+"""One worker of the interpreter: a task that opens a client, invokes what it is given, and opens another when needed.
+
+The task lives as long as the worker and is handed operations through a future: that costs a fraction of a new task, or
+of ``asyncio.wait_for``, per operation. Time limits are the interpreter's: it cancels the task, which takes a
+cancellation of an operation marked as expired for its time limit and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.blocking import BlockingClientError, adapt
+from harness.core.client import Client, Endpoint
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from harness.core.report import RunReport, describe
+from harness.core.stamps import Stamps
+
+FIRST_RETRY = 0.05
+LAST_RETRY = 1.0
+TIMEOUT = Completion(Outcome.INFO, error="timeout")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all workers of an interpreter share."""
+
+    client: Callable[[], Any]
+    runtime: Any
+    stamps: Stamps
+    report: RunReport
+    time_limit: float
+    """Seconds for one attempt to open or close a client."""
+    ended: Callable[[Worker], None]
+    """An operation has ended; its completion and stamp are set."""
+    opened: Callable[[Worker], None]
+    """A client is open: the worker is free."""
+
+
+class Worker:
+    """See the module. What is set by ``assign`` stays until the next one."""
+
+    __slots__ = (
+        "_around",
+        "_next",
+        "_stride",
+        "abandoned",
+        "call",
+        "client",
+        "completion",
+        "effects",
+        "endpoint",
+        "expired_at",
+        "index",
+        "name",
+        "number",
+        "operation",
+        "process",
+        "ret",
+        "scheduled",
+        "task",
+    )
+
+    def __init__(self, number: int, process: int, stride: int, endpoint: Endpoint, around: Surroundings) -> None:
+        """Starts the task. ``stride`` is added to the process's id whenever a new process takes over."""
+        self.number = number
+        self.name = f"w{number}"
+        self.process = process
+        self.endpoint = endpoint
+        self.client: Client | None = None
+        self.effects: Callable[[Completed], Sequence[Effect]] = _no_effects
+        self.operation = Operation("none")
+        self.completion = TIMEOUT
+        self.index = -1
+        self.call = 0
+        self.ret = 0
+        self.scheduled: int | None = None
+        self.expired_at: int | None = None
+        self.abandoned = False
+        self._stride = stride
+        self._around = around
+        self._next: asyncio.Future[Operation] | None = None
+        self.task = asyncio.get_running_loop().create_task(self._serve(), name=self.name)
+
+    def assign(self, operation: Operation, index: int, call: int, scheduled: int | None) -> None:
+        """Hands over an operation; only when free."""
+        self.operation = operation
+        self.index = index
+        self.call = call
+        self.scheduled = scheduled
+        assert self._next is not None
+        self._next.set_result(operation)
+
+    def expire(self, now: int) -> None:
+        """The time limit is over: cancels the operation, which then ends ``info``."""
+        self.expired_at = now
+        self.task.cancel()
+
+    async def close_client(self) -> None:
+        """Closes what is open; an error is noted, for the history is none the worse for it."""
+        client, self.client = self.client, None
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(self._around.time_limit):
+                await client.close()
+        except Exception as error:  # noqa: BLE001 - a broken connection may fail to close in any way; it is reported
+            self._around.report.close_failed(self.endpoint.node, error)
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        stamp, ended = self._around.stamps.now, self._around.ended
+        while True:
+            client = await self._open()
+            self._next = loop.create_future()
+            self._around.opened(self)
+            while True:
+                try:
+                    operation = await self._next
+                    completion = await client.invoke(operation)
+                except asyncio.CancelledError as error:
+                    completion = self._cancelled(error)
+                except Exception as error:  # noqa: BLE001 - recorded, reported with its traceback, and the verdict unknown
+                    completion = self._unexpected(error)
+                self.ret = stamp()
+                if self.expired_at is not None:
+                    completion = self._expired()
+                elif not isinstance(completion, Completion):
+                    completion = self._unexpected(TypeError(f"invoke returned {completion!r}, not a Completion"))
+                self.completion = completion
+                if completion.outcome is Outcome.INFO:
+                    break
+                self._next = loop.create_future()
+                ended(self)
+            ended(self)
+            await self.close_client()
+            if self.abandoned:
+                return
+            self.process += self._stride
+
+    async def _open(self) -> Client:
+        """Opens a new client, however often it takes."""
+        wait = FIRST_RETRY
+        while True:
+            self.client = adapt(self._around.client())
+            try:
+                async with asyncio.timeout(self._around.time_limit):
+                    await self.client.open(self.endpoint, self._around.runtime)
+                self.effects = self.client.effects
+                return self.client
+            except BlockingClientError:
+                raise
+            except Exception as error:  # noqa: BLE001 - nodes that are down refuse in many ways; counted, tried again
+                self._around.report.open_failed(self.endpoint.node, error)
+            await self.close_client()
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LAST_RETRY)
+
+    def _cancelled(self, error: asyncio.CancelledError) -> Completion:
+        """Our own time limit, the end of the run (goes on up), or a client that let one of its own escape."""
+        if self.expired_at is not None:
+            return TIMEOUT
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise error
+        return self._unexpected(error)
+
+    def _expired(self) -> Completion:
+        """Takes the cancellation back, also when the client swallowed it and answered after all."""
+        self.expired_at = None
+        if self.task.uncancel():
+            raise asyncio.CancelledError  # the run ends as well
+        return TIMEOUT
+
+    def _unexpected(self, error: BaseException) -> Completion:
+        self._around.report.unexpected(self.index, self.process, self.operation.f, error)
+        return Completion(Outcome.INFO, error=f"exception: {describe(error)}")
+
+
+def _no_effects(completed: Completed) -> Sequence[Effect]:
+    """Before a client is open."""
+    return ()

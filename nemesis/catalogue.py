@@ -1,0 +1,83 @@
+"""Every fault by name, and how names are written on the command line.
+
+``partition,kill`` combines faults in one run; its canonical id is ``kill+partition``, sorted, so that test ids are
+stable. ``none`` is a run without faults and stands alone. ``all`` means one run per family of faults.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nemesis.fault import Fault
+from nemesis.kill import Kill
+from nemesis.partition import Partition, Shape
+from nemesis.stop import Stop
+
+NONE = "none"
+ALL = "all"
+FAMILIES = ("kill", "partition", "stop")
+"""What ``all`` stands for; the shapes of a partition are in ``partition``'s mix already."""
+
+
+class FaultNameError(ValueError):
+    """A name that is no fault, or a combination that makes no sense; the message lists what there is."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The faults of one run, sorted and without repetition; empty for ``none``."""
+
+    names: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """Stable part of a test id: ``kill+partition``, ``none``."""
+        return "+".join(self.names) or NONE
+
+    def __str__(self) -> str:
+        return self.id
+
+
+def catalogue() -> dict[str, Fault]:
+    """All faults, sorted by name; a new mapping each time, for whoever wants to add faults of their own."""
+    faults: Sequence[Fault] = (Kill(), Partition(), *(Partition(shape) for shape in Shape), Stop())
+    return {fault.name: fault for fault in sorted(faults, key=lambda fault: fault.name)}
+
+
+def descriptions(faults: Mapping[str, Fault]) -> dict[str, str]:
+    """Name to one line, ``none`` first, as ``--nemesis-list`` prints them."""
+    return {NONE: "no fault at all", **{name: fault.description for name, fault in sorted(faults.items())}}
+
+
+def parse(text: str, known: Iterable[str] | None = None) -> Combination:
+    """One combination: ``partition,kill`` or ``kill+partition`` or ``none``. Raises :class:`FaultNameError`."""
+    names = sorted({word.strip() for word in text.replace("+", ",").split(",")})
+    known = sorted(catalogue() if known is None else known)
+    if names == [NONE]:
+        return Combination(())
+    if NONE in names:
+        raise FaultNameError(f"--nemesis={text}: none stands alone; repeat the option for a run without faults")
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise FaultNameError(f"--nemesis={text}: no fault {name!r}; {hint}there are {', '.join([NONE, *known])}")
+    return Combination(tuple(names))
+
+
+def select(options: Sequence[str], known: Iterable[str] | None = None) -> tuple[Combination, ...]:
+    """The runs that the values of a repeated ``--nemesis`` ask for: each once, in the order asked for."""
+    wanted: dict[Combination, None] = {}
+    known = list(catalogue() if known is None else known)
+    for text in options:
+        combinations = [Combination((name,)) for name in FAMILIES] if text == ALL else [parse(text, known)]
+        wanted.update(dict.fromkeys(combinations))
+    return tuple(wanted)
+
+
+def lacking(fault: Fault, roles: Iterable[str]) -> list[str]:
+    """The roles that a fault needs and a system with these roles lacks; empty when it has them all."""
+    present = set(roles)
+    return [role for role in fault.roles if role not in present]

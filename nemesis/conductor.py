@@ -1,0 +1,315 @@
+"""Plays a schedule on a cluster while the workload runs, and reports what became of every fault.
+
+One fault is acted on at a time, in the order of their times (heals before injections at the same moment), so two faults
+never race for a node; waiting for recovery goes on beside it. Nothing a node, a finder or the user's system does ends
+the run: a fault that fails is reported as ``failed`` with the reason, undone as far as there is anything to undo, and
+the next one is played. A failed fault makes the run's coverage unknown; that is for the checkers to say.
+
+Whatever happens, :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
+it is cancelled and on errors, and it may be called again. An injection counts as in force from before its first call to
+a node until its heal has succeeded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from cluster import zookeeper
+from cluster.node import Cluster, Node, NodeError
+from cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
+from nemesis.catalogue import catalogue
+from nemesis.cuts import Cuts
+from nemesis.fault import Bite, Context, Fault, Injection
+from nemesis.row import FaultPhase, FaultRow, Stage
+from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
+from nemesis.target import Chosen, Scene, TargetError, resolve, servers, zookeepers
+
+ACTION_SECONDS = 30.0
+"""An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""
+RECOVERY_SECONDS = 60.0
+READY_EVERY = 0.25
+READY_SECONDS = 5.0
+
+KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
+NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
+
+
+class Conductor:
+    """Plays one schedule once.
+
+    ``record`` takes each row as it comes to pass; ``stamp`` gives the history's strictly increasing nanoseconds;
+    ``rng`` feeds the choices of steps that carry no seed of their own. Raises ``ScheduleError`` at once when the
+    schedule names a fault that is not in ``faults``.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        system: System,
+        schedule: Schedule,
+        rng: random.Random,
+        record: Callable[[FaultRow], None],
+        stamp: Callable[[], int],
+        *,
+        faults: Mapping[str, Fault] | None = None,
+        recovery_seconds: float = RECOVERY_SECONDS,
+    ) -> None:
+        self._faults = catalogue() if faults is None else dict(faults)
+        unknown = sorted({step.fault for step in schedule.steps} - set(self._faults))
+        if unknown:
+            raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(sorted(self._faults))}")
+        self._system = system
+        self._servers = servers(cluster, system)
+        self._zookeepers = zookeepers(cluster)
+        self._context = Context(cluster, system, Cuts(cluster))
+        self._cluster = cluster
+        self._schedule = schedule
+        # Drawn now, in the order of the steps: what happens in between must not change who is hit.
+        self._seeds = [rng.getrandbits(32) if step.seed is None else step.seed for step in schedule.steps]
+        self._record = record
+        self._stamp = stamp
+        self._recovery_seconds = recovery_seconds
+        self._started = 0.0
+        self._halt = asyncio.Event()
+        self._acting = asyncio.Lock()
+        self._in_force: dict[int, Injection] = {}
+        self._due: dict[int, float] = {}
+        self._resolved: dict[int, Resolved] = {}
+        self._recoveries: dict[int, asyncio.Task[None]] = {}
+
+    @property
+    def in_force(self) -> tuple[Injection, ...]:
+        """The faults injected and not healed, oldest first."""
+        return tuple(self._in_force.values())
+
+    @property
+    def outcome(self) -> Record:
+        """What was meant and what it has come to so far; a run stores it as ``schedule.json``."""
+        return Record(self._schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
+
+    async def run(self) -> None:
+        """Plays all steps and returns when the last is healed; recoveries may still be waited for (:meth:`settle`).
+
+        Cancelling it heals what is in force before the cancellation goes on.
+        """
+        self._started = asyncio.get_running_loop().time()
+        for number, step in enumerate(self._schedule.steps, start=1):
+            detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
+            self._row(number, step, (), FaultPhase.INTENDED, detail)
+        try:
+            await self._play()
+        finally:
+            await self.heal_all()
+
+    async def heal_all(self) -> tuple[str, ...]:
+        """Plays no further step and heals every fault in force, going on when one heal fails. Idempotent.
+
+        Returns what could not be healed, a message each; empty when nothing is left in force.
+        """
+        self._halt.set()
+        errors = []
+        for number in list(self._in_force):
+            error = await self._heal(number)
+            if error is not None:
+                errors.append(error)
+        return tuple(errors)
+
+    async def settle(self) -> None:
+        """Waits until every healed fault has been reported as recovered, or as not so within its deadline.
+
+        Giving up on it, by a time limit of the caller's, ends no recovery: :meth:`close` does.
+        """
+        for task in list(self._recoveries.values()):
+            await asyncio.shield(task)
+
+    async def close(self) -> tuple[str, ...]:
+        """:meth:`heal_all`, and no longer waits for recoveries: those still due are reported as failed. Idempotent."""
+        errors = await self.heal_all()
+        for number, task in self._recoveries.items():
+            if not task.done():
+                resolved = self._resolved[number]
+                reason = "not ready yet when the run was closed"
+                self._fail(number, resolved.step, resolved.targets, Stage.RECOVER, reason)
+                task.cancel()
+        await asyncio.gather(*self._recoveries.values(), return_exceptions=True)
+        return errors
+
+    async def _play(self) -> None:
+        waiting = deque(enumerate(self._schedule.steps, start=1))
+        while waiting or self._due:
+            heal = min(((at, number) for number, at in self._due.items()), default=None)
+            if heal is not None and (not waiting or heal[0] <= waiting[0][1].at):
+                if not await self._time_has_come(heal[0]):
+                    return
+                await self._heal(heal[1])
+            else:
+                if not await self._time_has_come(waiting[0][1].at):
+                    return
+                await self._inject(*waiting.popleft())
+
+    async def _time_has_come(self, seconds: float) -> bool:
+        """Waits until then; False as soon as the run is halted."""
+        try:
+            async with asyncio.timeout_at(self._started + seconds):
+                await self._halt.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _inject(self, number: int, step: Step) -> None:
+        async with self._acting:
+            fault = self._faults[step.fault]
+            began = self._elapsed()
+            chosen = await self._choose(number, step, fault)
+            if isinstance(chosen, str):
+                self._resolved[number] = Resolved(step, (), began, None, {"reason": chosen})
+                self._fail(number, step, (), Stage.TARGET, chosen)
+                return
+            injection = Injection(number, step, chosen.nodes, self._context)
+            departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back}
+            detail = {"what": str(step), **{name: value for name, value in departure.items() if value}}
+            began = self._elapsed()
+            self._resolved[number] = Resolved(step, injection.names, began, None, detail)
+            self._in_force[number] = injection
+            trouble = await _attempt(ACTION_SECONDS, fault.inject(injection))
+            if trouble is None:
+                self._due[number] = step.until
+                extra = {"at": began, "parameters": step.parameters, "evidence": injection.evidence}
+                self._row(number, step, injection.names, FaultPhase.INJECTED, {**detail, **extra})
+                return
+            self._fail(number, step, injection.names, Stage.INJECT, trouble)
+        await self._heal(number, failed=trouble)
+
+    async def _choose(self, number: int, step: Step, fault: Fault) -> Chosen | str:
+        """The targets, or why there are none."""
+        scene = Scene(self._servers, self._zookeepers, self._system.keys(), self._find, self._busy(fault))
+        chosen: list[Chosen] = []
+
+        async def choose() -> None:
+            chosen.append(await resolve(step.target, scene, random.Random(self._seeds[number - 1])))
+
+        trouble = await _attempt(ACTION_SECONDS, choose())
+        return chosen[0] if trouble is None else trouble
+
+    def _busy(self, fault: Fault) -> list[str]:
+        """The nodes that a fault of the same scope holds."""
+        holders = [held for held in self._in_force.values() if self._faults[held.step.fault].scope == fault.scope]
+        return sorted({name for held in holders for name in held.names})
+
+    async def _find(self, what: str, key: str | None) -> Node | None:
+        try:
+            return await self._system.find(self._cluster, what, key)
+        except NOT_READY_ERRORS:
+            # In the middle of another fault there may be nobody to ask: the same as nobody known, asked again.
+            return None
+
+    async def _heal(self, number: int, failed: str | None = None) -> str | None:
+        """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""
+        async with self._acting:
+            self._due.pop(number, None)
+            injection = self._in_force.get(number)
+            if injection is None:
+                return None
+            step, names, fault = injection.step, injection.names, self._faults[injection.step.fault]
+            if failed is None:
+                unseen = await _attempt(ACTION_SECONDS, fault.observe(injection))
+                if unseen is not None:
+                    self._fail(number, step, names, Stage.OBSERVE, unseen)
+            began = self._elapsed()
+            trouble = await _attempt(ACTION_SECONDS, fault.heal(injection))
+            if trouble is not None:
+                self._fail(number, step, names, Stage.HEAL, trouble)
+                return f"{step.fault} of {'+'.join(names)} could not be healed: {trouble}"
+            del self._in_force[number]
+            bite = fault.bit(injection) if failed is None else Bite(False, injection.evidence, failed)
+            self._healed(number, injection, bite, began)
+        return None
+
+    def _healed(self, number: int, injection: Injection, bite: Bite, began: float) -> None:
+        """Reports the heal and the bite, and begins to wait for the recovery."""
+        step, names = injection.step, injection.names
+        detail = {"at": began, "evidence": dict(bite.evidence)}
+        if bite.reason is not None:
+            detail["reason"] = bite.reason
+        self._row(number, step, names, FaultPhase.HEALED, detail, bite.bit)
+        resolved = self._resolved[number]
+        self._resolved[number] = msgspec.structs.replace(
+            resolved, healed_at=began, detail={**resolved.detail, "bit": bite.bit, **detail}
+        )
+        if not bite.bit:
+            self._fail(number, step, names, Stage.BITE, bite.reason or "the fault did nothing")
+        loop = asyncio.get_running_loop()
+        name = f"recovery of fault {number}"
+        self._recoveries[number] = loop.create_task(self._recover(number, injection), name=name)
+
+    async def _recover(self, number: int, injection: Injection) -> None:
+        """Until all targets serve again, at the same time or one after the other."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        missing = list(injection.targets)
+
+        async def all_ready() -> None:
+            while missing:
+                if await self._ready(missing[0]):
+                    missing.pop(0)
+                else:
+                    await asyncio.sleep(READY_EVERY)
+
+        trouble = await _attempt(self._recovery_seconds, all_ready())
+        if trouble is None:
+            detail = {"seconds": loop.time() - began}
+            self._row(number, injection.step, injection.names, FaultPhase.RECOVERED, detail)
+        else:
+            reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}"
+            self._fail(number, injection.step, injection.names, Stage.RECOVER, reason)
+
+    async def _ready(self, node: Node) -> bool:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                # ZooKeeper is the cluster's own, not the system's: what ready means there is the cluster's to say.
+                if node.role == ZOOKEEPER_ROLE:
+                    return await zookeeper.ready(node)
+                return await self._system.ready(node)
+        except NOT_READY_ERRORS:
+            return False
+
+    def _elapsed(self) -> float:
+        return asyncio.get_running_loop().time() - self._started
+
+    def _fail(self, number: int, step: Step, targets: tuple[str, ...], stage: Stage, reason: str) -> None:
+        detail = {"what": str(step), "stage": str(stage), "reason": reason}
+        self._row(number, step, targets, FaultPhase.FAILED, detail)
+
+    def _row(
+        self,
+        number: int,
+        step: Step,
+        targets: tuple[str, ...],
+        phase: FaultPhase,
+        detail: Mapping[str, Any],
+        bit: bool | None = None,
+    ) -> None:
+        # A copy as it is now: evidence goes on growing after the row has been written.
+        plain = msgspec.json.decode(msgspec.json.encode(dict(detail)))
+        self._record(FaultRow(number, step.fault, targets, phase, self._stamp(), plain, bit))
+
+
+async def _attempt(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
+    """Runs it to its end or to the deadline; what went wrong, or None. Only cancellation goes through."""
+    try:
+        async with asyncio.timeout(seconds) as deadline:
+            await action
+    except KNOWN_ERRORS as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a user's system, fault or node may raise anything: it is reported whole
+        if isinstance(error, TimeoutError) and deadline.expired():
+            return f"no end within {seconds:g} s"
+        return "".join(traceback.format_exception(error)).strip()
+    return None

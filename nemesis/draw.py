@@ -1,0 +1,98 @@
+"""The random nemesis: a schedule drawn from a seed.
+
+The rule of the interval: from injection to injection, the first after 2 s, each fault lasts half of it, and every fault
+is healed before the time limit. In a combined run each injection draws one of the faults, so that each occurs while
+time allows; about every third injection has a *companion*, another fault that begins while the first is in force and,
+lasting as long, ends before the next injection. So at most two faults overlap, and there are calm times to recover in.
+Faults for which there is no time, companions included, are named in ``Schedule.omitted``; never left out in silence.
+
+Same arguments, same schedule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from nemesis.catalogue import NONE, catalogue
+from nemesis.fault import Census, Fault
+from nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
+from nemesis.target import Target
+
+INTERVAL = 10.0
+TIME_LIMIT = 30.0
+COMPANION = 1 / 3
+"""How often an injection of a combined run has a companion."""
+EARLIEST, LATEST = 0.2, 0.8
+"""When a companion begins, in parts of the first fault's duration."""
+
+
+def draw(
+    seed: int,
+    faults: Sequence[str],
+    *,
+    census: Census,
+    interval: float = INTERVAL,
+    time_limit: float = TIME_LIMIT,
+    target: Target | None = None,
+    known: Mapping[str, Fault] | None = None,
+) -> Schedule:
+    """A schedule of these faults. ``interval`` and ``time_limit`` in seconds; ``target`` None lets each fault choose.
+
+    Raises :class:`ScheduleError` when not even one fault fits into the time limit, for an unknown fault, and for a
+    target or a cluster that a fault cannot do with.
+    """
+    names = sorted(set(faults) - {NONE})
+    if not names:
+        return Schedule(seed)
+    known = catalogue() if known is None else known
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    rng = random.Random(seed)
+    times = injection_times(interval, time_limit)
+    plan = _assign(rng, names, times, interval / 2, time_limit)
+    steps = []
+    for at, name in plan:
+        whom, parameters = known[name].draw(rng, census, target)
+        steps.append(Step(at, name, whom, interval / 2, parameters, rng.getrandbits(32)))
+    taken = {name for _, name in plan}
+    return Schedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
+
+
+def injection_times(interval: float, time_limit: float) -> list[float]:
+    """Seconds at which faults begin such that each, lasting half an interval, ends before the limit. At least one."""
+    if interval <= 0:
+        raise ScheduleError(f"the interval must be above 0 s, got {interval:g} s")
+    times: list[float] = []
+    while (at := FIRST_AT + len(times) * interval) + interval / 2 < time_limit:
+        times.append(at)
+    if not times:
+        raise ScheduleError(
+            f"a fault from {FIRST_AT:g} s lasting {interval / 2:g} s is not healed before {time_limit:g} s: "
+            "raise --time-limit or lower --nemesis-interval"
+        )
+    return times
+
+
+def _assign(
+    rng: random.Random, names: Sequence[str], times: Sequence[float], duration: float, time_limit: float
+) -> list[tuple[float, str]]:
+    """Which fault at which time, sorted by time."""
+    due = rng.sample(names, len(names))
+    plan: list[tuple[float, str]] = []
+    for number, at in enumerate(times):
+        name = due.pop(0) if due else rng.choice(names)
+        plan.append((at, name))
+        slack = time_limit - (at + duration)
+        # Drawn whether used or not, so that the rest of the schedule does not hang on the time limit.
+        wanted, part = rng.random() < COMPANION, rng.uniform(EARLIEST, LATEST)
+        pressed = len(due) > len(times) - number - 1
+        offset = min(part * duration, slack / 2)
+        others = [other for other in (due or names) if other != name]
+        if others and (wanted or pressed) and offset >= EARLIEST * duration:
+            companion = others[0] if due else rng.choice(others)
+            if due:
+                due.remove(companion)
+            plan.append((at + offset, companion))
+    return plan

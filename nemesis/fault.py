@@ -1,0 +1,159 @@
+"""What every fault is: probe, inject, observe, heal, and the proof that it bit.
+
+A fault object holds no state of a run; what a run knows of one injection is in :class:`Injection`. The injection exists
+before anything is done to a node, so that a fault that fails midway, or a run that is stopped there, can still be
+healed: ``heal`` looks at what the nodes are like and undoes what it finds, rather than trusting that ``inject`` came to
+its end, and may be called again when it failed.
+
+A fault that did nothing is a failed fault. Evidence is gathered while it is in force (``observe``, just before the
+heal) and where needed by ``heal``; ``bit`` then judges it and does nothing else.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cluster.node import Cluster, Node, NodeError
+from cluster.system import System
+from nemesis.cuts import Cuts
+from nemesis.schedule import Parameter, ScheduleError, Step
+from nemesis.target import KEYED, Kind, Target, servers, zookeepers
+
+
+class Scope(enum.StrEnum):
+    """What of a node a fault holds. Two faults of the scope ``process`` never hold one node at the same time."""
+
+    PROCESS = "process"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True)
+class Census:
+    """What a schedule needs to know of a cluster before there is one: how many nodes of which sort, which keys.
+
+    ``keys`` None: not known yet, they are drawn at injection; empty: the system has none, so nobody leads anything.
+    """
+
+    servers: int
+    zookeepers: int = 0
+    keys: tuple[str, ...] | None = None
+
+
+def census(cluster: Cluster, system: System) -> Census:
+    """Counts a cluster that exists."""
+    return Census(len(servers(cluster, system)), len(zookeepers(cluster)), tuple(system.keys()))
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all injections of a run share."""
+
+    cluster: Cluster
+    system: System
+    cuts: Cuts
+
+
+@dataclass
+class Injection:
+    """One fault on its way through a run. ``evidence`` is plain data, as it goes into the history."""
+
+    id: int
+    step: Step
+    targets: tuple[Node, ...]
+    context: Context
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The targets' names."""
+        return tuple(node.name for node in self.targets)
+
+
+@dataclass(frozen=True)
+class Bite:
+    """Did the fault do what it says? ``evidence`` is what was seen, node by node; ``reason`` why it did not."""
+
+    bit: bool
+    evidence: Mapping[str, Any]
+    reason: str | None = None
+
+
+class Fault(Protocol):
+    """One kind of fault. Node calls may raise ``NodeError``; the conductor records that and the run goes on."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """One line for ``--nemesis-list``."""
+        ...
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """Roles that the cluster must have besides at least one server."""
+        ...
+
+    @property
+    def scope(self) -> Scope: ...
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        """The target and parameters of one random step; a target that is given is kept.
+
+        Raises ``ScheduleError`` when the fault cannot take that target or this cluster is too small for it.
+        """
+        ...
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        """None when it can be injected here, else why not and the remedy. Changes nothing."""
+        ...
+
+    async def inject(self, injection: Injection) -> None: ...
+
+    async def observe(self, injection: Injection) -> None:
+        """Gathers, just before the heal, evidence that only shows while the fault is in force."""
+        ...
+
+    async def heal(self, injection: Injection) -> None:
+        """Undoes what there is to undo on every target, also after an ``inject`` that failed midway."""
+        ...
+
+    def bit(self, injection: Injection) -> Bite:
+        """Judges the evidence, after the heal."""
+        ...
+
+
+def with_key(target: Target, rng: random.Random, census: Census) -> Target:
+    """The same target with its key drawn, where keys are known and it was left open; checked against the census.
+
+    Raises ``ScheduleError`` for a part that nobody can have in such a cluster.
+    """
+    if target.kind is Kind.ZOOKEEPER and not census.zookeepers:
+        raise ScheduleError("target zookeeper: this cluster has no ZooKeeper node")
+    if target.kind not in KEYED or census.keys is None:
+        return target
+    if not census.keys:
+        raise ScheduleError(f"target {target.kind}: this system has no keys, so nobody leads one")
+    if target.key is None:
+        return Target(target.kind, key=rng.choice(census.keys))
+    if target.key not in census.keys:
+        raise ScheduleError(f"target {target}: no such key; there are {', '.join(census.keys[:8])}")
+    return target
+
+
+async def on_each(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None]]) -> None:
+    """Runs ``action`` on every node, even when it fails on some; then raises one ``NodeError`` for all failures."""
+    errors: list[NodeError] = []
+    for node in nodes:
+        try:
+            await action(node)
+        except NodeError as error:
+            errors.append(error)
+    if errors:
+        raise NodeError("; ".join(str(error) for error in errors)) from errors[0]

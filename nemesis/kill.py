@@ -1,0 +1,78 @@
+"""Kill: SIGKILL the process at the injection, start it again at the heal.
+
+The process alone dies. The node keeps its files, the page cache included (this is no power loss), and its network
+rules, so a partition stays in force over a kill and the restarted process comes up behind it.
+
+Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.node import Cluster, Node, ProcessState
+from cluster.system import System
+from nemesis.fault import Bite, Census, Injection, Scope, on_each
+from nemesis.process import draw_target, probe_processes, status, written
+from nemesis.schedule import Parameter
+from nemesis.target import Target
+
+
+class Kill:
+    """SIGKILL, and a new start at the heal."""
+
+    name = "kill"
+    description = "the process is killed (SIGKILL) and started again at the heal"
+    roles: Sequence[str] = ()
+    scope = Scope.PROCESS
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        async def kill(node: Node) -> None:
+            seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+            seen["before"] = await status(node)
+            await node.kill()
+            seen["killed"] = await status(node)
+
+        await on_each(injection.targets, kill)
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            injection.evidence.setdefault(node.name, {})["at_heal"] = await status(node)
+
+        await on_each(injection.targets, look)
+
+    async def heal(self, injection: Injection) -> None:
+        async def start(node: Node) -> None:
+            # Only what is dead: after an injection that failed midway some targets may never have been killed.
+            if (await node.process()).state is ProcessState.DEAD:
+                await node.start()
+            injection.evidence.setdefault(node.name, {})["after"] = written(await node.process())
+
+        await on_each(injection.targets, start)
+
+    def bit(self, injection: Injection) -> Bite:
+        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
+        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
+        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+
+
+def _wrong(seen: dict[str, Any]) -> str | None:
+    """What is missing from the proof for one node, or None."""
+    for moment in ("before", "killed", "at_heal", "after"):
+        if moment not in seen:
+            return f"its process was not seen ({moment})"
+    if seen["before"]["state"] == ProcessState.DEAD:
+        return "was dead already when it should have been killed"
+    if seen["killed"]["state"] != ProcessState.DEAD or seen["at_heal"]["state"] != ProcessState.DEAD:
+        return "was not dead while the fault was in force"
+    if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
+        return "no other incarnation was seen after the heal"
+    return None

@@ -1,0 +1,133 @@
+"""A schedule is data: which fault, when, on whom, for how long. It is recorded as meant and as it came out.
+
+:class:`Schedule` is what is meant (``kill leader of orders-0 at 12 s``), :class:`Resolved` what a step came to (``n2 at
+12.041 s, healed at 17.102 s``), :class:`Record` both, as a run stores them. Either can be played again:
+:meth:`Record.as_meant` asks anew who leads, :meth:`Record.as_resolved` hits the same nodes at the same times. What a
+step needs in order to be repeated is in the step, its own seed too, so that leaving out other steps (shrinking) does
+not change it.
+
+JSON, one object, told apart by ``type``: ``{"type": "schedule", "seed": 7, "steps": [...]}``, ``{"type": "run", ...}``.
+Unknown fields are errors: a misspelled ``duration`` must not become a default.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any
+
+import msgspec
+
+from nemesis.target import Target, named
+
+FIRST_AT = 2.0
+"""Seconds from the start of the main phase to the first injection: the workload is under way by then."""
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Parameter = str | int | float | bool
+
+
+class ScheduleError(ValueError):
+    """A schedule that cannot be read, or cannot be drawn; the message says where and what to do."""
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One fault. ``at``: seconds from the start of the main phase; ``duration``: seconds from ``at`` to its heal.
+
+    ``parameters`` are the fault's own (a partition's shape). ``seed`` feeds the choices left open until injection,
+    such as which node is ``one``; None takes them from the run's generator.
+    """
+
+    at: Seconds
+    fault: Annotated[str, msgspec.Meta(min_length=1)]
+    target: Target
+    duration: Annotated[float, msgspec.Meta(gt=0)]
+    parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
+    seed: int | None = None
+
+    @property
+    def until(self) -> float:
+        """Seconds from the start of the main phase at which it is to be healed."""
+        return self.at + self.duration
+
+    def __str__(self) -> str:
+        """As it is said: ``kill leader of orders-0``, ``partition halves``, ``partition from-zookeeper n2``."""
+        shape = self.parameters.get("shape")
+        fault = self.fault if shape is None or self.fault.endswith(f"-{shape}") else f"{self.fault} {shape}"
+        whom = str(self.target)
+        # A shape that says whom it isolates need not be told again: "isolate-leader of orders-0".
+        said = {"one": "one", "halves": "half", "isolate-leader": "leader"}.get(str(shape))
+        return f"{fault} {whom.removeprefix(said) if said else whom}".replace("  ", " ").strip()
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule"):
+    """Steps as meant, by time. ``omitted``: faults that were asked for and found no time."""
+
+    seed: int
+    steps: tuple[Step, ...] = ()
+    omitted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(later.at < earlier.at for earlier, later in itertools.pairwise(self.steps)):
+            raise ScheduleError("steps must be in the order of their times")
+
+
+class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a step came to. Times are seconds from the start of the main phase; ``healed_at`` None: it never was.
+
+    ``targets`` is empty when nobody could be hit; ``detail`` then says why.
+    """
+
+    step: Step
+    targets: tuple[str, ...]
+    at: float
+    healed_at: float | None
+    detail: dict[str, Any]
+
+    def __str__(self) -> str:
+        """As it is said: ``kill leader of orders-0: n2 at 14.203 s to 19.310 s``."""
+        until = f" to {self.healed_at:.3f} s" if self.healed_at is not None else ", not healed"
+        return f"{self.step}: {'+'.join(self.targets) or 'nobody'} at {self.at:.3f} s{until}"
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="run"):
+    """A run's schedule as meant and, step by step as far as it got, as it came out."""
+
+    schedule: Schedule
+    resolved: tuple[Resolved, ...] = ()
+
+    def as_meant(self) -> Schedule:
+        """Plays the same intentions; who leads is asked anew."""
+        return self.schedule
+
+    def as_resolved(self) -> Schedule:
+        """Plays the same faults on the same nodes at the same times; what hit nobody is left out."""
+        steps = [
+            msgspec.structs.replace(
+                done.step,
+                at=done.at,
+                target=named(*done.targets),
+                duration=max(done.healed_at - done.at, 0.001) if done.healed_at is not None else done.step.duration,
+            )
+            for done in self.resolved
+            if done.targets
+        ]
+        steps.sort(key=lambda step: step.at)
+        return Schedule(seed=self.schedule.seed, steps=tuple(steps), omitted=self.schedule.omitted)
+
+
+def encode(document: Schedule | Record) -> bytes:
+    """Readable JSON that :func:`decode` takes back unchanged."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def decode(data: bytes, source: str = "schedule") -> Schedule | Record:
+    """Reads what :func:`encode` wrote, or a hand-written schedule. ``source`` names the file in errors.
+
+    Raises :class:`ScheduleError` with the place in the document and what was expected there.
+    """
+    try:
+        return msgspec.json.decode(data, type=Schedule | Record)
+    except msgspec.ValidationError as error:
+        raise ScheduleError(f"{source}: {error}") from error
+    except msgspec.DecodeError as error:
+        raise ScheduleError(f"{source} is not JSON: {error}") from error

@@ -1,0 +1,75 @@
+"""Stop: SIGSTOP the process at the injection, SIGCONT at the heal.
+
+The kernel goes on acknowledging, so peers see a live connection to a process that does nothing; ZooKeeper expires its
+session; at the heal all its timers fire together and it may believe for a moment that it still leads. That is the
+long garbage collection pause of the literature.
+
+Proof: the process was seen stopped (``T`` in ``/proc/PID/stat``) after the injection and still at the heal, and is the
+same incarnation.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.node import Cluster, Node, ProcessState
+from cluster.system import System
+from nemesis.fault import Bite, Census, Injection, Scope, on_each
+from nemesis.process import draw_target, probe_processes, status, written
+from nemesis.schedule import Parameter
+from nemesis.target import Target
+
+
+class Stop:
+    """SIGSTOP, and SIGCONT at the heal."""
+
+    name = "stop"
+    description = "the process is paused (SIGSTOP) and goes on at the heal (SIGCONT)"
+    roles: Sequence[str] = ()
+    scope = Scope.PROCESS
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        async def stop(node: Node) -> None:
+            await node.stop()
+            injection.evidence.setdefault(node.name, {})["stopped"] = await status(node)
+
+        await on_each(injection.targets, stop)
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            injection.evidence.setdefault(node.name, {})["at_heal"] = await status(node)
+
+        await on_each(injection.targets, look)
+
+    async def heal(self, injection: Injection) -> None:
+        async def resume(node: Node) -> None:
+            if (await node.process()).state is ProcessState.STOPPED:
+                await node.resume()
+            injection.evidence.setdefault(node.name, {})["after"] = written(await node.process())
+
+        await on_each(injection.targets, resume)
+
+    def bit(self, injection: Injection) -> Bite:
+        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
+        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
+        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+
+
+def _wrong(seen: dict[str, Any]) -> str | None:
+    """What is missing from the proof for one node, or None."""
+    for moment in ("stopped", "at_heal"):
+        if moment not in seen:
+            return f"its process was not seen ({moment})"
+        if seen[moment]["state"] != ProcessState.STOPPED:
+            return f"was {seen[moment]['state']}, not stopped ({moment})"
+    if seen["stopped"]["incarnation"] != seen["at_heal"]["incarnation"]:
+        return "another incarnation was running at the heal"
+    return None

@@ -1,0 +1,251 @@
+"""Whom a fault hits: a target as it is meant (``leader of orders-0``) and its resolution to nodes.
+
+A target is data and names a part, not a machine, so that one schedule fits any cluster. It is resolved at the moment
+of injection, because who leads is not known before. Resolution sees nodes, a random generator and the system's finders,
+nothing else. When nobody is known to have the part (an election is under way, the finder cannot reach anyone), it
+asks again for a moment and then takes ``one`` at random and says so: a fault on some node is a better test than none,
+and the record tells the two apart.
+
+*Servers* are the nodes of the system's own roles. ZooKeeper and clients are not among them: ``all`` does not kill
+ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from cluster.node import Cluster, Node, by_role
+from cluster.system import ZOOKEEPER_ROLE, System
+
+CLIENT_ROLE = "client"
+FIND_SECONDS = 1.0
+"""How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""
+FIND_EVERY = 0.1
+
+Find = Callable[[str, str | None], Awaitable[Node | None]]
+
+
+class TargetError(ValueError):
+    """A target that cannot be read or that no node of this cluster satisfies; the message says which and why."""
+
+
+class Kind(enum.StrEnum):
+    """The parts that can be named. Sizes are of the servers: minority < half <= n // 2 < majority <= all."""
+
+    ONE = "one"
+    MINORITY = "minority"
+    HALF = "half"
+    MAJORITY = "majority"
+    ALL = "all"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    CONTROLLER = "controller"
+    ZOOKEEPER = "zookeeper"
+    NAMED = "named"
+
+
+KEYED = (Kind.LEADER, Kind.FOLLOWER)
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """``key``: of which leader or follower; None means a key drawn at injection. ``names``: for ``named`` only."""
+
+    kind: Kind
+    key: str | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.kind not in KEYED:
+            raise TargetError(f"target {self.kind} takes no key, got {self.key!r}")
+        if bool(self.names) != (self.kind is Kind.NAMED):
+            raise TargetError(f"names belong to target named and to it alone: {self.kind} with {list(self.names)}")
+        if len(set(self.names)) != len(self.names):
+            raise TargetError(f"target names a node twice: {', '.join(self.names)}")
+
+    def __str__(self) -> str:
+        """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``."""
+        if self.kind is Kind.NAMED:
+            return "+".join(self.names)
+        if self.kind in KEYED:
+            return f"{self.kind} of {self.key if self.key is not None else 'any key'}"
+        return str(self.kind)
+
+
+ONE = Target(Kind.ONE)
+
+
+def named(*names: str) -> Target:
+    """These nodes and no others."""
+    return Target(Kind.NAMED, names=names)
+
+
+def parse(text: str) -> Target:
+    """A target as written on the command line: ``leader``, ``leader:orders-0``, ``minority``, ``n2``, ``n1+n2``.
+
+    Raises :class:`TargetError`, which lists what can be written.
+    """
+    word, colon, key = text.strip().partition(":")
+    kinds = [kind for kind in Kind if kind is not Kind.NAMED]
+    if word in kinds:
+        if colon and not key:
+            raise TargetError(f"target {text!r} has a colon and no key after it")
+        return Target(Kind(word), key=key or None)
+    names = tuple(word.split("+"))
+    if colon or not all(re.fullmatch(r"[a-z]+[0-9]+", name) for name in names):
+        raise TargetError(
+            f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, "
+            "or nodes by name: n2, n1+n2, zk1"
+        )
+    return named(*names)
+
+
+def servers(cluster: Cluster, system: System) -> list[Node]:
+    """The nodes of the system's own roles, in the cluster's order."""
+    roles = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
+    return [node for node in cluster.nodes if node.role in roles]
+
+
+def zookeepers(cluster: Cluster) -> list[Node]:
+    """The ZooKeeper nodes, in the cluster's order."""
+    return by_role(cluster, ZOOKEEPER_ROLE)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What resolution may look at. ``busy``: names of nodes that a fault of the same scope holds already."""
+
+    servers: Sequence[Node]
+    zookeepers: Sequence[Node]
+    keys: Sequence[str]
+    find: Find
+    busy: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The nodes, in the cluster's order; ``key`` if one was asked for; ``note``: how they depart from the target.
+
+    ``fell_back``: ``one`` was taken because the target could not be had; ``note`` says why.
+    """
+
+    nodes: tuple[Node, ...]
+    key: str | None = None
+    note: str | None = None
+    fell_back: bool = False
+
+
+async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+    """The nodes that the target means now. Takes up to ``FIND_SECONDS`` when a finder knows nobody.
+
+    Raises :class:`TargetError` when a named node does not exist or is busy, or no node is free.
+    """
+    if target.kind is Kind.NAMED:
+        return Chosen(_named(target.names, scene))
+    if target.kind is Kind.ZOOKEEPER:
+        return Chosen((rng.choice(_free(scene.zookeepers, scene, "ZooKeeper node")),))
+    if target.kind in (Kind.LEADER, Kind.CONTROLLER):
+        return await _found(target, scene, rng)
+    if target.kind is Kind.FOLLOWER:
+        return await _follower(target, scene, rng)
+    return _some(target.kind, scene, rng)
+
+
+def size(kind: Kind, count: int) -> int:
+    """How many of ``count`` servers a size means; 0 when there is no such part (the minority of two)."""
+    sizes = {
+        Kind.ONE: min(1, count),
+        Kind.MINORITY: (count - 1) // 2 if count else 0,
+        Kind.HALF: count // 2,
+        Kind.MAJORITY: count // 2 + 1 if count else 0,
+        Kind.ALL: count,
+    }
+    return sizes[kind]
+
+
+def _named(names: Sequence[str], scene: Scene) -> tuple[Node, ...]:
+    everyone = [*scene.servers, *scene.zookeepers]
+    unknown = [name for name in names if name not in [node.name for node in everyone]]
+    if unknown:
+        raise TargetError(f"no node {', '.join(unknown)} here; there are {', '.join(node.name for node in everyone)}")
+    held = [name for name in names if name in scene.busy]
+    if held:
+        raise TargetError(f"{', '.join(held)} is held by another fault of this scope")
+    return tuple(node for node in everyone if node.name in names)
+
+
+def _free(nodes: Sequence[Node], scene: Scene, what: str) -> list[Node]:
+    if not nodes:
+        raise TargetError(f"this cluster has no {what}")
+    free = [node for node in nodes if node.name not in scene.busy]
+    if not free:
+        raise TargetError(f"every {what} is held by another fault of this scope")
+    return free
+
+
+def _some(kind: Kind, scene: Scene, rng: random.Random) -> Chosen:
+    free = _free(scene.servers, scene, "server")
+    wanted = size(kind, len(scene.servers))
+    note, fell_back = None, False
+    if wanted == 0:
+        wanted, fell_back = 1, True
+        note = f"{len(scene.servers)} servers have no {kind}; took one"
+    elif wanted > len(free):
+        note = f"{kind} is {wanted} of {len(scene.servers)} servers, only {len(free)} were free"
+        wanted = len(free)
+    picked = [node.name for node in rng.sample(free, wanted)]
+    return Chosen(tuple(node for node in scene.servers if node.name in picked), note=note, fell_back=fell_back)
+
+
+async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+    key = _key(target, scene, rng)
+    node, trouble = await _ask(target.kind, key, scene)
+    if node is not None and node.name not in scene.busy:
+        return Chosen((node,), key=key)
+    what = f"{target.kind} of {key}" if key is not None else str(target.kind)
+    why = trouble if node is None else f"{node.name}, {what}, is held by another fault of this scope"
+    other = _some(Kind.ONE, scene, rng)
+    return Chosen(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
+
+
+async def _follower(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+    """A server that does not lead the key. The finders know no replicas, so it may be one without a copy."""
+    key = _key(target, scene, rng)
+    leader, trouble = await _ask(Kind.LEADER, key, scene)
+    others = [node for node in scene.servers if leader is None or node.name != leader.name]
+    free = [node for node in others if node.name not in scene.busy]
+    if free and leader is not None:
+        return Chosen((rng.choice(free),), key=key)
+    why = trouble if leader is None else f"no follower of {key} is free of another fault of this scope"
+    other = _some(Kind.ONE, scene, rng)
+    return Chosen(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
+
+
+def _key(target: Target, scene: Scene, rng: random.Random) -> str | None:
+    if target.kind not in KEYED or target.key is not None:
+        return target.key
+    return rng.choice(list(scene.keys)) if scene.keys else None
+
+
+async def _ask(what: Kind, key: str | None, scene: Scene) -> tuple[Node | None, str]:
+    """The node, or None and why; an answer that is no server of this cluster counts as none."""
+    loop = asyncio.get_running_loop()
+    subject = f"{what} of {key}" if key is not None else str(what)
+    deadline = loop.time() + FIND_SECONDS
+    names = [node.name for node in scene.servers]
+    trouble = f"nobody is known to be {subject}"
+    try:
+        async with asyncio.timeout_at(deadline):
+            while True:
+                node = await scene.find(str(what), key)
+                if node is not None and node.name in names:
+                    return node, ""
+                await asyncio.sleep(FIND_EVERY)
+    except TimeoutError:
+        return None, f"{trouble} within {FIND_SECONDS:g} s"

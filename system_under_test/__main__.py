@@ -1,0 +1,59 @@
+"""``python -m system_under_test broker --config FILE``: one broker as a process of a real machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from system_under_test.broker import arguments, entry
+from system_under_test.runtime import Storage, ZooKeeper
+from system_under_test.storage.local import LocalStorage
+from system_under_test.zookeeper.adapter import KazooZooKeeper
+
+
+class ProcessRuntime:
+    """The real world; satisfies ``system_under_test.runtime.Runtime``."""
+
+    def __init__(self, event_log: str | None) -> None:
+        self.random: random.Random = random.SystemRandom()
+        self.storage: Storage = LocalStorage("/")
+        self._event_log = None
+        if event_log is not None:
+            Path(event_log).parent.mkdir(parents=True, exist_ok=True)
+            self._event_log = os.open(event_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def wall_clock(self) -> float:
+        return time.time()
+
+    def zookeeper(self, servers: str, session_timeout: float) -> ZooKeeper:
+        return KazooZooKeeper(servers, session_timeout)
+
+    def event_log(self, line: str) -> None:
+        if self._event_log is not None:
+            os.write(self._event_log, line.encode() + b"\n")  # one write, so that lines of a killed process are whole
+
+    def hold(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def read_file(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+
+async def _main(argv: list[str]) -> int:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(entry(ProcessRuntime(arguments(argv).event_log), argv))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    return await task
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    sys.exit(asyncio.run(_main(sys.argv[1:])))

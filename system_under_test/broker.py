@@ -1,0 +1,241 @@
+"""One broker: puts the parts together, from the configuration to the listener, and takes them down again.
+
+Order of a start: ZooKeeper, logs (recovered when the last stop was not clean), registration, listener, controller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.protocol.states import KazooState
+
+from system_under_test.config import BrokerConfig, ConfigError, parse
+from system_under_test.controller import admin
+from system_under_test.controller.controller import Controller
+from system_under_test.controller.metadata import MetadataCache
+from system_under_test.controller.registration import IdTaken, register
+from system_under_test.controller.term import known_epoch
+from system_under_test.events import EventLog
+from system_under_test.log import directory
+from system_under_test.log.checkpoints import CheckpointError
+from system_under_test.network.handler import Context, Handler
+from system_under_test.network.server import Server
+from system_under_test.protocol import internal
+from system_under_test.protocol.api import APIS
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch import FetchRequest
+from system_under_test.protocol.internal import INTERNAL_APIS
+from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from system_under_test.protocol.offsets import ListOffsetsRequest
+from system_under_test.protocol.produce import ProduceRequest
+from system_under_test.protocol.schema import Request, request_info
+from system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
+from system_under_test.replication import fetch, offsets, produce
+from system_under_test.replication.defective import partition_class
+from system_under_test.replication.manager import ReplicaManager
+from system_under_test.runtime import Runtime
+from system_under_test.tasks import Background
+from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.broker")
+
+_ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+class BrokerError(Exception):
+    """The broker cannot start or go on; the message is one line for whoever started it."""
+
+
+class Broker:
+    """See the module. ``run`` is its whole life; cancelling it is a clean shutdown."""
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+        loop = asyncio.get_running_loop()
+        self.config = config
+        self._runtime = runtime
+        self._failed: asyncio.Future[BaseException] = loop.create_future()
+        self._background = Background(self._fail)
+        self._events = EventLog(
+            runtime.event_log,
+            runtime.hold,
+            config.hold,
+            loop.time,
+            config.broker_id,
+            incarnation=int(runtime.wall_clock() * 1000),
+        )
+        self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
+        self._cache = MetadataCache()
+        self._manager = ReplicaManager(
+            config, runtime, self._zookeeper, self._events, self._background, partition_class(config.defects)
+        )
+        self._controller = Controller(config, runtime, self._zookeeper, self._events, self._background, self._cache)
+        self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS})
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failed.done():
+            self._failed.set_result(error)
+
+    async def run(self) -> None:
+        """Raises ``BrokerError``; otherwise ends only by cancellation, cleanly."""
+        started = False
+        try:
+            await self._start()
+            started = True
+            error = await self._failed
+            if isinstance(error, BrokerError):
+                raise error
+            raise BrokerError(f"broker {self.config.broker_id} stopped: {error!r}") from error
+        finally:
+            await self._stop(clean=started and not self._failed.done())
+
+    async def _start(self) -> None:
+        config = self.config
+        try:
+            await self._zookeeper.connect(config.connect_timeout_ms / 1000)
+            await self._prepare_zookeeper()
+            self._runtime.storage.mkdir(config.data_dir)
+            clean = await directory.take_clean_marker(self._runtime.storage, config.data_dir)
+            await self._claim_directory()
+            await self._manager.open(clean)
+            await self._register(clean=clean)
+            await self._server.start(config.host, config.port)
+        except (ConnectionError, IdTaken, directory.DirectoryError, CheckpointError) as error:
+            raise BrokerError(str(error)) from error
+        except KazooException as error:
+            raise BrokerError(f"ZooKeeper at {config.zookeeper}: {error!r}") from error
+        except OSError as error:
+            raise BrokerError(f"listening on {config.host}:{config.port}: {error}") from error
+        self._zookeeper.add_listener(self._session_changed)
+        self._manager.start()
+        self._controller.start()
+        self._controller.registered()
+        _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
+
+    async def _stop(self, *, clean: bool) -> None:
+        await self._server.close()
+        await self._background.close()
+        await self._manager.close(flush=clean)
+        if clean:
+            await directory.write_clean_marker(self._runtime.storage, self.config.data_dir)
+        await self._zookeeper.close()
+
+    async def _claim_directory(self) -> None:
+        storage, where = self._runtime.storage, self.config.data_dir
+        found = directory.read_meta_properties(storage, where)
+        if found is not None and found.broker_id != self.config.broker_id:
+            raise BrokerError(
+                f"data_dir {where} belongs to broker {found.broker_id}, not {self.config.broker_id}; "
+                "give this broker a directory of its own"
+            )
+        if found is None:
+            made = directory.MetaProperties(self.config.broker_id, self._cache.cluster_id)
+            await directory.write_meta_properties(storage, made, where)
+
+    async def _prepare_zookeeper(self) -> None:
+        for path in paths.PERSISTENT:
+            if await self._zookeeper.exists(path) is None:
+                try:
+                    await self._zookeeper.create(path, makepath=True)
+                except NodeExistsError:
+                    continue  # another broker was faster
+        if await self._zookeeper.exists(paths.CLUSTER_ID) is None:
+            made = "".join(self._runtime.random.choice(_ID_ALPHABET) for _ in range(22))
+            try:
+                await self._zookeeper.create(paths.CLUSTER_ID, znodes.encode(znodes.ClusterId(made)))
+            except NodeExistsError:
+                _log.debug("another broker made the cluster id")
+        data, _ = await self._zookeeper.get(paths.CLUSTER_ID)
+        self._cache.cluster_id = znodes.decode(znodes.ClusterId, paths.CLUSTER_ID, data).id
+
+    async def _register(self, *, clean: bool) -> None:
+        timestamp = str(int(self._runtime.wall_clock() * 1000))
+        self._manager.broker_epoch = await register(self._zookeeper, self.config, clean=clean, timestamp=timestamp)
+        self._manager.controller_epoch = max(self._manager.controller_epoch, await known_epoch(self._zookeeper))
+        self._events.emit("registered", zxid=self._manager.broker_epoch, clean=clean)
+
+    def _session_changed(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._manager.broker_epoch = -1
+            self._events.emit("session-lost")
+        elif state == KazooState.CONNECTED and self._manager.broker_epoch == -1:
+            self._background.spawn(self._register_again(), "registration")
+
+    async def _register_again(self) -> None:
+        """A new session is a new life to the others, although this process has lost nothing."""
+        session = self._zookeeper.session_id
+        while self._zookeeper.session_id == session:
+            try:
+                await self._register(clean=True)
+            except IdTaken as error:
+                raise BrokerError(str(error)) from error
+            except KazooException as error:
+                _log.info("registering again: %r", error)
+                continue
+            self._controller.registered()
+            return
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        manager, zookeeper = self._manager, self._zookeeper
+        handlers: dict[type[Request[Any]], Handler] = {
+            internal.LeaderAndIsrRequest: lambda request, _: manager.leader_and_isr(request),
+            internal.StopReplicaRequest: lambda request, _: manager.stop_replica(request),
+            internal.UpdateMetadataRequest: self._update_metadata,
+            internal.ReplicaFetchRequest: partial(fetch.replica_fetch, manager),
+            internal.EpochEndRequest: partial(offsets.epoch_end, manager),
+            internal.EndOffsetsRequest: partial(offsets.end_offsets, manager, zookeeper),
+            internal.LogEndRequest: partial(offsets.log_end, manager),
+            ProduceRequest: partial(produce.produce, manager),
+            FetchRequest: partial(fetch.fetch, manager),
+            ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),
+            MetadataRequest: self._metadata,
+            CreateTopicsRequest: partial(admin.create_topics, self._controller),
+            DeleteTopicsRequest: partial(admin.delete_topics, self._controller),
+        }
+        return {request_info(request).key: handler for request, handler in handlers.items()}
+
+    async def _metadata(self, request: MetadataRequest, context: Context) -> MetadataResponse:
+        return self._cache.answer(request, context)
+
+    async def _update_metadata(
+        self, request: internal.UpdateMetadataRequest, _: Context
+    ) -> internal.UpdateMetadataResponse:
+        code = ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
+            self._cache.update(request)
+            code = ErrorCode.NONE
+        return internal.UpdateMetadataResponse(error_code=code)
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """``broker --config FILE [--event-log FILE]``; exits with 2 and a usage line otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m system_under_test", description=__doc__)
+    roles = parser.add_subparsers(dest="role", required=True)
+    broker = roles.add_parser("broker", help="run one broker until it is told to stop (SIGTERM)")
+    broker.add_argument("--config", required=True, metavar="FILE", help="JSON, see system_under_test.config")
+    broker.add_argument("--event-log", metavar="FILE", help="where state changes are written, one JSON line each")
+    return parser.parse_args(argv)
+
+
+async def entry(runtime: Runtime, argv: Sequence[str]) -> int:
+    """The process itself, in every world. Its exit code: 0 after a clean stop, 1 after one clear line."""
+    options = arguments(argv)
+    try:
+        try:
+            data = runtime.read_file(options.config)
+        except OSError as error:
+            raise ConfigError(f"configuration {options.config}: {error.strerror or error}") from error
+        broker = Broker(parse(data, options.config), runtime)
+        await broker.run()
+    except (BrokerError, ConfigError) as error:
+        print(f"broker: {error}", file=sys.stderr)
+        return 1
+    except asyncio.CancelledError:
+        return 0
+    return 0

@@ -1,0 +1,183 @@
+"""Stateless reads: messages from an offset, and offsets by time.
+
+Reads change nothing, so they are repeated after any error until the deadline. A consumer has one connection to each
+broker, on which a broker answers one request after the other: concurrent long polls belong into consumers of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from system_under_test.client.cluster_view import Node
+from system_under_test.client.connection import CallError
+from system_under_test.client.errors import STALE_METADATA, ReadFailed
+from system_under_test.client.metadata import BACK_OFF, Metadata
+from system_under_test.client.pool import Pool
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+)
+from system_under_test.protocol.offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from system_under_test.protocol.schema import Request, records_bytes
+from system_under_test.records import message_set
+from system_under_test.records.message import Message
+from system_under_test.runtime import Runtime
+
+R = TypeVar("R")
+
+FETCH_VERSION = 3
+LIST_OFFSETS_VERSION = 1
+
+PATIENCE = 2.0
+"""Seconds for an answer, beyond the wait that was asked for, before the leader is looked up and asked again."""
+
+TRANSIENT = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
+"""Errors after which a read is worth repeating."""
+
+__all__ = ["EARLIEST", "LATEST", "Fetched", "SimpleConsumer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one fetch brought. ``error`` is NONE, or the broker's refusal (OFFSET_OUT_OF_RANGE above all)."""
+
+    messages: Sequence[Message]
+    high_watermark: int
+    """-1 after an error."""
+    node: int
+    """The broker that answered."""
+    error: ErrorCode = ErrorCode.NONE
+
+
+class _Answer(NamedTuple):
+    found: FetchPartitionResponse
+    messages: list[Message]
+    node: int
+
+
+class SimpleConsumer:
+    """``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) bounds each call as a whole."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        runtime: Runtime,
+        timeout: float = 5.0,
+        fetch_version: int = FETCH_VERSION,
+        max_fetch_bytes: int = 128 * 1024 * 1024,
+        client_id: str = "assay-consumer",
+    ) -> None:
+        self._timeout = timeout
+        self._fetch_version = fetch_version
+        self._max_fetch_bytes = max_fetch_bytes
+        self._pool = Pool(client_id)
+        self._metadata = Metadata(bootstrap, self._pool, runtime.random)
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int = 1024 * 1024,
+        max_wait: float = 0.5,
+        min_bytes: int = 1,
+    ) -> Fetched:
+        """The messages from ``offset`` on, about ``max_bytes`` of them, below the high watermark.
+
+        Waits up to ``max_wait`` seconds for ``min_bytes``. A buffer into which not even the first message fits is
+        doubled (brokers send a whole message from Fetch 3 on, whatever the limit). Raises ``ReadFailed`` when no
+        broker answered in time, or the leader never got ready.
+        """
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        size = max_bytes
+        while True:
+            answer = await self._fetch(topic, partition, offset, size, max_wait, min_bytes, deadline)
+            error = ErrorCode.of(answer.found.error_code)
+            if answer.messages or not records_bytes(answer.found.records) or size >= self._max_fetch_bytes:
+                wanted = [message for message in answer.messages if message.offset >= offset]
+                return Fetched(wanted, answer.found.high_watermark, answer.node, error)
+            size = min(2 * size, self._max_fetch_bytes)
+
+    async def offsets(self, topic: str, partition: int, time: int) -> int:
+        """The first offset whose message is at least as young as ``time`` (ms since the epoch), ``LATEST`` or
+        ``EARLIEST``; -1 when there is none. Raises ``ReadFailed``, with the broker's ``error`` if it refused.
+        """
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        wanted = ListOffsetsPartition(partition=partition, timestamp=time)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(topic=topic, partitions=[wanted])]
+        )
+        while True:
+            node, response = await self._ask(topic, partition, request, LIST_OFFSETS_VERSION, PATIENCE, deadline)
+            answers = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
+            if len(answers) != 1 or answers[0].partition != partition:
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} told the offsets of something else")
+            error = ErrorCode.of(answers[0].error_code)
+            if error is ErrorCode.NONE:
+                return answers[0].offset
+            await self._retry_or_raise(topic, partition, error, node, deadline)
+
+    async def close(self) -> None:
+        """Calls that still wait end with ``ReadFailed``."""
+        await self._pool.close()
+
+    async def _fetch(
+        self, topic: str, partition: int, offset: int, size: int, max_wait: float, min_bytes: int, deadline: float
+    ) -> _Answer:
+        loop = asyncio.get_running_loop()
+        wanted = FetchPartition(partition=partition, offset=offset, max_bytes=size)
+        while True:
+            # The broker must answer before we give up on it, also when there is nothing to be read.
+            wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
+            request = FetchRequest(
+                replica_id=CONSUMER_REPLICA_ID,
+                max_wait_ms=int(wait * 1000),
+                min_bytes=min_bytes,
+                max_bytes=size,
+                topics=[FetchTopic(topic=topic, partitions=[wanted])],
+            )
+            node, response = await self._ask(topic, partition, request, self._fetch_version, wait + PATIENCE, deadline)
+            found = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
+            if len(found) != 1 or found[0].partition != partition:
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch of something else")
+            error = ErrorCode.of(found[0].error_code)
+            if error not in TRANSIENT:
+                return _Answer(found[0], message_set.decode(records_bytes(found[0].records)), node.id)
+            await self._retry_or_raise(topic, partition, error, node, deadline)
+
+    async def _ask(
+        self, topic: str, partition: int, request: Request[R], version: int, patience: float, deadline: float
+    ) -> tuple[Node, R]:
+        """The leader's answer; another leader, or the same again, is asked after a lost connection."""
+        loop = asyncio.get_running_loop()
+        while True:
+            leader = await self._metadata.leader(topic, partition, deadline)
+            try:
+                connection = await self._pool.get(leader.address, deadline - loop.time())
+                return leader, await connection.call(request, version, min(patience, deadline - loop.time()))
+            except CallError as error:
+                self._metadata.forget(topic, partition)
+                if loop.time() + BACK_OFF >= deadline:
+                    raise ReadFailed(f"{topic}-{partition} at broker {leader.id}: {error}", node=leader.id) from error
+                await asyncio.sleep(BACK_OFF)
+
+    async def _retry_or_raise(self, topic: str, partition: int, error: ErrorCode, node: Node, deadline: float) -> None:
+        if error in STALE_METADATA:
+            self._metadata.forget(topic, partition)
+        if error not in TRANSIENT or asyncio.get_running_loop().time() + BACK_OFF >= deadline:
+            raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered {error.name}", error=error, node=node.id)
+        await asyncio.sleep(BACK_OFF)

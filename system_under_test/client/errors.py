@@ -1,0 +1,113 @@
+"""What is known after an error: certainly not done, or unknown.
+
+The tables list the codes that a broker returns only when it has refused the request *before* acting on it. Everything
+else, codes from the future included, counts as unknown: a wrong "not done" turns a lost acknowledgement into a false
+accusation, a wrong "unknown" merely weakens a check.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from system_under_test.protocol.errors import ErrorCode
+
+E = ErrorCode
+
+
+class Outcome(enum.StrEnum):
+    """What a broker's answer, or its absence, says about one request."""
+
+    DONE = "done"
+    NOT_DONE = "not done"
+    UNKNOWN = "unknown"
+
+
+class ClientError(Exception):
+    """Base of what the client library raises. ``error`` is the broker's code, where one came."""
+
+    def __init__(self, message: str, *, error: ErrorCode | None = None, node: int | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.node = node
+        """The broker that was spoken to last, where there was one."""
+
+
+class SendFailed(ClientError):
+    """The messages were certainly not appended, by this try or any before it."""
+
+
+class SendUnknown(ClientError):
+    """The messages may have been appended, or may still be; they were sent once."""
+
+
+class ReadFailed(ClientError):
+    """A read got no useful answer in its time. Reads change nothing, so there is no more to know."""
+
+
+PRODUCE_NOT_DONE = frozenset(
+    {
+        E.CORRUPT_MESSAGE,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.INVALID_FETCH_SIZE,
+        E.LEADER_NOT_AVAILABLE,
+        E.MESSAGE_TOO_LARGE,
+        E.INVALID_TOPIC,
+        E.RECORD_LIST_TOO_LARGE,
+        E.NOT_ENOUGH_REPLICAS,
+        E.INVALID_REQUIRED_ACKS,
+        E.TOPIC_AUTHORIZATION_FAILED,
+        E.CLUSTER_AUTHORIZATION_FAILED,
+        E.INVALID_TIMESTAMP,
+        E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+"""Unknown stay above all 6 and 20 (said after an append, too), 7 and -1."""
+
+PRODUCE_WORTH_REPEATING = frozenset(
+    {E.CORRUPT_MESSAGE, E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS}
+)
+"""Of those not done, the ones that may go away (``RetriableException`` in 0.10.2)."""
+
+OFFSET_COMMIT_NOT_DONE = frozenset(
+    {
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.OFFSET_METADATA_TOO_LARGE,
+        E.GROUP_LOAD_IN_PROGRESS,
+        E.ILLEGAL_GENERATION,
+        E.INVALID_GROUP_ID,
+        E.UNKNOWN_MEMBER_ID,
+        E.REBALANCE_IN_PROGRESS,
+        E.INVALID_COMMIT_OFFSET_SIZE,
+        E.TOPIC_AUTHORIZATION_FAILED,
+        E.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+"""Unknown stay above all 7, 15, 16 and -1: the coordinator maps failed appends to them."""
+
+TOPIC_CHANGE_NOT_DONE = frozenset(
+    {
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.INVALID_TOPIC,
+        E.TOPIC_AUTHORIZATION_FAILED,
+        E.CLUSTER_AUTHORIZATION_FAILED,
+        E.TOPIC_ALREADY_EXISTS,
+        E.INVALID_PARTITIONS,
+        E.INVALID_REPLICATION_FACTOR,
+        E.INVALID_REPLICA_ASSIGNMENT,
+        E.INVALID_CONFIG,
+        E.NOT_CONTROLLER,
+        E.INVALID_REQUEST,
+        E.POLICY_VIOLATION,
+    }
+)
+"""For CreateTopics and DeleteTopics; 7 says that the change goes on."""
+
+STALE_METADATA = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_FOR_PARTITION})
+"""After these the leader must be looked up anew."""
+
+
+def outcome(error: ErrorCode, not_done: frozenset[ErrorCode]) -> Outcome:
+    """What ``error`` means for a request whose refusals are ``not_done``."""
+    if error is ErrorCode.NONE:
+        return Outcome.DONE
+    return Outcome.NOT_DONE if error in not_done else Outcome.UNKNOWN

@@ -1,0 +1,133 @@
+"""Who leads what: a cache that is refreshed from any broker that answers.
+
+A refresh asks the known brokers and the bootstrap addresses, in an order by chance so that one that is cut off and
+tells old news is not asked for ever, and takes the first answer. Concurrent callers share one refresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from system_under_test.client.addresses import Address, parse_addresses
+from system_under_test.client.cluster_view import ClusterView, Node, cluster_view
+from system_under_test.client.connection import CallError
+from system_under_test.client.errors import ReadFailed
+from system_under_test.client.pool import Pool
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.metadata import MetadataRequest
+
+METADATA_VERSION = 2
+
+BACK_OFF = 0.05
+"""Seconds between two looks for a leader that is not there."""
+
+ATTEMPT_TIMEOUT = 1.0
+"""Seconds for one broker to answer before the next one is asked."""
+
+HOPELESS = frozenset({ErrorCode.INVALID_TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Errors of a topic that do not go away by waiting."""
+
+
+class Metadata:
+    """The cache of one client; ``pool`` stays the caller's to close."""
+
+    def __init__(self, bootstrap: str | Sequence[str], pool: Pool, random: Random) -> None:
+        self._bootstrap = parse_addresses(bootstrap)
+        self._pool = pool
+        self._random = random
+        self._leaders: dict[tuple[str, int], Node] = {}
+        self._partitions: dict[str, int] = {}
+        self._nodes: dict[int, Node] = {}
+        self._topics: dict[str, None] = {}  # all that were ever asked for, in that order
+        self._refreshing = asyncio.Lock()
+        self._refreshes = 0  # begun so far
+        self._view: ClusterView | None = None
+
+    async def leader(self, topic: str, partition: int, deadline: float) -> Node:
+        """The leader as last heard of, looked up until ``deadline`` (loop time) when unknown. Raises ``ReadFailed``."""
+        known = self._leaders.get((topic, partition))
+        while known is None:
+            view = (await self._refresh(topic, deadline)).topics.get(topic)
+            known = self._leaders.get((topic, partition))
+            if known is not None:
+                break
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if view is None else view.error
+            if view is not None and error is ErrorCode.NONE:
+                found = view.partitions.get(partition)
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.LEADER_NOT_AVAILABLE
+            await self._pause(f"{topic}-{partition} has no known leader ({error.name})", error, deadline)
+        return known
+
+    async def partitions(self, topic: str, deadline: float) -> int:
+        """How many partitions the topic has. Raises ``ReadFailed``."""
+        while not (count := self._partitions.get(topic, 0)):
+            view = (await self._refresh(topic, deadline)).topics.get(topic)
+            if view is None or view.error is not ErrorCode.NONE:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if view is None else view.error
+                await self._pause(f"topic {topic} is not known ({error.name})", error, deadline)
+        return count
+
+    def forget(self, topic: str, partition: int) -> None:
+        """What was believed of this partition's leader turned out wrong."""
+        self._leaders.pop((topic, partition), None)
+
+    async def describe(self, topics: Sequence[str] | None, deadline: float) -> ClusterView:
+        """Asks the first broker that answers; None means all topics, an empty list none. Raises ``ReadFailed``."""
+        request = MetadataRequest(topics=None if topics is None else list(topics))
+        loop = asyncio.get_running_loop()
+        last: CallError | None = None
+        while True:
+            for address in self._candidates():
+                left = deadline - loop.time()
+                if left <= 0:
+                    raise ReadFailed(f"no broker told its metadata in time; the last error: {last}")
+                timeout = min(left, ATTEMPT_TIMEOUT)
+                try:
+                    connection = await self._pool.get(address, timeout)
+                    view = cluster_view(await connection.call(request, METADATA_VERSION, timeout))
+                except CallError as error:
+                    last = error
+                    continue
+                if view.nodes:
+                    self._nodes = dict(view.nodes)
+                    return view
+            await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
+
+    async def _refresh(self, topic: str, deadline: float) -> ClusterView:
+        """One Metadata request for all topics of this client; learns from the answer."""
+        self._topics.setdefault(topic)
+        seen = self._refreshes
+        try:
+            async with asyncio.timeout_at(deadline), self._refreshing:
+                if self._refreshes > seen and self._view is not None and topic in self._view.topics:
+                    return self._view  # somebody else's, begun after we asked
+                self._refreshes += 1
+                view = await self.describe(list(self._topics), deadline)
+        except TimeoutError as error:
+            raise ReadFailed(f"no broker told in time who leads the partitions of {topic}") from error
+        self._view = view
+        for name, found in view.topics.items():
+            self._learn(name, view)
+            if found.partitions:
+                self._partitions[name] = len(found.partitions)
+        return view
+
+    def _learn(self, topic: str, view: ClusterView) -> None:
+        for index, partition in view.topics[topic].partitions.items():
+            if partition.leader is None:
+                self._leaders.pop((topic, index), None)
+            else:
+                self._leaders[topic, index] = partition.leader
+
+    def _candidates(self) -> list[Address]:
+        known = list(dict.fromkeys([*(node.address for node in self._nodes.values()), *self._bootstrap]))
+        self._random.shuffle(known)
+        return known
+
+    async def _pause(self, problem: str, error: ErrorCode, deadline: float) -> None:
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0 or error in HOPELESS:
+            raise ReadFailed(problem, error=error)
+        await asyncio.sleep(min(BACK_OFF, left))

@@ -1,0 +1,56 @@
+"""At most one connection to each broker, shared by all who call it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from system_under_test.client.addresses import Address
+from system_under_test.client.connection import Connection, NotSent
+
+
+class Pool:
+    """Opens connections when they are first needed and anew as soon as one is no longer usable."""
+
+    def __init__(self, client_id: str = "assay", connect_timeout: float = 2.0) -> None:
+        self._client_id = client_id
+        self._connect_timeout = connect_timeout
+        self._connections: dict[Address, Connection] = {}
+        self._retired: list[Connection] = []
+        self._opening: dict[Address, asyncio.Lock] = {}
+        self._closed = False
+
+    async def get(self, address: Address, timeout: float) -> Connection:
+        """A usable connection within ``timeout`` seconds. Raises ``NotSent``."""
+        known = self._connections.get(address)
+        if known is not None and known.usable:
+            return known
+        lock = self._opening.setdefault(address, asyncio.Lock())
+        try:
+            async with asyncio.timeout(timeout), lock:
+                return await self._open(address)
+        except TimeoutError as error:
+            raise NotSent(f"no connection to {address} within {timeout:.3g} s") from error
+
+    async def _open(self, address: Address) -> Connection:
+        known = self._connections.get(address)
+        if known is not None:
+            if known.usable:
+                return known
+            # It closes itself when the calls that still wait on it have ended.
+            self._retired = [old for old in self._retired if not old.finished] + [self._connections.pop(address)]
+        if self._closed:
+            raise NotSent(f"no connection to {address}: the client was closed")
+        connection = await Connection.open(address.host, address.port, self._connect_timeout, self._client_id)
+        if self._closed:
+            await connection.close()
+            raise NotSent(f"no connection to {address}: the client was closed")
+        self._connections[address] = connection
+        return connection
+
+    async def close(self) -> None:
+        """Closes all; calls still waiting for an answer raise ``Unknown``."""
+        self._closed = True
+        connections = [*self._connections.values(), *self._retired]
+        self._connections, self._retired = {}, []
+        for connection in connections:
+            await connection.close()

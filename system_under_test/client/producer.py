@@ -1,0 +1,110 @@
+"""Appends messages to partitions, and says what is known when that goes wrong.
+
+Per partition there is one queue and at most one request in flight, so order is kept; what is sent meanwhile waits and
+goes out as one message set (a ``send`` is never split). With ``linger`` 0 a lone message leaves at once and batches
+form only under load.
+
+Only definite failures are tried again. After an answer that leaves open whether the set was appended, a repetition
+could append it twice; that decision belongs to the caller, who gets ``SendUnknown``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from system_under_test.client.errors import SendFailed
+from system_under_test.client.metadata import Metadata
+from system_under_test.client.partitioner import Partitioner, hash_partitioner
+from system_under_test.client.pool import Pool
+from system_under_test.client.produce_queue import Delivery, ProduceQueue, SendResult
+from system_under_test.runtime import Runtime
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+ENTRY_OVERHEAD = 34
+"""Bytes of a message of format 1 besides its key and value."""
+
+__all__ = ["KeyValue", "Producer", "SendResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """See :class:`Producer`."""
+
+    acks: int
+    timeout: float
+    retries: int
+    linger: float
+    batch_size: int
+
+
+class Producer:
+    """``bootstrap`` is ``host:port,...`` of any brokers.
+
+    ``acks``: -1, 1 or 0; with 0 nobody answers, and a result says no more than that the messages were written to a
+    socket. ``timeout``: seconds from ``send`` to its outcome. ``retries``: how often a definite failure is tried again
+    within that time. ``linger``: seconds to wait for company. ``batch_size``: bytes of a message set to which no
+    further ``send`` is added.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        runtime: Runtime,
+        acks: int = -1,
+        timeout: float = 5.0,
+        retries: int = 10,
+        linger: float = 0.0,
+        batch_size: int = 16_384,
+        partitioner: Partitioner = hash_partitioner,
+        client_id: str = "assay-producer",
+    ) -> None:
+        self._runtime = runtime
+        self._timeout = timeout
+        self._linger = linger
+        self._batch_size = batch_size
+        self._partitioner = partitioner
+        self._pool = Pool(client_id)
+        self._metadata = Metadata(bootstrap, self._pool, runtime.random)
+        self._delivery = Delivery(self._metadata, self._pool, acks, retries)
+        self._queues: dict[tuple[str, int], ProduceQueue] = {}
+        self._closed = False
+
+    async def send(self, topic: str, partition: int, values: Sequence[KeyValue]) -> SendResult:
+        """Appends ``values`` (key, value) as neighbours, all or none.
+
+        Raises ``SendFailed`` when they were certainly not appended, ``SendUnknown`` when they may have been. Cancelled,
+        it leaves open which.
+        """
+        if self._closed:
+            raise SendFailed("the producer was closed")
+        if not values:
+            raise ValueError("a message set needs at least one message")
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = ProduceQueue(topic, partition, self._delivery, self._linger, self._batch_size)
+            self._queues[topic, partition] = queue
+        stamp = int(self._runtime.wall_clock() * 1000)
+        size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        return await queue.put([(key, value, stamp) for key, value in values], size, deadline)
+
+    async def send_keyed(self, topic: str, key: bytes | None, value: bytes | None) -> SendResult:
+        """Appends one message to the partition that the partitioner chooses. Raises as :meth:`send`."""
+        return await self.send(topic, await self.partition_for(topic, key), [(key, value)])
+
+    async def partition_for(self, topic: str, key: bytes | None) -> int:
+        """Where a message with this key goes. Raises ``SendFailed`` when the topic cannot be looked up."""
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        count = await self._delivery.known_before_sending(self._metadata.partitions(topic, deadline))
+        return self._partitioner(key, count, self._runtime.random)
+
+    async def close(self) -> None:
+        """At once: what waits in a queue fails definitely, what was sent and not answered is unknown."""
+        self._closed = True
+        for queue in self._queues.values():
+            await queue.close()
+        await self._pool.close()

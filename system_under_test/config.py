@@ -1,0 +1,89 @@
+"""What one broker is told, and the rules that make a wrong configuration one clear line.
+
+Times are milliseconds, as in the configuration files of brokers of this kind. The defaults are those of a test
+cluster (faults of seconds must show), not of a production one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from system_under_test.defects import DEFECTS
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message names the file, the field and what it may be."""
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """What a topic may set for itself; names as on the wire with dots for underscores (``min.insync.replicas``)."""
+
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    segment_bytes: int = 64 * 1024 * 1024
+    max_message_bytes: int = 1_000_012
+    flush_messages: int = 10_000
+    flush_ms: int = 1_000
+
+    def override(self, settings: Mapping[str, str]) -> TopicConfig:
+        """These settings on top of mine. Raises ``ConfigError`` for a name or a value that is none."""
+        known = {name.replace("_", "."): name for name in self.__struct_fields__}
+        changes: dict[str, str] = {}
+        for name, value in settings.items():
+            if name not in known:
+                raise ConfigError(f"unknown topic setting {name!r}; known are {', '.join(sorted(known))}")
+            changes[known[name]] = value
+        merged = {name: str(getattr(self, name)).lower() for name in self.__struct_fields__} | changes
+        try:
+            config = msgspec.convert(merged, TopicConfig, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
+        if config.min_insync_replicas < 1 or config.flush_messages < 1:
+            raise ConfigError(f"topic settings {dict(settings)}: min.insync.replicas and flush.messages start at 1")
+        return config
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One broker's configuration file (JSON)."""
+
+    broker_id: int
+    zookeeper: str
+    """``host:port,host:port``."""
+    host: str
+    """The address that is registered, where peers and clients reach this broker."""
+    port: int = 9092
+    data_dir: str = "var/lib/assay/data"
+    session_timeout_ms: int = 3_000
+    connect_timeout_ms: int = 15_000
+    request_timeout_ms: int = 2_000
+    replica_lag_time_max_ms: int = 2_000
+    replica_fetch_wait_max_ms: int = 250
+    replica_fetch_max_bytes: int = 1_048_576
+    checkpoint_interval_ms: int = 1_000
+    default_partitions: int = 1
+    default_replication: int = 1
+    topic: TopicConfig = TopicConfig()
+    hold: list[str] = []
+    """Events after which the process stops itself (SIGSTOP), for a tester to decide what happens next."""
+    defects: list[str] = []
+    """Historic defects to switch on, by name; see ``system_under_test.defects``."""
+
+
+def parse(data: bytes, source: str) -> BrokerConfig:
+    """Raises ``ConfigError`` naming ``source`` and the field."""
+    try:
+        config = msgspec.json.decode(data, type=BrokerConfig)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"configuration {source}: {error}") from error
+    if config.broker_id < 0:
+        raise ConfigError(f"configuration {source}: broker_id is {config.broker_id}; it must be 0 or more")
+    if not 0 < config.port < 65536:
+        raise ConfigError(f"configuration {source}: port is {config.port}; it must be between 1 and 65535")
+    if not config.zookeeper or not config.host:
+        raise ConfigError(f"configuration {source}: zookeeper and host must not be empty")
+    unknown = sorted(set(config.defects) - set(DEFECTS))
+    if unknown:
+        raise ConfigError(f"configuration {source}: unknown defect {unknown[0]!r}; known are {', '.join(DEFECTS)}")
+    return config

@@ -1,0 +1,505 @@
+"""The controller: one event queue, handled strictly in order, on every broker; active on the one that holds the claim.
+
+Each event says what may have changed, and its handler reads ZooKeeper anew, compares with what it knew, and writes
+what follows, so that an event may come late, twice, or after a failure again. No request leaves before the write that
+it tells of has succeeded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
+from kazoo.protocol.states import KazooState, WatchedEvent
+
+from system_under_test.config import BrokerConfig
+from system_under_test.controller import cluster_state, topics
+from system_under_test.controller.channel import Channel
+from system_under_test.controller.cluster_state import ClusterState
+from system_under_test.controller.leaders import LiveBroker
+from system_under_test.controller.metadata import MetadataCache
+from system_under_test.controller.partitions import PartitionMachine
+from system_under_test.controller.term import NOBODY, Replaced, Term, claim, fenced, holder
+from system_under_test.events import EventLog
+from system_under_test.protocol import internal
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.schema import Request
+from system_under_test.protocol.topics import CreatableTopic
+from system_under_test.runtime import Runtime, Watch, ZooKeeper
+from system_under_test.tasks import Background
+from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.controller")
+
+BACK_OFF = 0.2
+"""Seconds before an event is handled again after ZooKeeper failed it."""
+
+
+class Event(enum.Enum):
+    """What may have changed."""
+
+    CLAIM = "controller"
+    BROKERS = "brokers"
+    TOPICS = "topics"
+    ISR = "in-sync sets"
+    DELETIONS = "deletions"
+    REFUSED = "refused by a broker"
+
+
+@dataclass
+class Rule:
+    """What exists only while this broker is the active controller."""
+
+    term: Term
+    cluster: ClusterState
+    partitions: PartitionMachine
+    channels: dict[int, tuple[Channel, asyncio.Task[None]]]
+
+
+Action = Callable[[Rule], Awaitable[None]]
+
+
+class Controller:
+    """See the module. ``start`` once this broker is registered."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        zookeeper: ZooKeeper,
+        events: EventLog,
+        background: Background,
+        cache: MetadataCache,
+    ) -> None:
+        self._config = config
+        self._wall_clock = runtime.wall_clock
+        self._random: random.Random = runtime.random
+        self._zookeeper = zookeeper
+        self._events = events
+        self._background = background
+        self._cache = cache
+        self._queue: asyncio.Queue[Event | tuple[Action, asyncio.Future[None]]] = asyncio.Queue()
+        self._queued: set[Event] = set()
+        self._rule: Rule | None = None
+        self._registered = False
+
+    def start(self) -> None:
+        self._zookeeper.add_listener(self._session_changed)
+        self._background.spawn(self._run(), "controller")
+
+    def registered(self) -> None:
+        """This broker has its registration (again) and may stand for election."""
+        self._registered = True
+        self._notify(Event.CLAIM)
+
+    def _session_changed(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._registered = False
+            self._resign("session lost")
+
+    def _notify(self, event: Event) -> None:
+        if event not in self._queued:
+            self._queued.add(event)
+            self._queue.put_nowait(event)
+
+    def _watch(self, event: Event) -> Watch:
+        def fired(_: WatchedEvent) -> None:
+            self._notify(event)
+
+        return fired
+
+    async def _run(self) -> None:
+        while True:
+            item = await self._queue.get()
+            try:
+                if isinstance(item, Event):
+                    self._queued.discard(item)
+                    await self._handle(item)
+                else:
+                    await self._act(*item)
+            except Replaced as replaced:
+                self._resign(str(replaced))
+                self._notify(Event.CLAIM)
+            except KazooException as error:
+                _log.info("%s: %r; again in %.1f s", item, error, BACK_OFF)
+                await asyncio.sleep(BACK_OFF)
+                if isinstance(item, Event):
+                    self._notify(item)
+                # after a failure nobody knows which watches are set, so everything is looked at again
+                for event in (Event.CLAIM, Event.BROKERS, Event.TOPICS, Event.ISR, Event.DELETIONS):
+                    self._notify(event)
+
+    async def _act(self, action: Action, done: asyncio.Future[None]) -> None:
+        try:
+            if self._rule is None:
+                raise topics.TopicError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+            await action(self._rule)
+        except topics.TopicError as error:
+            if not done.done():
+                done.set_exception(error)
+        except (KazooException, Replaced) as error:
+            if not done.done():
+                failure = topics.TopicError(ErrorCode.UNKNOWN, f"outcome unknown: {error!r}")
+                failure.__cause__ = error
+                done.set_exception(failure)
+            raise
+        else:
+            if not done.done():
+                done.set_result(None)
+
+    async def _handle(self, event: Event) -> None:
+        if event is Event.CLAIM:
+            await self._stand()
+            return
+        rule = self._rule
+        if rule is None:
+            return
+        if event is Event.BROKERS:
+            await self._brokers_changed(rule)
+        elif event is Event.TOPICS:
+            await self._topics_changed(rule)
+        elif event is Event.ISR:
+            await self._isr_changed(rule)
+        elif event is Event.DELETIONS:
+            await self._deletions_changed(rule)
+        else:
+            await fenced(self._zookeeper, rule.term, [])
+
+    # -- election ----------------------------------------------------------------------------------------------------
+
+    async def _stand(self) -> None:
+        """Looks who holds the claim; stands for election when nobody does."""
+        while self._registered:
+            found = await holder(self._zookeeper, self._watch(Event.CLAIM))
+            if found is not None:
+                broker_id, session, version = found
+                rule = self._rule
+                if rule is not None and (broker_id != self._config.broker_id or session != rule.term.session_id):
+                    self._resign(f"the claim is broker {broker_id}'s")
+                    if session == rule.term.session_id:
+                        await self._give_up_claim(version)
+                        continue
+                self._cache.controller_id = broker_id
+                if broker_id == NOBODY and session == self._zookeeper.session_id:
+                    await self._give_up_claim(version)
+                    continue
+                return
+            self._resign("the claim is gone")
+            self._cache.controller_id = NOBODY
+            term = await claim(self._zookeeper, self._config.broker_id, str(int(self._wall_clock() * 1000)))
+            if term is not None:
+                await self._begin(term)
+
+    async def _give_up_claim(self, version: int) -> None:
+        try:
+            await self._zookeeper.delete(paths.CONTROLLER, version)
+        except (NoNodeError, BadVersionError):
+            _log.info("the claim changed while it was being given up")
+
+    async def _begin(self, term: Term) -> None:
+        """Everything is read after the election's multi."""
+        self._cache.controller_id = self._config.broker_id
+        self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
+        cluster = ClusterState()
+        machine = PartitionMachine(self._zookeeper, term, cluster, self._config, self._ask)
+        rule = Rule(term, cluster, machine, {})
+        self._rule = rule
+        cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._watch(Event.BROKERS))
+        await self._read_topics(rule)
+        self._open_channels(rule)
+        await machine.update(cluster.all_partitions())
+        self._tell(rule, cluster.all_partitions(), full=True)
+        for event in (Event.ISR, Event.DELETIONS):
+            self._notify(event)
+
+    def _resign(self, reason: str) -> None:
+        """Before anything else: no line to any broker stays open."""
+        rule, self._rule = self._rule, None
+        if rule is None:
+            return
+        for _, task in rule.channels.values():
+            task.cancel()
+        self._events.emit("resigned-controller", controller_epoch=rule.term.epoch, reason=reason)
+
+    # -- telling the brokers -------------------------------------------------------------------------------------------
+
+    def _open_channels(self, rule: Rule) -> list[int]:
+        """Lines to the lives that are; the ids of those that were not known before."""
+        brokers = rule.cluster.brokers
+        for broker_id, (channel, task) in list(rule.channels.items()):
+            if brokers.get(broker_id) != channel.broker:
+                task.cancel()
+                del rule.channels[broker_id]
+        started = [broker_id for broker_id in brokers if broker_id not in rule.channels]
+        for broker_id in started:
+            channel = Channel(
+                brokers[broker_id],
+                self._config.request_timeout_ms / 1000,
+                lambda: self._notify(Event.REFUSED),
+            )
+            task = self._background.spawn(channel.run(), f"controller to {broker_id}")
+            rule.channels[broker_id] = channel, task
+        return started
+
+    def _send(self, rule: Rule, broker_id: int, make: Callable[[int], Request[Any]]) -> asyncio.Future[Any] | None:
+        if broker_id not in rule.channels:
+            return None
+        channel = rule.channels[broker_id][0]
+        return channel.send(make(channel.broker.czxid))
+
+    def _tell(
+        self, rule: Rule, changed: list[tuple[str, int]], *, full: bool = False, started: list[int] | None = None
+    ) -> None:
+        """LeaderAndIsr to the replicas of what changed, UpdateMetadata to all; everything to who has just started."""
+        cluster, term, me = rule.cluster, rule.term, self._config.broker_id
+        live = [
+            internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
+            for b in cluster.brokers.values()
+        ]
+        everything = cluster.all_partitions()
+        for broker_id in rule.channels:
+            everywhere = full or (started is not None and broker_id in started)
+            told = everything if everywhere else changed
+            mine = [update for update in cluster.updates(told) if broker_id in update.replicas]
+            if mine or everywhere:
+                settings = cluster.settings({update.topic for update in mine})
+                self._send(
+                    rule,
+                    broker_id,
+                    lambda epoch, mine=mine, settings=settings: internal.LeaderAndIsrRequest(  # type: ignore[misc]
+                        controller_id=me,
+                        controller_epoch=term.epoch,
+                        broker_epoch=epoch,
+                        partitions=mine,
+                        topics=settings,
+                        live_brokers=live,
+                    ),
+                )
+            self._send(
+                rule,
+                broker_id,
+                lambda epoch, told=told, everywhere=everywhere: internal.UpdateMetadataRequest(  # type: ignore[misc]
+                    controller_id=me,
+                    controller_epoch=term.epoch,
+                    broker_epoch=epoch,
+                    full=everywhere,
+                    partitions=cluster.updates(told),
+                    deleted=[],
+                    live_brokers=live,
+                ),
+            )
+
+    async def _ask(self, broker_id: int, partition: tuple[str, int]) -> tuple[int, int] | None:
+        """A replica's (last epoch, log end); None when it cannot be had now."""
+        rule = self._rule
+        if rule is None:
+            return None
+        answer = self._send(
+            rule,
+            broker_id,
+            lambda epoch: internal.LogEndRequest(
+                controller_id=self._config.broker_id,
+                controller_epoch=rule.term.epoch,
+                broker_epoch=epoch,
+                partitions=[internal.EndOffsetQuery(topic=partition[0], partition=partition[1])],
+            ),
+        )
+        if answer is None:
+            return None
+        done, _ = await asyncio.wait([answer], timeout=self._config.request_timeout_ms / 1000)
+        if not done or answer.cancelled():
+            return None
+        end = answer.result().partitions[0]
+        return (end.last_epoch, end.end_offset) if end.error_code == ErrorCode.NONE else None
+
+    # -- what may have changed -----------------------------------------------------------------------------------------
+
+    async def _brokers_changed(self, rule: Rule) -> None:
+        """Failures first, then starts, by (id, czxid): a quick bounce is both."""
+        cluster = rule.cluster
+        now = await cluster_state.read_brokers(self._zookeeper, self._watch(Event.BROKERS))
+        before: dict[int, LiveBroker] = cluster.brokers
+        if now == before:
+            await self._retry_pending(rule)
+            return
+        cluster.brokers = {b: life for b, life in before.items() if now.get(b) == life}
+        self._open_channels(rule)
+        failed = await rule.partitions.update(cluster.all_partitions())
+        cluster.brokers = now
+        started = self._open_channels(rule)
+        changed = await rule.partitions.update(cluster.all_partitions())
+        self._tell(rule, list(dict.fromkeys([*failed, *changed])), started=started)
+        # a restarted replica must be told its role before it can say how long its log is
+        again = await rule.partitions.update(cluster.all_partitions())
+        if again:
+            self._tell(rule, again)
+        self._notify(Event.DELETIONS)
+        if rule.partitions.undecided:
+            self._background.spawn(self._notify_later(Event.BROKERS), "undecided elections")
+
+    async def _retry_pending(self, rule: Rule) -> None:
+        if rule.partitions.undecided:
+            changed = await rule.partitions.update(rule.cluster.all_partitions())
+            self._tell(rule, changed)
+            if rule.partitions.undecided:
+                self._background.spawn(self._notify_later(Event.BROKERS), "undecided elections")
+
+    async def _notify_later(self, event: Event) -> None:
+        await asyncio.sleep(BACK_OFF)
+        self._notify(event)
+
+    async def _read_topics(self, rule: Rule) -> list[str]:
+        """Learns of new topics; forgets those that are gone."""
+        names = await self._zookeeper.get_children(paths.TOPICS, self._watch(Event.TOPICS))
+        cluster = rule.cluster
+        for gone in [name for name in cluster.topics if name not in names]:
+            cluster.forget(gone)
+        new = [name for name in names if name not in cluster.topics]
+        for name in new:
+            await cluster_state.read_topic(self._zookeeper, cluster, name)
+        return new
+
+    async def _topics_changed(self, rule: Rule) -> None:
+        new = await self._read_topics(rule)
+        partitions = [p for p in rule.cluster.all_partitions() if p[0] in new]
+        await rule.partitions.update(partitions)
+        if new:
+            self._tell(rule, partitions)
+
+    async def _isr_changed(self, rule: Rule) -> None:
+        """Leaders wrote states; brokers' metadata follows."""
+        names = await self._zookeeper.get_children(paths.ISR_CHANGES, self._watch(Event.ISR))
+        changed: dict[tuple[str, int], None] = {}
+        for name in names:
+            path = f"{paths.ISR_CHANGES}/{name}"
+            data, _ = await self._zookeeper.get(path)
+            for notice in znodes.decode(znodes.IsrChange, path, data).partitions:
+                changed[notice.topic, notice.partition] = None
+        known = [partition for partition in changed if partition in rule.cluster.states]
+        for partition in known:
+            await rule.partitions.refresh(partition)
+        if known:
+            self._tell(rule, await rule.partitions.update(known))
+            self._tell_metadata(rule, known)
+        for name in names:
+            await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")
+
+    def _tell_metadata(self, rule: Rule, changed: list[tuple[str, int]], deleted: tuple[str, ...] = ()) -> None:
+        cluster = rule.cluster
+        live = [
+            internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
+            for b in cluster.brokers.values()
+        ]
+        for broker_id in rule.channels:
+            self._send(
+                rule,
+                broker_id,
+                lambda epoch: internal.UpdateMetadataRequest(
+                    controller_id=self._config.broker_id,
+                    controller_epoch=rule.term.epoch,
+                    broker_epoch=epoch,
+                    full=False,
+                    partitions=cluster.updates(changed),
+                    deleted=list(deleted),
+                    live_brokers=live,
+                ),
+            )
+
+    # -- topics by request ---------------------------------------------------------------------------------------------
+
+    async def create_topic(self, topic: CreatableTopic, validate_only: bool) -> None:
+        """Returns once every partition has its first leader, as far as one is alive. Raises ``TopicError``."""
+
+        async def act(rule: Rule) -> None:
+            if topic.topic in rule.cluster.topics:
+                raise topics.TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} exists")
+            plan = topics.plan(topic, sorted(rule.cluster.brokers), self._config, self._random)
+            if not validate_only:
+                await fenced(self._zookeeper, rule.term, topics.creation(topic.topic, plan))
+                await self._topics_changed(rule)
+
+        await self._do(act)
+
+    async def delete_topic(self, name: str) -> None:
+        """Returns once every replica and the topic itself are gone. Raises ``TopicError``.
+
+        Whoever stops waiting stops nothing: the topic is marked, and goes when all its replicas can.
+        """
+        gone = asyncio.get_running_loop().create_future()
+
+        async def act(rule: Rule) -> None:
+            if name not in rule.cluster.topics:
+                raise topics.TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+            if name not in rule.cluster.deleting:
+                await fenced(self._zookeeper, rule.term, topics.deletion_mark(name))
+            rule.cluster.when_forgotten(name, gone)
+            self._notify(Event.DELETIONS)
+
+        await self._do(act)
+        await gone
+
+    async def _do(self, action: Action) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait((action, done))
+        await done
+
+    async def _deletions_changed(self, rule: Rule) -> None:
+        """A topic goes once every replica lives and has deleted its files."""
+        marked = await self._zookeeper.get_children(paths.DELETE_TOPICS, self._watch(Event.DELETIONS))
+        for name in marked:
+            if name not in rule.cluster.topics:
+                await fenced(self._zookeeper, rule.term, topics.forget_mark(name))
+                continue
+            replicas = rule.cluster.replicas_of(name)
+            if all(replica in rule.channels for replica in replicas):
+                rule.cluster.deleting[name] = None
+                self._background.spawn(self._delete(rule, name, replicas), f"deleting {name}")
+
+    async def _delete(self, rule: Rule, name: str, replicas: list[int]) -> None:
+        parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
+        request = [
+            internal.StopReplicaPartition(
+                topic=name, partition=index, leader_epoch=rule.cluster.states[name, index].value.leader_epoch + 1
+            )
+            for _, index in parts
+            if (name, index) in rule.cluster.states
+        ]
+        answers = [
+            self._send(
+                rule,
+                replica,
+                lambda epoch: internal.StopReplicaRequest(
+                    controller_id=self._config.broker_id,
+                    controller_epoch=rule.term.epoch,
+                    broker_epoch=epoch,
+                    delete=True,
+                    partitions=request,
+                ),
+            )
+            for replica in replicas
+        ]
+        for answer in answers:
+            if answer is None:
+                return
+            await asyncio.wait([answer])
+            if answer.cancelled():
+                return  # that broker's line was closed; its return brings the next try
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def finish(current: Rule) -> None:
+            if current is rule and name in rule.cluster.topics:
+                await fenced(self._zookeeper, rule.term, await topics.removal(self._zookeeper, name, parts))
+                rule.cluster.forget(name)
+                self._tell_metadata(rule, [], (name,))
+
+        self._queue.put_nowait((finish, done))
+        await asyncio.wait([done])
+        if not done.cancelled() and (error := done.exception()) is not None:
+            _log.info("deleting topic %s: %s; again", name, error)
+            self._notify(Event.DELETIONS)

@@ -1,0 +1,114 @@
+"""Who leads a partition: pure functions from what is written and who lives to what must be written next.
+
+A member of the ISR or of ``elr`` counts only in the life in which it was admitted: registered under another czxid, it
+has failed, whatever the controller saw (KIP-903). A member that came back after a clean stop still has all it had; one
+that came back otherwise may have lost what its disk had not taken, and is elected only when all members came back that
+way and its log is the longest (KIP-966).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from system_under_test.replication.insync import Members
+from system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
+
+
+@dataclass(frozen=True)
+class LiveBroker:
+    """A registration as the controller read it; the pair (id, czxid) is one life of a broker."""
+
+    broker_id: int
+    host: str
+    port: int
+    czxid: int
+    clean: bool
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the topic allows."""
+
+    min_insync: int
+    unclean_election: bool
+
+
+@dataclass(frozen=True)
+class AskLogEnds:
+    """No decision without the (last epoch, log end) of these brokers, who all came back uncleanly."""
+
+    members: tuple[int, ...]
+
+
+Brokers = Mapping[int, LiveBroker]
+
+
+def first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: int) -> PartitionState | None:
+    """Of a new partition: all live replicas are in sync, since there is nothing yet; None when none is alive."""
+    live = [member for member in assignment if member in brokers]
+    if not live:
+        return None
+    members = Members(tuple(live), {member: brokers[member].czxid for member in live})
+    return members.state(controller_epoch, live[0], 0)
+
+
+def next_state(
+    state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
+) -> PartitionState | AskLogEnds | None:
+    """What follows from who is alive; None when the state is right as it is."""
+    members = Members.of(state)
+
+    def same_life(member: int) -> bool:
+        return member in brokers and members.epochs.get(member) == brokers[member].czxid
+
+    def came_back_clean(member: int) -> bool:
+        return member in brokers and brokers[member].clean
+
+    if state.leader != NO_LEADER and same_life(state.leader):
+        failed = [member for member in state.isr if not same_life(member)]
+        if not failed:
+            return None
+        left = members.without(failed, policy.min_insync)
+        return left.state(controller_epoch, state.leader, state.leader_epoch + 1)
+
+    for group in (members.isr, members.elr):
+        for alive in (same_life, came_back_clean):
+            for candidate in assignment:
+                if candidate in group and alive(candidate):
+                    stay = [m for m in members.isr if m == candidate or (group is members.isr and same_life(m))]
+                    return _led_by(candidate, stay, members, brokers, policy).state(
+                        controller_epoch, candidate, state.leader_epoch + 1
+                    )
+    everyone = (*members.isr, *members.elr)
+    if all(member in brokers for member in everyone):
+        return AskLogEnds(everyone)
+    live = [member for member in assignment if member in brokers]
+    if policy.unclean_election and live:
+        return alone(live[0], brokers, state, controller_epoch)
+    if state.leader != NO_LEADER:
+        return replace_leader(state, NO_LEADER, controller_epoch)
+    return None
+
+
+def longest(ends: Mapping[int, tuple[int, int]], assignment: Sequence[int]) -> int:
+    """The member with the greatest (last epoch, log end); the first in the assignment among equals."""
+    order = {member: position for position, member in enumerate(assignment)}
+    return max(ends, key=lambda member: (ends[member], -order.get(member, len(order))))
+
+
+def alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
+    """This leader and nobody else: the others' logs are not known to hold what it holds."""
+    members = Members((leader,), {leader: brokers[leader].czxid})
+    return members.state(controller_epoch, leader, state.leader_epoch + 1)
+
+
+def replace_leader(state: PartitionState, leader: int, controller_epoch: int) -> PartitionState:
+    return Members.of(state).state(controller_epoch, leader, state.leader_epoch + 1)
+
+
+def _led_by(candidate: int, stay: Sequence[int], members: Members, brokers: Brokers, policy: Policy) -> Members:
+    left = members.without([m for m in members.isr if m not in stay], policy.min_insync)
+    if candidate not in left.isr:
+        return left.with_member(candidate, brokers[candidate].czxid, policy.min_insync)
+    return replace(left, epochs={**left.epochs, candidate: brokers[candidate].czxid})

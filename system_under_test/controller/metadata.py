@@ -1,0 +1,67 @@
+"""What every broker knows of the whole cluster, as the controller told it, and the Metadata request that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from system_under_test.network.handler import Context
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.internal import LiveBroker, PartitionStateUpdate, UpdateMetadataRequest
+from system_under_test.protocol.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    topics_wanted,
+)
+from system_under_test.zookeeper.znodes import NO_LEADER
+
+
+class MetadataCache:
+    """``controller_id`` is kept by whoever watches /controller; -1 when nobody is known to be."""
+
+    def __init__(self) -> None:
+        self.controller_id = -1
+        self.cluster_id = ""
+        self._brokers: dict[int, LiveBroker] = {}
+        self._topics: dict[str, dict[int, PartitionStateUpdate]] = {}
+
+    def update(self, request: UpdateMetadataRequest) -> None:
+        self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
+        if request.full:
+            self._topics = {}
+        for partition in request.partitions:
+            self._topics.setdefault(partition.topic, {})[partition.partition] = partition
+        for topic in request.deleted:
+            self._topics.pop(topic, None)
+
+    def brokers(self) -> Iterable[LiveBroker]:
+        return self._brokers.values()
+
+    def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:
+        wanted = topics_wanted(request, context.api_version)
+        names = sorted(self._topics) if wanted is None else wanted
+        return MetadataResponse(
+            brokers=[MetadataBroker(node_id=b.broker_id, host=b.host, port=b.port) for b in self._brokers.values()],
+            cluster_id=self.cluster_id,
+            controller_id=self.controller_id,
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str) -> MetadataTopic:
+        partitions = self._topics.get(name)
+        if partitions is None:
+            return MetadataTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name, partitions=[])
+        states = [self._partition(partitions[index]) for index in sorted(partitions)]
+        return MetadataTopic(error_code=ErrorCode.NONE, topic=name, partitions=states)
+
+    def _partition(self, state: PartitionStateUpdate) -> MetadataPartition:
+        led = state.leader != NO_LEADER and state.leader in self._brokers
+        return MetadataPartition(
+            error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition=state.partition,
+            leader=state.leader if led else NO_LEADER,
+            replicas=state.replicas,
+            isr=state.isr,
+        )

@@ -1,0 +1,110 @@
+"""Brings the partitions' states in ZooKeeper to what follows from who is alive; each write fenced and conditional."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import Create, SetData
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from system_under_test.config import BrokerConfig
+from system_under_test.controller import leaders
+from system_under_test.controller.cluster_state import ClusterState, PartitionId
+from system_under_test.controller.leaders import AskLogEnds, Policy
+from system_under_test.controller.term import Term, fenced
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+from system_under_test.zookeeper.znodes import PartitionState, Versioned
+
+AskLogEnd = Callable[[int, PartitionId], Awaitable[tuple[int, int] | None]]
+
+
+class PartitionMachine:
+    """``undecided`` are the partitions whose election waits for a replica's answer."""
+
+    def __init__(
+        self, zookeeper: ZooKeeper, term: Term, cluster: ClusterState, config: BrokerConfig, ask: AskLogEnd
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._term = term
+        self._cluster = cluster
+        self._config = config
+        self._ask = ask
+        self.undecided: dict[PartitionId, None] = {}
+
+    async def update(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
+        """Those whose state was written, or found to be another than the one last read."""
+        changed = []
+        for partition in partitions:
+            before = self._cluster.states.get(partition)
+            await self._settle(partition)
+            if self._cluster.states.get(partition) != before:
+                changed.append(partition)
+        return changed
+
+    async def refresh(self, partition: PartitionId) -> Versioned[PartitionState] | None:
+        """Reads the state; None when there is none yet."""
+        path = paths.state(*partition)
+        try:
+            state = znodes.versioned(PartitionState, path, await self._zookeeper.get(path))
+        except NoNodeError:
+            return None
+        self._cluster.states[partition] = state
+        return state
+
+    async def _settle(self, partition: PartitionId) -> None:
+        """Until the state is right, or waits for somebody. A lost race for the znode's version starts over."""
+        while True:
+            self.undecided.pop(partition, None)
+            assignment = self._cluster.topics[partition[0]].assignment[partition[1]]
+            found = await self.refresh(partition)
+            wanted: PartitionState | None
+            if found is None:
+                wanted = leaders.first_state(assignment, self._cluster.brokers, self._term.epoch)
+            else:
+                wanted = await self._next(partition, found.value, assignment)
+            if wanted is None:
+                return
+            try:
+                version = await self._write(partition, wanted, found)
+            except (BadVersionError, NodeExistsError):
+                continue
+            self._cluster.states[partition] = Versioned(wanted, version)
+
+    async def _next(
+        self, partition: PartitionId, state: PartitionState, assignment: list[int]
+    ) -> PartitionState | None:
+        brokers, epoch = self._cluster.brokers, self._term.epoch
+        topic = self._config.topic.override(self._cluster.topics[partition[0]].settings)
+        policy = Policy(topic.min_insync_replicas, topic.unclean_leader_election_enable)
+        wanted = leaders.next_state(state, assignment, brokers, policy, epoch)
+        if not isinstance(wanted, AskLogEnds):
+            return wanted
+        if state.leader != znodes.NO_LEADER:
+            # first stop whoever still leads or follows under this epoch, so that the log ends stand still
+            return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
+        ends: dict[int, tuple[int, int]] = {}
+        for member in wanted.members:
+            end = await self._ask(member, partition)
+            if end is None:
+                self.undecided[partition] = None
+                return None
+            ends[member] = end
+        return leaders.alone(leaders.longest(ends, assignment), brokers, state, epoch)
+
+    async def _write(
+        self, partition: PartitionId, state: PartitionState, found: Versioned[PartitionState] | None
+    ) -> int:
+        """The znode's version after the write."""
+        topic, index = partition
+        path, data = paths.state(topic, index), znodes.encode(state)
+        if found is not None:
+            results = await fenced(self._zookeeper, self._term, [SetData(path, data, found.version)])
+            return int(results[0].version)
+        operations = [Create(path, data, OPEN_ACL_UNSAFE, 0)]
+        for parent in (paths.partition(topic, index), paths.partitions(topic)):
+            if await self._zookeeper.exists(parent) is None:
+                operations.insert(0, Create(parent, b"", OPEN_ACL_UNSAFE, 0))
+        await fenced(self._zookeeper, self._term, operations)
+        return 0

@@ -1,0 +1,71 @@
+"""A broker's place among the living: /brokers/ids/N, ephemeral, one life for each czxid."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, OperationTimeoutError
+from kazoo.protocol.states import WatchedEvent, ZnodeStat
+
+from system_under_test.config import BrokerConfig
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+GRACE = 2.0
+"""Seconds beyond the session timeout for which the registration of a former life may linger."""
+
+
+class IdTaken(Exception):
+    """Somebody else lives under this id; the message says who, and what to do."""
+
+
+async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean: bool, timestamp: str) -> int:
+    """This life's czxid. Raises ``IdTaken`` when another's registration does not go away in time.
+
+    An own session's registration is recognised by the session, never by its host: an id may move to another machine.
+    """
+    path = paths.broker(config.broker_id)
+    data = znodes.encode(
+        znodes.BrokerRegistration(
+            host=config.host,
+            port=config.port,
+            endpoints=[f"PLAINTEXT://{config.host}:{config.port}"],
+            timestamp=timestamp,
+            clean=clean,
+        )
+    )
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + zookeeper.session_timeout + GRACE
+    while True:
+        # whatever comes of it is looked at below: after an error it may be mine all the same
+        with contextlib.suppress(NodeExistsError, ConnectionLoss, OperationTimeoutError):
+            await zookeeper.create(path, data, ephemeral=True, makepath=True)
+        gone = asyncio.Event()
+
+        def fired(_: WatchedEvent, gone: asyncio.Event = gone) -> None:
+            gone.set()
+
+        stat = await zookeeper.exists(path, fired)
+        if stat is None:
+            continue
+        if stat.ephemeralOwner == zookeeper.session_id:
+            return int(stat.czxid)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await gone.wait()
+        except TimeoutError:
+            raise IdTaken(await _who(zookeeper, config, stat)) from None
+
+
+async def _who(zookeeper: ZooKeeper, config: BrokerConfig, stat: ZnodeStat) -> str:
+    try:
+        data, stat = await zookeeper.get(paths.broker(config.broker_id))
+        other = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)
+        where = f"{other.host}:{other.port}"
+    except (NoNodeError, znodes.ZnodeError):
+        where = "an unknown address"
+    return (
+        f"broker id {config.broker_id} is taken by {where} (session {stat.ephemeralOwner:#x}); "
+        "stop that broker or give this one another broker_id"
+    )

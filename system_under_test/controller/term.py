@@ -1,0 +1,113 @@
+"""Who is controller: the claim on /controller, the epoch, and writes that only its holder can make.
+
+The claim and the epoch's rise are one multi(). Every later write of that controller goes in a multi() that checks the
+version of /controller_epoch which its own election returned, so a controller that was replaced while it slept can
+write nothing any more (KAFKA-6082).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.protocol.serialization import CheckVersion, Create, SetData
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from system_under_test.runtime import Watch, ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+EPHEMERAL = 1
+NOBODY = -1
+
+
+class Replaced(Exception):
+    """There is a newer controller; whoever holds this term must do nothing more under it."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One controller's rule. ``epoch_version`` is the znode version of /controller_epoch that its election returned."""
+
+    epoch: int
+    epoch_version: int
+    session_id: int
+
+
+async def holder(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | None:
+    """(broker id, owning session, znode version) of the present claim, None when there is none; watched either way."""
+    while True:
+        try:
+            data, stat = await zookeeper.get(paths.CONTROLLER, watch)
+        except NoNodeError:
+            if await zookeeper.exists(paths.CONTROLLER, watch) is None:
+                return None
+            continue
+        return znodes.controller_id(data), stat.ephemeralOwner, stat.version
+
+
+async def known_epoch(zookeeper: ZooKeeper) -> int:
+    """The highest controller epoch there ever was; 0 before the first."""
+    try:
+        data, _ = await zookeeper.get(paths.CONTROLLER_EPOCH)
+    except NoNodeError:
+        return 0
+    return int(data)
+
+
+async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | None:
+    """Tries to become controller; None when another was faster, which is normal."""
+    with contextlib.suppress(NodeExistsError):
+        await zookeeper.create(paths.CONTROLLER_EPOCH, b"0", makepath=True)
+    data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
+    epoch = int(data) + 1
+    session = zookeeper.session_id
+    operations = [
+        Create(
+            paths.CONTROLLER,
+            znodes.encode(znodes.ControllerClaim(broker_id, timestamp)),
+            OPEN_ACL_UNSAFE,
+            EPHEMERAL,
+        ),
+        SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), stat.version),
+    ]
+    try:
+        results = await zookeeper.multi(operations)
+    except (NodeExistsError, BadVersionError):
+        return None
+    except (ConnectionLoss, OperationTimeoutError, SessionExpiredError):
+        return await _claimed_after_all(zookeeper, epoch, session)
+    return Term(epoch, results[1].version, session)
+
+
+async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> Term | None:
+    """The claim's outcome is unknown: it is mine only if the claim is my session's and the epoch is mine."""
+    try:
+        _, claim_stat = await zookeeper.get(paths.CONTROLLER)
+    except NoNodeError:
+        return None
+    data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
+    if claim_stat.ephemeralOwner == session == zookeeper.session_id and int(data) == epoch:
+        return Term(epoch, stat.version, session)
+    return None
+
+
+async def fenced(zookeeper: ZooKeeper, term: Term, operations: Sequence[Any]) -> list[Any]:
+    """The results of these writes. Raises ``Replaced`` when the term is over, else what ``multi`` raises."""
+    try:
+        results = await zookeeper.multi([CheckVersion(paths.CONTROLLER_EPOCH, term.epoch_version), *operations])
+    except BadVersionError:
+        _, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
+        if stat.version != term.epoch_version:
+            raise Replaced(f"controller epoch {term.epoch} is over") from None
+        raise
+    return results[1:]

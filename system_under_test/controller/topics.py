@@ -1,0 +1,133 @@
+"""Making and removing topics: what is allowed, where replicas go, and which znodes say so."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Create, Delete
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from system_under_test.config import BrokerConfig, ConfigError
+from system_under_test.controller.cluster_state import PartitionId
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.topics import CreatableTopic
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class TopicError(Exception):
+    """A topic cannot be made or removed; ``code`` is Kafka's, the message for whoever reads version 1 responses."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Replicas by partition, the preferred leader first; settings as text."""
+
+    assignment: Mapping[int, Sequence[int]]
+    settings: Mapping[str, str]
+
+
+def plan(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rng: random.Random) -> Plan:
+    """Raises ``TopicError`` for anything that the topic must not be."""
+    if not _NAME.fullmatch(topic.topic) or topic.topic in (".", ".."):
+        raise TopicError(
+            ErrorCode.INVALID_TOPIC, f"{topic.topic!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
+        )
+    settings = {entry.name: entry.value or "" for entry in topic.configs}
+    try:
+        config.topic.override(settings)
+    except ConfigError as error:
+        raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    if topic.replica_assignment:
+        if topic.num_partitions != -1 or topic.replication_factor != -1:
+            raise TopicError(ErrorCode.INVALID_REQUEST, "give either numbers or an assignment, not both")
+        return Plan(_assigned(topic, brokers), settings)
+    if topic.num_partitions < 1:
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, f"{topic.num_partitions} partitions; at least 1")
+    if not 1 <= topic.replication_factor <= len(brokers):
+        raise TopicError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {topic.replication_factor} with {len(brokers)} live brokers",
+        )
+    return Plan(spread(topic.num_partitions, topic.replication_factor, brokers, rng), settings)
+
+
+def _assigned(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Sequence[int]]:
+    assignment = {entry.partition: entry.replicas for entry in topic.replica_assignment}
+    factors = {len(replicas) for replicas in assignment.values()}
+    if (
+        sorted(assignment) != list(range(len(topic.replica_assignment)))
+        or len(factors) != 1
+        or 0 in factors
+        or any(len(set(r)) != len(r) or not set(r) <= set(brokers) for r in assignment.values())
+    ):
+        raise TopicError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions must be dense from 0, replicas distinct, alive, and as many for each partition",
+        )
+    return assignment
+
+
+def spread(
+    partitions: int, replication: int, brokers: Sequence[int], rng: random.Random
+) -> Mapping[int, Sequence[int]]:
+    """Leaders go round the brokers from a random one; followers shift by one each time round (as Kafka's)."""
+    count = len(brokers)
+    start, shift = rng.randrange(count), rng.randrange(count)
+    assignment = {}
+    for partition in range(partitions):
+        first = start + partition
+        step = shift + partition // count
+        replicas = [brokers[first % count]]
+        for extra in range(replication - 1):
+            replicas.append(brokers[(first + 1 + (step + extra) % (count - 1)) % count])
+        assignment[partition] = replicas
+    return assignment
+
+
+def creation(name: str, plan: Plan) -> list[Any]:
+    """The writes that bring a topic into being."""
+    assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
+    operations = []
+    if plan.settings:
+        operations.append(
+            Create(
+                paths.topic_config(name), znodes.encode(znodes.TopicSettings(dict(plan.settings))), OPEN_ACL_UNSAFE, 0
+            )
+        )
+    operations.append(Create(paths.topic(name), znodes.encode(assignment), OPEN_ACL_UNSAFE, 0))
+    return operations
+
+
+def deletion_mark(name: str) -> list[Any]:
+    return [Create(paths.delete_topic(name), b"", OPEN_ACL_UNSAFE, 0)]
+
+
+def forget_mark(name: str) -> list[Any]:
+    return [Delete(paths.delete_topic(name), -1)]
+
+
+async def removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[PartitionId]) -> list[Any]:
+    """The writes that end a topic whose replicas are gone: children before parents, the mark last."""
+    candidates = [paths.state(*partition) for partition in partitions]
+    candidates += [paths.partition(*partition) for partition in partitions]
+    candidates += [paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name)]
+    operations = []
+    for path in candidates:
+        try:
+            _, stat = await zookeeper.get(path)
+        except NoNodeError:
+            continue
+        operations.append(Delete(path, stat.version))
+    return operations

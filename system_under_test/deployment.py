@@ -1,0 +1,209 @@
+"""How a tester runs this broker: satisfies ``cluster.system.System`` structurally, without importing it.
+
+The private connection of this module speaks the brokers' own requests; the workloads use ``client``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from system_under_test.broker import entry
+from system_under_test.config import BrokerConfig, TopicConfig
+from system_under_test.defects import DEFECTS
+from system_under_test.network.connection import CallError, Connection
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
+
+PORT = 9092
+CONFIG_FILE = "/etc/assay/broker.json"
+EVENT_LOG = "/var/log/assay/events.jsonl"
+ZOOKEEPER = "zookeeper"
+BROKER = "broker"
+ASK_TIMEOUT = 1.0
+"""Seconds; a node that does not answer so soon is left out."""
+SET_UP_TIMEOUT = 20.0
+METADATA_VERSION = 1
+CREATE_TOPICS_VERSION = 1
+
+
+class _Node(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+
+
+class _Cluster(Protocol):
+    @property
+    def nodes(self) -> Sequence[Any]: ...
+
+
+_TOPIC_DEFAULTS = TopicConfig()
+
+
+class SetUpError(Exception):
+    """The topic could not be made; the message says what the last broker answered."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """The broker of this package as a system under test, with one topic for the workload."""
+
+    partitions: int = 4
+    replication: int = 3
+    min_insync: int = 2
+    topic: str = "orders"
+    topic_config: TopicConfig = _TOPIC_DEFAULTS
+    active_defects: tuple[str, ...] = ()
+
+    name = "broker"
+    roles = (ZOOKEEPER, BROKER)
+    source = ("system_under_test",)
+
+    @property
+    def defects(self) -> Sequence[str]:
+        return tuple(DEFECTS)
+
+    def with_defect(self, name: str) -> Broker:
+        """The same system with one historic defect switched on."""
+        return replace(self, active_defects=(name,))
+
+    def port(self, role: str) -> int:
+        return PORT
+
+    def keys(self) -> Sequence[str]:
+        return [f"{self.topic}-{index}" for index in range(self.partitions)]
+
+    # -- a node's process ----------------------------------------------------------------------------------------
+
+    def argv(self, node: _Node) -> Sequence[str]:
+        return ["python3", "-m", "system_under_test", "broker", "--config", CONFIG_FILE, "--event-log", EVENT_LOG]
+
+    def files(self, node: _Node, cluster: _Cluster) -> Mapping[str, bytes]:
+        servers = ",".join(f"{n.address}:2181" for n in cluster.nodes if n.role == ZOOKEEPER)
+        config = BrokerConfig(
+            broker_id=node.index,
+            zookeeper=servers,
+            host=node.address,
+            port=PORT,
+            topic=self.topic_config,
+            defects=list(self.active_defects),
+        )
+        return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
+
+    def event_log(self, node: _Node) -> str:
+        return EVENT_LOG
+
+    def logs(self, node: _Node) -> Sequence[str]:
+        return [EVENT_LOG]
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        return await entry(runtime, argv[3:])
+
+    # -- questions to the running system ---------------------------------------------------------------------------
+
+    async def ready(self, node: _Node) -> bool:
+        """Does it answer, and know a controller?"""
+        metadata = await _metadata(node)
+        return metadata is not None and metadata.controller_id >= 0 and bool(metadata.brokers)
+
+    async def set_up(self, cluster: _Cluster) -> None:
+        """Makes the topic, and waits until every broker knows a leader for each partition."""
+        brokers = [node for node in cluster.nodes if node.role == BROKER]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SET_UP_TIMEOUT
+        said = "nothing yet"
+        made = False
+        while True:
+            answers = [await _metadata(node) for node in brokers]
+            if all(
+                answer is not None and len(answer.brokers) == len(brokers) and (not made or self._led(answer))
+                for answer in answers
+            ):
+                if made:
+                    return
+                made, said = await self._create(brokers, answers)
+            if loop.time() > deadline:
+                raise SetUpError(
+                    f"topic {self.topic} was not ready on all of {', '.join(n.name for n in brokers)} within "
+                    f"{SET_UP_TIMEOUT:.0f} s; the controller said: {said}"
+                )
+            await asyncio.sleep(0.1)
+
+    def _led(self, answer: MetadataResponse) -> bool:
+        topics = [topic for topic in answer.topics if topic.topic == self.topic]
+        return bool(topics) and [p.error_code for p in topics[0].partitions] == [ErrorCode.NONE] * self.partitions
+
+    async def _create(self, brokers: Sequence[_Node], answers: Sequence[MetadataResponse | None]) -> tuple[bool, str]:
+        controllers = {answer.controller_id for answer in answers if answer is not None}
+        chosen = [node for node in brokers if controllers == {node.index}]
+        if not chosen:
+            return False, f"the brokers name controllers {sorted(controllers)}"
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    topic=self.topic,
+                    num_partitions=self.partitions,
+                    replication_factor=self.replication,
+                    configs=[ConfigEntry(name="min.insync.replicas", value=str(self.min_insync))],
+                )
+            ],
+            timeout_ms=5_000,
+        )
+        try:
+            connection = await Connection.open(chosen[0].address, PORT, ASK_TIMEOUT)
+            try:
+                response = await connection.call(request, CREATE_TOPICS_VERSION, 6.0)
+            finally:
+                await connection.close()
+        except CallError as error:
+            return False, str(error)
+        result = response.topics[0]
+        made = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        return made, result.error_message or ErrorCode(result.error_code).name
+
+    async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
+        """What most brokers say; None when they say nothing or disagree evenly."""
+        brokers = [node for node in cluster.nodes if node.role == BROKER]
+        answers = await asyncio.gather(*(_metadata(node) for node in brokers))
+        votes: Counter[int] = Counter()
+        for answer in answers:
+            if answer is not None:
+                votes[answer.controller_id if what == "controller" else _leader(answer, key or self.keys()[0])] += 1
+        votes.pop(-1, None)
+        ranked = votes.most_common(2)
+        if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
+            return None
+        return next((node for node in brokers if node.index == ranked[0][0]), None)
+
+
+def _leader(answer: MetadataResponse, key: str) -> int:
+    topic, _, index = key.rpartition("-")
+    for found in answer.topics:
+        for partition in found.partitions:
+            if found.topic == topic and partition.partition == int(index):
+                return partition.leader
+    return -1
+
+
+async def _metadata(node: _Node) -> MetadataResponse | None:
+    """What this broker knows of the cluster; None when it does not answer."""
+    try:
+        connection = await Connection.open(node.address, PORT, ASK_TIMEOUT)
+        try:
+            return await connection.call(MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
+        finally:
+            await connection.close()
+    except CallError:
+        return None

@@ -1,0 +1,86 @@
+"""The broker's event log: every state change that a checker or a fault may want, one JSON line each.
+
+Lines carry the node's monotonic time and a sequence number within this incarnation of the process; the order of events
+of different nodes is not known and nobody may conclude it from the times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line. ``time``: seconds of the loop's clock; ``incarnation`` differs between any two lives of a broker."""
+
+    time: float
+    broker: int
+    incarnation: int
+    seq: int
+    event: str
+    key: str | None = None
+    epoch: int | None = None
+    controller_epoch: int | None = None
+    zxid: int | None = None
+    position: int | None = None
+    value: int | None = None
+    owner: str | None = None
+    detail: dict[str, object] = {}
+
+
+class EventLog:
+    """Writes events; stops the process after one that it was told to hold at."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        hold: Callable[[], None],
+        hold_at: Collection[str],
+        now: Callable[[], float],
+        broker: int,
+        incarnation: int,
+    ) -> None:
+        self._write = write
+        self._hold = hold
+        self._hold_at = frozenset(hold_at)
+        self._now = now
+        self._broker = broker
+        self._incarnation = incarnation
+        self._seq = 0
+
+    def emit(
+        self,
+        event: str,
+        *,
+        key: str | None = None,
+        epoch: int | None = None,
+        controller_epoch: int | None = None,
+        zxid: int | None = None,
+        position: int | None = None,
+        value: int | None = None,
+        owner: str | None = None,
+        **detail: object,
+    ) -> None:
+        """Visible to an observer when this returns; returns late if it is held at this event."""
+        self._seq += 1
+        line = Event(
+            time=round(self._now(), 6),
+            broker=self._broker,
+            incarnation=self._incarnation,
+            seq=self._seq,
+            event=event,
+            key=key,
+            epoch=epoch,
+            controller_epoch=controller_epoch,
+            zxid=zxid,
+            position=position,
+            value=value,
+            owner=owner,
+            detail=detail,
+        )
+        self._write(_ENCODER.encode(line).decode())
+        if event in self._hold_at:
+            self._hold()

@@ -1,0 +1,94 @@
+"""Offsets per partition in one small text file, in Kafka's format::
+
+    0                     version
+    2                     number of lines that follow
+    orders 0 1042         topic, partition, offset
+    orders 1 77
+
+``replication-offset-checkpoint`` holds high watermarks, ``recovery-point-offset-checkpoint`` what is fsynced. A
+write names some partitions and keeps the entries of all others: a broker that rewrites the file with only what it
+leads right now forgets the high watermarks of the rest (KAFKA-1647).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from system_under_test.runtime import Storage
+from system_under_test.storage.atomic import write_atomic
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+VERSION = 0
+
+Partition = tuple[str, int]
+"""Topic and partition."""
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be understood; the message names file and line, and says what to do."""
+
+
+class OffsetCheckpoint:
+    """One checkpoint file. What is not in it counts as offset 0, by whoever asks."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._entries: dict[Partition, int] | None = None
+        self._writing = asyncio.Lock()
+
+    def load(self) -> dict[Partition, int]:
+        """The entries; none when the file does not exist. Raises :class:`CheckpointError`."""
+        if self._entries is None:
+            if self._storage.exists(self._path):
+                self._entries = _parse(self._path, self._storage.read_bytes(self._path))
+            else:
+                self._entries = {}
+        return dict(self._entries)
+
+    async def write(self, entries: Mapping[Partition, int], remove: Iterable[Partition] = ()) -> None:
+        """Durably sets these entries, removes those, and keeps all others. Concurrent calls are taken in turn."""
+        async with self._writing:
+            merged = self.load()
+            merged.update(entries)
+            for partition in remove:
+                merged.pop(partition, None)
+            await write_atomic(self._storage, self._path, _format(merged))
+            self._entries = merged
+
+
+def format_lines(rows: Iterable[str]) -> bytes:
+    """A file of Kafka's checkpoint format around rows of one line each."""
+    lines = list(rows)
+    return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
+
+
+def parse_lines(path: str, data: bytes) -> list[list[str]]:
+    """The rows of such a file, split into words. Raises :class:`CheckpointError` when version or count are wrong."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0] != str(VERSION):
+        raise CheckpointError(f"{path}: line 1 should be version {VERSION} and line 2 a count; {_REMEDY}")
+    rows = lines[2:]
+    if lines[1] != str(len(rows)):
+        raise CheckpointError(f"{path}: line 2 announces {lines[1]!r} entries, there are {len(rows)}; {_REMEDY}")
+    return [row.split() for row in rows]
+
+
+_REMEDY = "the file is damaged: restore it, or remove it to have the logs checked in full"
+
+
+def _format(entries: Mapping[Partition, int]) -> bytes:
+    return format_lines(f"{topic} {partition} {entries[topic, partition]}" for topic, partition in sorted(entries))
+
+
+def _parse(path: str, data: bytes) -> dict[Partition, int]:
+    entries: dict[Partition, int] = {}
+    for number, words in enumerate(parse_lines(path, data), 3):
+        try:
+            topic, partition, offset = words
+            entries[topic, int(partition)] = int(offset)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: line {number} is not an offset: {words}; {_REMEDY}") from error
+    return entries

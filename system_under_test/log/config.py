@@ -1,0 +1,28 @@
+"""How one log is kept; the fields bear the names of Kafka's topic settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Sizes in bytes, times in milliseconds. Raises ``ValueError`` for sizes that cannot work."""
+
+    segment_bytes: int = 1 << 30
+    """A segment is not begun to be filled beyond this; one append larger than it still goes into one segment."""
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    """A segment that has been filled for so long is rolled at the next append, by the node's wall clock."""
+    index_interval_bytes: int = 4096
+    index_max_bytes: int = 10 << 20
+    max_message_bytes: int = 1_000_012
+    """Limit of one entry, header included; for whoever validates a producer's set."""
+    compacted: bool = False
+    """Offsets may have gaps. In a log that is not compacted a gap is damage, and recovery treats it as such."""
+
+    def __post_init__(self) -> None:
+        for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes", "max_message_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.segment_bytes > 2**31 - 1:
+            raise ValueError(f"segment_bytes must be below 2 GiB, not {self.segment_bytes}")

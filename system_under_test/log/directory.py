@@ -1,0 +1,134 @@
+"""What lies in a broker's log directory beside the logs: names of partitions' folders, and small files about them.
+
+``T-P`` is partition P of topic T. ``.kafka_cleanshutdown`` says that the last process stopped cleanly;
+``meta.properties`` whose directory this is; ``T-P/topic-incarnation`` which creation of the topic the folder
+belongs to (the czxid of the topic's znode), so that a topic created again under its old name does not get old data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from system_under_test.runtime import Storage
+from system_under_test.storage.atomic import write_atomic
+
+CLEAN_MARKER = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+INCARNATION = "topic-incarnation"
+DELETED_SUFFIX = ".deleted"
+STRAY_SUFFIX = ".stray"
+
+
+class DirectoryError(Exception):
+    """A file of the log directory cannot be understood; the message names it and says what to do."""
+
+
+def directory_name(topic: str, partition: int) -> str:
+    """``T-P``."""
+    return f"{topic}-{partition}"
+
+
+def parse_directory_name(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a folder's name; None for anything else, set-aside and half-deleted logs included."""
+    topic, _, partition = name.rpartition("-")
+    if not topic or not partition.isascii() or not partition.isdigit() or directory_name(topic, int(partition)) != name:
+        return None
+    return topic, int(partition)
+
+
+def partition_directories(storage: Storage, root: str = "") -> list[tuple[str, int]]:
+    """Topic and partition of every log below ``root``, in the order of the folders' names."""
+    parsed = (parse_directory_name(name) for name in storage.listdir(root))
+    return [found for found in parsed if found is not None]
+
+
+async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
+    """Finishes deletions that a crash interrupted; gives the folders' names."""
+    names = [name for name in storage.listdir(root) if name.endswith(DELETED_SUFFIX)]
+    for name in names:
+        storage.remove(_join(root, name))
+    if names:
+        await storage.fsync_directory(root)
+    return names
+
+
+async def take_clean_marker(storage: Storage, root: str = "") -> bool:
+    """Whether the last process stopped cleanly. The marker is durably gone before this returns.
+
+    Must be awaited before anything is written, or a crash would be taken for a clean stop.
+    """
+    path = _join(root, CLEAN_MARKER)
+    if not storage.exists(path):
+        return False
+    storage.remove(path)
+    await storage.fsync_directory(root)
+    return True
+
+
+async def write_clean_marker(storage: Storage, root: str = "") -> None:
+    """To be awaited last, once every log is closed and every checkpoint written."""
+    await write_atomic(storage, _join(root, CLEAN_MARKER), b"")
+
+
+@dataclass(frozen=True)
+class MetaProperties:
+    """Whose directory it is; ``cluster_id`` None when not recorded."""
+
+    broker_id: int
+    cluster_id: str | None = None
+
+
+def read_meta_properties(storage: Storage, root: str = "") -> MetaProperties | None:
+    """None when there is no such file; :class:`DirectoryError` when it makes no sense."""
+    path = _join(root, META_PROPERTIES)
+    if not storage.exists(path):
+        return None
+    values: dict[str, str] = {}
+    for line in storage.read_bytes(path).decode("utf-8", "replace").splitlines():
+        if line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            values[key.strip()] = value.strip()
+    try:
+        return MetaProperties(int(values["broker.id"]), values.get("cluster.id"))
+    except (KeyError, ValueError) as error:
+        raise DirectoryError(f"{path}: no usable broker.id in {values}; restore it or set the broker's id") from error
+
+
+async def write_meta_properties(storage: Storage, properties: MetaProperties, root: str = "") -> None:
+    """Durably, in the format of Java's properties."""
+    lines = ["version=0", f"broker.id={properties.broker_id}"]
+    if properties.cluster_id is not None:
+        lines.append(f"cluster.id={properties.cluster_id}")
+    await write_atomic(storage, _join(root, META_PROPERTIES), ("\n".join(lines) + "\n").encode())
+
+
+def read_incarnation(storage: Storage, directory: str) -> int | None:
+    """The czxid that the log's folder belongs to; None when not recorded; :class:`DirectoryError`."""
+    path = f"{directory}/{INCARNATION}"
+    if not storage.exists(path):
+        return None
+    text = storage.read_bytes(path).decode("ascii", "replace").strip()
+    try:
+        return int(text)
+    except ValueError as error:
+        raise DirectoryError(f"{path}: {text!r} is no czxid; set the folder aside and let it be refetched") from error
+
+
+async def write_incarnation(storage: Storage, directory: str, czxid: int) -> None:
+    """Durably; the folder must exist."""
+    await write_atomic(storage, f"{directory}/{INCARNATION}", f"{czxid}\n".encode())
+
+
+async def set_aside(storage: Storage, directory: str) -> str:
+    """Durably renames a log's folder, which must not be open, so that it is kept and never served; its new path."""
+    parent, _, name = directory.rpartition("/")
+    number = 0
+    while storage.exists(path := _join(parent, f"{name}.{number}{STRAY_SUFFIX}")):
+        number += 1
+    storage.rename(directory, path)
+    await storage.fsync_directory(parent)
+    return path
+
+
+def _join(root: str, name: str) -> str:
+    return f"{root}/{name}" if root else name

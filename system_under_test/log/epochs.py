@@ -1,0 +1,114 @@
+"""Which leader epoch began at which offset: a partition's ``leader-epoch-checkpoint``.
+
+Formats 0 and 1 do not carry the epoch in the messages, so this history is the only thing that lets two replicas
+find where they part (KIP-101; KIP-279 for what a leader answers about an epoch that it never had). An entry says:
+the messages from this offset up to the next entry's offset were appended under this epoch. Epochs rise strictly;
+offsets do not fall, and an epoch in which nothing was appended keeps its entry (KAFKA-7415).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
+from system_under_test.runtime import Storage
+from system_under_test.storage.atomic import write_atomic
+
+EPOCHS = "leader-epoch-checkpoint"
+UNKNOWN = -1
+
+
+class EpochEntry(NamedTuple):
+    """An epoch and the offset of its first message, or of the log's end when it began."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochHistory:
+    """Changes are in memory until :meth:`flush` returns."""
+
+    def __init__(self, storage: Storage, directory: str, entries: Iterable[EpochEntry] = ()) -> None:
+        self._storage = storage
+        self._path = f"{directory}/{EPOCHS}"
+        self._entries = _ordered(self._path, entries)
+        self._durable: tuple[EpochEntry, ...] | None = None
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    async def load(cls, storage: Storage, directory: str) -> EpochHistory:
+        """The history of a partition's directory, empty when it has none. Raises ``CheckpointError``."""
+        path = f"{directory}/{EPOCHS}"
+        if not storage.exists(path):
+            return cls(storage, directory)
+        entries = []
+        for number, words in enumerate(parse_lines(path, storage.read_bytes(path)), 3):
+            try:
+                epoch, offset = words
+                entries.append(EpochEntry(int(epoch), int(offset)))
+            except ValueError as error:
+                raise CheckpointError(f"{path}: line {number} is no 'epoch offset': {words}") from error
+        try:
+            return cls(storage, directory, entries)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: out of order; the log has no usable history") from error
+
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """Rising."""
+        return self._entries
+
+    def latest(self) -> int:
+        """The last epoch; -1 when there is none."""
+        return self._entries[-1].epoch if self._entries else UNKNOWN
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Notes that ``epoch`` begins at ``start_offset``; False, and no change, when it is the latest already.
+
+        Raises ``ValueError`` for an epoch or an offset below the last entry's: truncate first.
+        """
+        if epoch == self.latest() and epoch != UNKNOWN:
+            return False
+        self._entries = _ordered(self._path, (*self._entries, EpochEntry(epoch, start_offset)))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """``(e, end)``: e is the largest epoch here that is <= ``epoch``; its messages end before ``end``.
+
+        ``log_end`` is the end of the last epoch. With no epoch that small: ``(-1, start of the first entry)``.
+        With no history, or for epoch -1: ``(-1, -1)``, nothing is known.
+        """
+        if not self._entries or epoch == UNKNOWN:
+            return UNKNOWN, UNKNOWN
+        following = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        found = self._entries[following - 1].epoch if following else UNKNOWN
+        return found, self._entries[following].start_offset if following < len(self._entries) else log_end
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Drops the entries that begin at ``offset`` or beyond."""
+        self._entries = tuple(entry for entry in self._entries if entry.start_offset < offset)
+
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Takes another history instead. Raises ``ValueError`` as :meth:`assign`."""
+        self._entries = _ordered(self._path, (EpochEntry(*entry) for entry in entries))
+
+    async def flush(self) -> None:
+        """Returns once the entries as they were at the call, or later ones, are durable."""
+        async with self._writing:
+            entries = self._entries
+            if entries != self._durable:
+                rows = (f"{epoch} {offset}" for epoch, offset in entries)
+                await write_atomic(self._storage, self._path, format_lines(rows))
+                self._durable = entries
+
+
+def _ordered(path: str, entries: Iterable[EpochEntry]) -> tuple[EpochEntry, ...]:
+    ordered = tuple(entries)
+    previous = EpochEntry(UNKNOWN, 0)
+    for entry in ordered:
+        if entry.epoch <= previous.epoch or entry.start_offset < previous.start_offset:
+            raise ValueError(f"{path}: epoch {entry.epoch} at {entry.start_offset} cannot follow {previous}")
+        previous = entry
+    return ordered

@@ -1,0 +1,449 @@
+"""The log of one partition: segments in a row, appended at the end, cut only on purpose.
+
+Appends and reads are plain calls on the event loop, so each is atomic; only :meth:`Log.flush` and opening wait. The
+list of segments is replaced as a whole when it changes, never edited. Three offsets tell the state::
+
+    start_offset <= flushed_offset <= end_offset
+
+Below ``flushed_offset`` everything survives a power loss. ``end_offset`` is the offset of the next append. Offsets
+are dense and never change.
+
+The one trap of files: a cut that was not fsynced can be undone by a power loss, and a removed segment can come back
+*behind* records that were appended after it. So a log that was cut must be flushed before the next append, which
+otherwise raises :class:`UnflushedTruncation`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import posixpath
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from system_under_test.log.config import LogConfig
+from system_under_test.log.directory import DELETED_SUFFIX
+from system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
+from system_under_test.log.segment import CorruptLog, Segment, new_segment, remove_segment
+from system_under_test.records import message_set
+from system_under_test.records.message import CorruptMessage, Message
+from system_under_test.runtime import Slice, Storage
+
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "CorruptLog",
+    "DamagedLog",
+    "Log",
+    "LogConfig",
+    "OffsetOutOfRange",
+    "Recovery",
+    "UnflushedTruncation",
+]
+
+
+class OffsetOutOfRange(Exception):
+    """A read outside the log (Kafka's error 1)."""
+
+    def __init__(self, offset: int, start: int, end: int) -> None:
+        super().__init__(f"offset {offset} is outside the log, which is {start} to {end}")
+        self.start = start
+        self.end = end
+
+
+class DamagedLog(Exception):
+    """The log lacks something that had been fsynced, and takes no appends or cuts until it is repaired or reset."""
+
+
+class UnflushedTruncation(RuntimeError):
+    """An append to a log that was cut and not flushed since; the caller's mistake."""
+
+
+class EmptySlice:
+    """Nothing to read."""
+
+    size = 0
+
+    def read(self) -> bytes:
+        return b""
+
+    async def send(self, writer: asyncio.StreamWriter) -> None:
+        """Sends nothing, at once."""
+
+
+EMPTY = EmptySlice()
+LATEST = -1
+EARLIEST = -2
+
+
+class Log:
+    """See the module. Made by :meth:`Log.open`. ``OSError`` means what the storage means by it."""
+
+    def __init__(
+        self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]
+    ) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._wall_clock = wall_clock
+        self.config = config
+        self._segments: tuple[Segment, ...] = ()
+        self._bases: tuple[int, ...] = ()
+        self._active: Segment
+        self._end = 0
+        self._flushed = 0
+        self._flushing = asyncio.Lock()
+        self._flight = 0
+        self._cuts = 0
+        self._durable_cuts = 0
+        self._renamed = 0
+        self._durable_renamed = 0
+        self._damage: _Damage | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        storage: Storage,
+        directory: str,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int,
+        wall_clock: Callable[[], float],
+    ) -> tuple[Log, Recovery]:
+        """Opens or creates the log in ``directory``; afterwards all of it is durable.
+
+        ``clean``: the last process stopped cleanly. ``recovery_point``: all offsets below had been fsynced (0 when
+        unknown). ``wall_clock`` gives seconds. Look at ``Recovery.damaged``: such a log serves its good prefix only.
+        """
+        storage.mkdir(directory)
+        if not clean or not storage.listdir(directory):
+            await storage.fsync_directory(posixpath.dirname(directory))
+        log = cls(storage, directory, config, wall_clock)
+        loaded = await load_segments(
+            storage, directory, config, clean=clean, recovery_point=recovery_point, now_ms=log._now_ms
+        )
+        recovery = loaded.recovery
+        log._replace(loaded.segments)
+        log._end = log._flushed = recovery.end_after
+        if recovery.damaged:
+            last = log._active
+            log._damage = _Damage(last.base_offset, last.size, last.next_offset, recovery.problem or "damaged")
+        return log, recovery
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._bases[0]
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next append."""
+        return self._end
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is fsynced."""
+        return self._flushed
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments, indexes not counted."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_offsets(self) -> tuple[int, ...]:
+        """Base offsets of the segments, rising; one more after each roll."""
+        return self._bases
+
+    @property
+    def damage(self) -> str | None:
+        """What is wrong, found at opening or by a read; None for a healthy log."""
+        return None if self._damage is None else self._damage.problem
+
+    def append(self, data: bytes, count: int) -> tuple[int, int]:
+        """Appends a set of ``count`` messages as leader, giving them the next offsets: ``(first, last)``.
+
+        The set must have passed ``message_set.validate`` and hold whole messages only (``CorruptMessage``).
+        """
+        first = self._end
+        stamped, found = message_set.stamp(data, first)
+        if found != count or not count:
+            raise ValueError(f"{self._directory}: a set of {found} messages was announced as {count}")
+        last = first + count - 1
+        self._append(stamped, first, last)
+        return first, last
+
+    def append_replicated(self, data: bytes) -> int:
+        """Appends what the leader has at ``end_offset``, offsets kept, and returns the new ``end_offset``.
+
+        A partial last message is ignored. Raises ``CorruptMessage``, and then appends nothing, for a bad CRC or
+        offsets that do not go on densely from ``end_offset`` (``config.compacted``: that do not rise).
+        """
+        found = message_set.check(data, self._end, gaps=self.config.compacted)
+        if found.problem is not None:
+            raise CorruptMessage(f"{self._directory}: from the leader at byte {found.size}: {found.problem}")
+        if found.count:
+            whole = data if found.size == len(data) else data[: found.size]
+            self._append(whole, message_set.first_offset(data), found.next_offset - 1)
+        return self._end
+
+    def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:
+        """Whole messages from ``offset`` on, all below the offset ``limit``, at most ``max_bytes`` of them.
+
+        With ``at_least_one`` the first message comes even if it is larger. The range ends with its segment, so an
+        answer may be shorter than possible. Empty at the log's end or at ``limit``.
+        Raises :class:`OffsetOutOfRange`, and :class:`CorruptLog` instead of ever giving a damaged byte.
+        """
+        end = self._end
+        if not self._bases[0] <= offset <= end:
+            raise OffsetOutOfRange(offset, self._bases[0], end)
+        if limit is not None and limit < end:
+            end = limit
+        if offset >= end:
+            return EMPTY
+        for index in range(bisect_right(self._bases, offset) - 1, len(self._segments)):
+            segment = self._segments[index]
+            try:
+                start = segment.locate(offset)
+                if start < segment.size:
+                    return _range(segment, start, end, max_bytes, at_least_one)
+            except CorruptLog as damage:
+                self._note(segment, damage)
+                raise
+        return EMPTY
+
+    def decode(self, first: int, last: int) -> list[Message]:
+        """The messages from offset ``first`` up to, not including, ``last``. Raises as :meth:`read`."""
+        messages: list[Message] = []
+        while first < last:
+            data = self.read(first, 1 << 20, limit=last).read()
+            if not data:
+                break
+            messages += message_set.decode(data)
+            first = messages[-1].offset + 1
+        return messages
+
+    def offsets_before(self, timestamp: int, count: int) -> list[int]:
+        """At most ``count`` offsets at which segments begin, falling, as ListOffsets 0 wants them.
+
+        ``timestamp`` in milliseconds: :data:`LATEST` for the log's end and what is before it, :data:`EARLIEST` for
+        its start; else the segments last written at or before it, by this node's clock (a segment not written since this process
+        started counts with its newest message's timestamp, else with that start). Kafka: ``fetchOffsetsBefore``.
+        """
+        if timestamp == EARLIEST:
+            return [self.start_offset][:count]
+        starts: list[int] = []
+        for segment in self._segments:
+            with self._noting(segment):
+                if timestamp == LATEST or segment.written_ms() <= timestamp:
+                    starts.append(segment.base_offset)
+        if self._active.size and (timestamp == LATEST or self._now_ms() <= timestamp):
+            starts.append(self._end)
+        return starts[::-1][:count]
+
+    def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
+        """``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms); None when none is.
+
+        Scans each segment once for its newest timestamp, and then the one that has the answer.
+        """
+        wanted = max(timestamp, 0)
+        for segment in self._segments:
+            with self._noting(segment):
+                if segment.newest_timestamp() >= wanted:
+                    return next((time, offset) for time, offset, _ in segment.timestamps() if time >= wanted)
+        return None
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts everything at or above ``offset``; at or below the start the log is emptied and starts there.
+
+        Before: the recovery point's checkpoint must durably be at most ``offset``, else a crash makes the log look
+        damaged. After: ``flush`` before the next append. Raises :class:`DamagedLog`, :class:`CorruptLog`.
+        """
+        if offset >= self._end:
+            return
+        if offset <= self.start_offset:
+            self._refuse_if_damaged()
+            self.reset(offset)
+            return
+        self._refuse_if_damaged()
+        keep = bisect_right(self._bases, offset - 1)
+        segment = self._segments[keep - 1]
+        with self._noting(segment):
+            position, next_offset = segment.cut_point(offset)
+        self._remove_after(keep)
+        segment.cut(position, next_offset)
+        self._end_at(next_offset)
+
+    def reset(self, start_offset: int) -> None:
+        """Discards everything, damage included; the log is empty and starts at ``start_offset``. As truncate_to."""
+        self._remove_after(0)
+        remove_leftovers(self._storage, self._directory, ())
+        self._damage = None
+        self._replace((self._new_segment(start_offset),))
+        self._end_at(start_offset)
+        self._flushed = start_offset
+        self._flight = -1
+
+    def repair(self) -> int:
+        """Cuts a damaged log where its good prefix ends, and returns that offset; nothing to do for a healthy one.
+
+        What follows the damage is lost to this replica: call it only once others are known to hold it, or nobody
+        ever will. As after ``truncate_to``, ``flush`` before the next append.
+        """
+        damage = self._damage
+        if damage is None:
+            return self._end
+        keep = self._bases.index(damage.base_offset) + 1
+        self._remove_after(keep)
+        remove_leftovers(self._storage, self._directory, self._bases)
+        self._active.cut(damage.position, damage.offset)
+        self._damage = None
+        self._end_at(damage.offset)
+        return self._end
+
+    async def flush(self) -> int:
+        """Fsyncs what was appended or cut before the call, and returns ``flushed_offset``.
+
+        Calls that come while one is under way share the next fsync. What is appended meanwhile is not waited for;
+        what is cut meanwhile is not counted.
+        """
+        async with self._flushing:
+            if self._closed:
+                return self._flushed
+            cuts, renamed = self._cuts, self._renamed
+            self._flight = self._end
+            for segment in self._dirty():
+                if not segment.closed:
+                    await segment.fsync()
+            if renamed != self._durable_renamed:
+                await self._storage.fsync_directory(self._directory)
+                self._durable_renamed = renamed
+            self._durable_cuts = cuts
+            self._flushed = max(self._flushed, self._flight)
+            return self._flushed
+
+    async def close(self) -> None:
+        """Flushes all, indexes too, and closes the files. Idempotent."""
+        if self._closed:
+            return
+        await self.flush()
+        async with self._flushing:
+            self._closed = True
+            for segment in self._segments:
+                await segment.index.fsync()
+                segment.close()
+
+    async def delete(self) -> None:
+        """Closes the log and removes its directory; at no instant does a part of it stand under its own name."""
+        async with self._flushing:
+            self._closed = True
+            for segment in self._segments:
+                segment.close()
+            parent = posixpath.dirname(self._directory)
+            doomed = self._directory + DELETED_SUFFIX
+            if self._storage.exists(doomed):
+                self._storage.remove(doomed)
+            self._storage.rename(self._directory, doomed)
+            await self._storage.fsync_directory(parent)
+            self._storage.remove(doomed)
+            await self._storage.fsync_directory(parent)
+
+    def _append(self, data: bytes, first: int, last: int) -> None:
+        self._refuse_if_damaged()
+        if self._cuts != self._durable_cuts:
+            raise UnflushedTruncation(f"{self._directory}: was cut; await flush() before the next append")
+        now = self._now_ms()
+        segment, config = self._active, self.config
+        if segment.size and (
+            segment.is_full(len(data), last, config.segment_bytes, config.index_max_bytes)
+            or now - segment.opened_ms >= config.segment_ms
+        ):
+            segment.seal()
+            segment = self._new_segment(self._end)
+            self._replace((*self._segments, segment))
+            self._renamed += 1
+        segment.append(data, first, last, now)
+        self._end = last + 1
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        config = self.config
+        return new_segment(
+            self._storage,
+            self._directory,
+            base_offset,
+            interval=config.index_interval_bytes,
+            gaps=config.compacted,
+            now_ms=self._now_ms(),
+        )
+
+    def _replace(self, segments: tuple[Segment, ...]) -> None:
+        self._segments = segments
+        self._bases = tuple(segment.base_offset for segment in segments)
+        if segments:
+            self._active = segments[-1]
+
+    def _remove_after(self, keep: int) -> None:
+        """Removes all but the first ``keep`` segments, the last first: whenever it stops, a prefix is left."""
+        doomed = self._segments[keep:]
+        self._replace(self._segments[:keep])
+        for segment in reversed(doomed):
+            remove_segment(self._storage, segment)
+        self._renamed += 1
+
+    def _end_at(self, offset: int) -> None:
+        self._cuts += 1
+        self._end = offset
+        self._flushed = min(self._flushed, offset)
+        self._flight = min(self._flight, offset)
+
+    def _dirty(self) -> list[Segment]:
+        """Segments with something not durable, in order. Only the last ones can be: sealed ones do not change."""
+        dirty: list[Segment] = []
+        for segment in reversed(self._segments):
+            if segment.synced == segment.changes:
+                break
+            dirty.insert(0, segment)
+        return dirty
+
+    @contextlib.contextmanager
+    def _noting(self, segment: Segment) -> Iterator[None]:
+        try:
+            yield
+        except CorruptLog as damage:
+            self._note(segment, damage)
+            raise
+
+    def _note(self, segment: Segment, damage: CorruptLog) -> None:
+        if self._damage is None or damage.offset < self._damage.offset:
+            self._damage = _Damage(segment.base_offset, damage.position, damage.offset, str(damage))
+
+    def _refuse_if_damaged(self) -> None:
+        if self._damage is not None:
+            raise DamagedLog(f"{self._damage.problem}; hand over, then repair or reset the log")
+
+    def _now_ms(self) -> int:
+        return int(self._wall_clock() * 1000)
+
+
+@dataclass(frozen=True)
+class _Damage:
+    """Where the good prefix ends, and why."""
+
+    base_offset: int
+    position: int
+    offset: int
+    problem: str
+
+
+def _range(segment: Segment, start: int, end: int, max_bytes: int, at_least_one: bool) -> Slice:
+    stop = segment.size if end >= segment.next_offset else segment.locate(end)
+    if stop - start > max_bytes:
+        stop = segment.end_of_range(start, stop, max_bytes, at_least_one)
+    return segment.slice(start, stop) if stop > start else EMPTY

@@ -1,0 +1,170 @@
+"""Opening a log: which of the bytes on the disk are the log.
+
+After a clean stop the files are believed, each segment's last block is looked at, and older blocks are checked when
+they are first read. After an unclean one everything from the segment of the recovery point on is scanned and ends
+at the first entry that is cut short, fails its CRC or has the wrong offset: a torn tail and nonsense added at the
+tail are treated alike. Segments after that end are removed, since they would leave a hole.
+
+Below the recovery point all had been fsynced and perhaps acknowledged, so damage there is no matter of cutting: the
+log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from system_under_test.log.config import LogConfig
+from system_under_test.log.scan import SegmentScan
+from system_under_test.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    Segment,
+    open_segment,
+    remove_segment,
+    segment_name,
+)
+from system_under_test.runtime import Storage
+
+YIELD_BYTES = 1 << 20
+"""How much is scanned before other tasks get a turn."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What opening a log found and did."""
+
+    recovery_point: int
+    end_before: int
+    """The log end that the bytes claimed, by sizes and offsets alone."""
+    end_after: int
+    """The log end now; everything below has been checked or was closed cleanly."""
+    truncated_bytes: int
+    """Cut, or when damaged, out of reach."""
+    damaged: bool
+    """The log lacks something that had been fsynced; the bytes were kept."""
+    problem: str | None
+    """What was wrong, with file and byte; None when nothing was."""
+
+    @property
+    def truncated_messages(self) -> int:
+        """How many messages seem to have been in the truncated bytes."""
+        return max(0, self.end_before - self.end_after)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A log's segments, at least one, and how they were found."""
+
+    segments: tuple[Segment, ...]
+    recovery: Recovery
+
+
+async def load_segments(
+    storage: Storage,
+    directory: str,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int,
+    now_ms: Callable[[], int],
+) -> Loaded:
+    """Opens all segments of a directory that exists, and makes the log's end certain and durable.
+
+    ``recovery_point``: every offset below it had been fsynced. Raises ``OSError``.
+    """
+    bases = segment_bases(storage, directory)
+    segments = [
+        open_segment(
+            storage, directory, base, interval=config.index_interval_bytes, gaps=config.compacted, now_ms=now_ms()
+        )
+        for base in bases or [0]
+    ]
+    good: list[Segment] = []
+    problem: str | None = None
+    end_before = truncated = 0
+    for index, segment in enumerate(segments):
+        if good and not _follows(segment, good[-1]):
+            problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
+            break
+        is_last = index + 1 == len(segments)
+        sealed_below = not is_last and segments[index + 1].base_offset <= recovery_point
+        scan = await _load(segment, trust=clean or sealed_below)
+        good.append(segment)
+        if scan is not None and scan.problem is not None:
+            problem = f"{segment.path}: at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
+            end_before = scan.apparent_end()
+            truncated = segment.file.size - segment.size
+            break
+    dropped = segments[len(good) :]
+    for segment in dropped:
+        end_before = max(end_before, segment.scan().run().apparent_end())
+        truncated += segment.file.size
+    end = good[-1].next_offset
+    damaged = end < recovery_point
+    if damaged:
+        for segment in dropped:
+            segment.close()
+        if problem is None:
+            problem = f"{directory}: ends at offset {end}, below its recovery point {recovery_point}"
+    else:
+        untouched = clean and bases and problem is None
+        await _settle(storage, directory, good, dropped, None if untouched else recovery_point)
+    recovery = Recovery(recovery_point, max(end_before, end), end, truncated, damaged, problem)
+    return Loaded(tuple(good), recovery)
+
+
+def segment_bases(storage: Storage, directory: str) -> list[int]:
+    """Base offsets of the segments in a directory, rising."""
+    names = [name.removesuffix(LOG_SUFFIX) for name in storage.listdir(directory) if name.endswith(LOG_SUFFIX)]
+    return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
+
+
+def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
+    """Removes the files of every segment but those, the last first: orphaned indexes, and what damage hid."""
+    kept = {segment_name(base) + suffix for base in bases for suffix in (LOG_SUFFIX, INDEX_SUFFIX)}
+    for name in reversed(storage.listdir(directory)):
+        if name.endswith((LOG_SUFFIX, INDEX_SUFFIX)) and name not in kept:
+            storage.remove(f"{directory}/{name}")
+
+
+def _follows(segment: Segment, previous: Segment) -> bool:
+    expected = previous.next_offset
+    return segment.base_offset == expected or (segment.gaps and segment.base_offset > expected)
+
+
+async def _load(segment: Segment, *, trust: bool) -> SegmentScan | None:
+    """None when the segment could be believed, else the scan of all of it, adopted."""
+    if trust and segment.load():
+        return None
+    scan = segment.scan()
+    breath = YIELD_BYTES
+    while scan.step():
+        if scan.position >= breath:
+            breath = scan.position + YIELD_BYTES
+            await asyncio.sleep(0)
+    segment.adopt(scan)
+    return scan
+
+
+async def _settle(
+    storage: Storage, directory: str, good: list[Segment], dropped: list[Segment], durable_below: int | None
+) -> None:
+    """Removes what is not the log, and fsyncs: a killed process's last bytes may be in the page cache alone.
+
+    ``durable_below`` is the offset below which nothing needs that; None: nothing at all does.
+    """
+    for segment in reversed(dropped):
+        remove_segment(storage, segment)
+    remove_leftovers(storage, directory, [segment.base_offset for segment in good])
+    last = good[-1]
+    if last.file.size > last.size:
+        last.cut(last.size, last.next_offset)
+    for segment in good:
+        if durable_below is None or (segment.next_offset <= durable_below and segment is not last):
+            segment.synced = segment.changes
+        else:
+            await segment.fsync()
+    if durable_below is not None:
+        await storage.fsync_directory(directory)

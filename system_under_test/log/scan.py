@@ -1,0 +1,75 @@
+"""Reading a whole segment, checking every entry, and making its index on the way.
+
+Used where nothing is known: after an unclean stop, when an index is missing, and when a block turned out bad. It
+works in steps of about one index interval, so that a coroutine can let the loop breathe between them.
+"""
+
+from __future__ import annotations
+
+from system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
+from system_under_test.records.message_set import Checked, check
+from system_under_test.runtime import File
+
+INCOMPLETE = "the last message is not all there"
+
+
+class SegmentScan:
+    """A scan under way; ``position`` and ``next_offset`` are the end of what was found good so far."""
+
+    __slots__ = ("_end", "_file", "_gaps", "_interval", "entries", "next_offset", "position", "problem")
+
+    def __init__(self, file: File, base_offset: int, *, interval: int, gaps: bool) -> None:
+        self._file = file
+        self._end = file.size
+        self._interval = max(interval, HEADER_SIZE)
+        self._gaps = gaps
+        self.position = 0
+        self.next_offset = base_offset
+        self.problem: str | None = None
+        """Why the scan ended before the end of the file, or None."""
+        self.entries: list[tuple[int, int]] = []
+        """``(offset, position)`` for the index."""
+
+    def step(self) -> bool:
+        """Goes one block further; False when there is nothing more to do."""
+        if self.position >= self._end or self.problem is not None:
+            return False
+        data, found = self._next_block()
+        if found.count and self.position:
+            self.entries.append((ENTRY_HEADER.unpack_from(data)[0], self.position))
+        self.position += found.size
+        self.next_offset = found.next_offset
+        self.problem = found.problem or (None if found.count else INCOMPLETE)
+        return True
+
+    def run(self) -> SegmentScan:
+        """To the end."""
+        while self.step():
+            pass
+        return self
+
+    def apparent_end(self) -> int:
+        """The offset after the last entry that seems to be there, were the problem's entry and its CRC ignored.
+
+        A guess, from sizes and dense offsets alone, for telling how much a cut loses.
+        """
+        position, offset = self.position, self.next_offset
+        while self._end - position >= HEADER_SIZE:
+            found, size = ENTRY_HEADER.unpack(self._file.read(position, HEADER_SIZE))
+            if found != offset or size < MINIMUM_SIZE:
+                break
+            position += HEADER_SIZE + size
+            offset += 1
+        return offset
+
+    def _next_block(self) -> tuple[bytes, Checked]:
+        """About one interval's bytes, or the one entry that is larger."""
+        left = self._end - self.position
+        data = self._file.read(self.position, min(self._interval, left))
+        found = check(data, self.next_offset, gaps=self._gaps)
+        if not found.count and found.problem is None and len(data) >= HEADER_SIZE:
+            needed = HEADER_SIZE + ENTRY_HEADER.unpack_from(data)[1]
+            if len(data) < needed <= left:
+                data = self._file.read(self.position, needed)
+                found = check(data, self.next_offset, gaps=self._gaps)
+        return data, found

@@ -1,0 +1,332 @@
+"""One segment: entries back to back in ``<base offset, 20 digits>.log``, and the sparse index beside it.
+
+The index cuts a segment into blocks of about ``index_interval_bytes``; every search reads one block and walks it.
+Blocks found on the disk at opening are not trusted until all their entries have been checked (CRC, size, dense
+offsets, and the index entries on both sides), which happens once, at the first read that needs them. Bytes appended
+by this process were checked on their way in. If a block fails, either the index or the data is bad: the whole
+segment is scanned, which repairs the index or names the first bad entry.
+
+``size`` is the segment's end as far as this process believes it; a damaged segment's file may be longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator
+
+from system_under_test.log.index import MAXIMUM, OffsetIndex, open_index
+from system_under_test.log.scan import SegmentScan
+from system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, INT64, TIMESTAMP_POSITION
+from system_under_test.records.message_set import check, scan
+from system_under_test.runtime import File, Slice, Storage
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+RECENT_APPENDS = 256
+"""How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
+
+
+class CorruptLog(Exception):
+    """Stored bytes are damaged. ``position`` in the segment's file and ``offset`` are where the good prefix ends."""
+
+    def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
+        super().__init__(f"{path}: damaged at byte {position} (offset {offset}): {problem}")
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
+class SliceCut(OSError):
+    """The bytes of a slice were cut from the log before they were sent; the connection can only be closed."""
+
+
+class LogSlice:
+    """A range of a segment; refuses to read once anything was cut there, since other bytes may stand there now."""
+
+    __slots__ = ("_cuts", "_position", "_segment", "_size")
+
+    def __init__(self, segment: Segment, position: int, size: int) -> None:
+        self._segment = segment
+        self._position = position
+        self._size = size
+        self._cuts = segment.cuts
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._size
+
+    def read(self) -> bytes:
+        """The bytes; :class:`SliceCut` when the log was truncated, deleted or closed since."""
+        return self._stored().read()
+
+    async def send(self, writer: asyncio.StreamWriter) -> None:
+        """As :meth:`read`, to a connection."""
+        await self._stored().send(writer)
+
+    def _stored(self) -> Slice:
+        if self._segment.cuts != self._cuts:
+            raise SliceCut(errno.ESTALE, "cut from the log before it was sent", self._segment.path)
+        return self._segment.file.slice(self._position, self._size)
+
+
+class Segment:
+    """A segment that is open. Offsets below are of messages, positions are bytes in the file."""
+
+    def __init__(
+        self, path: str, file: File, index: OffsetIndex, *, interval: int, gaps: bool, now_ms: int
+    ) -> None:
+        self.path = path
+        self.file = file
+        self.index = index
+        self.interval = interval
+        self.gaps = gaps
+        self.base_offset = index.base_offset
+        self.next_offset = index.base_offset
+        self.size = file.size
+        self.opened_ms = now_ms
+        """When this process began to fill it, milliseconds of the wall clock."""
+        self._appended_ms: int | None = None
+        self.maximum_timestamp = -1
+        self.cuts = 0
+        """How often bytes were cut; closing counts."""
+        self.changes = 1
+        self.synced = 0
+        """Of ``changes``, those known to be durable."""
+        self.closed = False
+        self._trusted_from = file.size
+        self._verified: set[int] = set()
+        self._recent: dict[int, int] = {}
+        self._timed = 0
+
+    def is_full(self, extra: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
+        """Whether ``extra`` more bytes, ending with ``last_offset``, belong in a new segment."""
+        size = self.size + extra
+        return size > segment_bytes or size > MAXIMUM or self.index.size >= index_bytes or (
+            last_offset - self.base_offset > MAXIMUM
+        )  # fmt: skip
+
+    def append(self, data: bytes, first: int, last: int, now_ms: int) -> None:
+        """Good whole entries with offsets ``first`` to ``last``. On ``OSError`` nothing has changed."""
+        position = self.size
+        indexed = position - self.index.last_position > self.interval
+        if indexed:
+            self.index.append(first, position)
+        try:
+            self.file.append(data)
+        except OSError:
+            self.index.truncate(position)
+            raise
+        if not position:
+            self.opened_ms = now_ms
+        self._appended_ms = now_ms
+        self.size = position + len(data)
+        self.next_offset = last + 1
+        self.changes += 1
+        recent = self._recent
+        recent[first] = position
+        if len(recent) > RECENT_APPENDS:
+            del recent[next(iter(recent))]
+
+    def locate(self, offset: int) -> int:
+        """Position of the first entry at or above ``offset``; the segment's end when there is none."""
+        position = self._recent.get(offset)
+        if position is not None:
+            return position
+        if offset >= self.next_offset:
+            return self.size
+        start = self.index.floor(offset)[1]
+        data = self._block(start)
+        for position, _, found in scan(data):
+            if found >= offset:
+                return start + position
+        return start + len(data)
+
+    def end_of_range(self, start: int, end: int, max_bytes: int, at_least_one: bool) -> int:
+        """The greatest end of an entry that lies at most ``max_bytes`` after ``start``, and not after ``end``.
+
+        ``start`` is the position of an entry below ``end``. With ``at_least_one`` that entry is always included.
+        """
+        target = start + max_bytes
+        if target >= end:
+            return end
+        begin = max(start, self.index.floor_position(target))
+        cut = begin
+        for position, size, _ in scan(self._block(begin)):
+            if begin + position + size > target:
+                break
+            cut = begin + position + size
+        if cut > start or not at_least_one:
+            return cut
+        size = ENTRY_HEADER.unpack(self.file.read(start, HEADER_SIZE))[1]
+        return start + HEADER_SIZE + int(size)
+
+    def slice(self, start: int, end: int) -> LogSlice:
+        """The bytes between two entries' positions, checked if they were not yet. Raises :class:`CorruptLog`."""
+        if start < self._trusted_from:
+            self._verify(start, end)
+        return LogSlice(self, start, end - start)
+
+    def load(self) -> bool:
+        """Believes what lies on the disk after a look at its last block; False when that is not as it should be."""
+        if not self.index.load(self.size):
+            return False
+        start = self.index.last_position
+        found = check(self.file.read(start, self.size - start), self.index.offset_at(start), gaps=self.gaps)
+        if found.problem is not None or start + found.size < self.size:
+            return False
+        self.next_offset = found.next_offset
+        self._verified.add(start)
+        return True
+
+    def scan(self) -> SegmentScan:
+        """A scan of the file, not yet begun."""
+        return SegmentScan(self.file, self.base_offset, interval=self.interval, gaps=self.gaps)
+
+    def adopt(self, scan: SegmentScan) -> None:
+        """Takes the good prefix that a finished scan found as the segment; the file may go on after it."""
+        self.index.replace(scan.entries)
+        self.size = scan.position
+        self.next_offset = scan.next_offset
+        self._trusted_from = 0
+
+    def cut(self, position: int, next_offset: int) -> None:
+        """Cuts the file, which ends with ``next_offset - 1`` then."""
+        self.index.truncate(position)
+        self.file.truncate(position)
+        self.size = position
+        self.next_offset = next_offset
+        self.cuts += 1
+        self.changes += 1
+        self._trusted_from = min(self._trusted_from, position)
+        self._recent.clear()
+        self._timed = 0
+        self.maximum_timestamp = -1
+
+    def cut_point(self, offset: int) -> tuple[int, int]:
+        """Position of the first entry at or above ``offset``, and the offset after the entry before it."""
+        if offset <= self.base_offset:
+            return 0, self.base_offset
+        start = self.index.floor(offset - 1)[1]
+        cut, next_offset = start, self.base_offset
+        for position, size, found in scan(self._block(start)):
+            if found >= offset:
+                break
+            cut, next_offset = start + position + size, found + 1
+        return cut, next_offset
+
+    def seal(self) -> None:
+        """No more appends will come."""
+        self._recent.clear()
+
+    def timestamps(self, position: int = 0) -> Iterator[tuple[int, int, int]]:
+        """``(timestamp in ms, -1 for none; offset; end position)`` of each entry from ``position``, a boundary, on."""
+        while position < self.size:
+            data = self._block(position)
+            for start, size, offset in scan(data):
+                magic = ENTRY_PREFIX.unpack_from(data, start)[3]
+                timestamp = INT64.unpack_from(data, start + TIMESTAMP_POSITION)[0] if magic else -1
+                yield timestamp, offset, position + start + size
+            position += len(data)
+
+    def newest_timestamp(self) -> int:
+        """Milliseconds; -1 when no message has a timestamp. Looks only at what came since the last call."""
+        for timestamp, _, end in self.timestamps(self._timed):
+            self.maximum_timestamp = max(self.maximum_timestamp, timestamp)
+            self._timed = end
+        return self.maximum_timestamp
+
+    def written_ms(self) -> int:
+        """When it was last appended to: by this process, else its newest timestamp, else when it was opened."""
+        if self._appended_ms is not None:
+            return self._appended_ms
+        newest = self.newest_timestamp()
+        return newest if newest >= 0 else self.opened_ms
+
+    async def fsync(self) -> None:
+        """Makes the data durable as it is at the call."""
+        changes = self.changes
+        await self.file.fsync()
+        self.synced = max(self.synced, changes)
+
+    def close(self) -> None:
+        """Outstanding slices become invalid. Idempotent."""
+        self.cuts += 1
+        self.closed = True
+        self.file.close()
+        self.index.close()
+
+    def _block(self, position: int) -> bytes:
+        """The bytes from an entry at ``position`` to the end of its block, checked."""
+        end = self.index.ceiling_position(position, self.size)
+        if position < self._trusted_from:
+            self._verify(position, end)
+        return self.file.read(position, end - position)
+
+    def _verify(self, start: int, end: int) -> None:
+        """Checks the blocks between two positions that were there at opening and were never read since."""
+        end = min(end, self._trusted_from)
+        position = self.index.floor_position(start)
+        while position < end:
+            stop = min(self.index.ceiling_position(position, self.size), self._trusted_from)
+            if position not in self._verified:
+                if not self._is_good(position, stop):
+                    self._rescue()
+                    return
+                self._verified.add(position)
+            position = stop
+
+    def _is_good(self, position: int, end: int) -> bool:
+        found = check(self.file.read(position, end - position), self.index.offset_at(position), gaps=self.gaps)
+        if found.problem is not None or found.size != end - position:
+            return False
+        if end == self.size:
+            return found.next_offset == self.next_offset
+        if self.index.floor_position(end) != end:
+            return True
+        following = self.index.offset_at(end)
+        return found.next_offset == following or (self.gaps and found.next_offset < following)
+
+    def _rescue(self) -> None:
+        """A block is bad: a scan tells whether the index was (then it is made anew) or the data (CorruptLog)."""
+        scan = self.scan().run()
+        if scan.problem is not None or scan.position != self.size:
+            problem = scan.problem or f"{self.size} bytes expected"
+            raise CorruptLog(self.path, scan.position, scan.next_offset, problem)
+        self.adopt(scan)
+
+
+def segment_name(base_offset: int) -> str:
+    """The file's name without suffix: 20 digits."""
+    return f"{base_offset:020d}"
+
+
+def open_segment(
+    storage: Storage, directory: str, base_offset: int, *, interval: int, gaps: bool, now_ms: int
+) -> Segment:
+    """The segment's files, created when missing, still to be loaded or rebuilt."""
+    path = f"{directory}/{segment_name(base_offset)}"
+    file = storage.open(path + LOG_SUFFIX)
+    index = open_index(storage, path + INDEX_SUFFIX, base_offset)
+    return Segment(path + LOG_SUFFIX, file, index, interval=interval, gaps=gaps, now_ms=now_ms)
+
+
+def new_segment(
+    storage: Storage, directory: str, base_offset: int, *, interval: int, gaps: bool, now_ms: int
+) -> Segment:
+    """An empty segment where none is; what an earlier one of that name left in the index is wiped."""
+    segment = open_segment(storage, directory, base_offset, interval=interval, gaps=gaps, now_ms=now_ms)
+    if segment.size:
+        raise FileExistsError(errno.EEXIST, f"a new segment has {segment.size} bytes", segment.path)
+    segment.index.replace([])
+    return segment
+
+
+def remove_segment(storage: Storage, segment: Segment) -> None:
+    """Closes it and removes its files, the data first: an index without data means nothing."""
+    segment.close()
+    path = segment.path.removesuffix(LOG_SUFFIX)
+    storage.remove(path + LOG_SUFFIX)
+    if storage.exists(path + INDEX_SUFFIX):
+        storage.remove(path + INDEX_SUFFIX)

@@ -1,0 +1,31 @@
+"""What a server asks of the broker: a table of coroutines by API key."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+
+class Context(NamedTuple):
+    """Where a request came from, and how to read it."""
+
+    api_key: int
+    api_version: int
+    """Responses are encoded in this version, too."""
+    correlation_id: int
+    client_id: str | None
+    peer: str
+    """``address:port`` of the client, for log lines."""
+
+
+Handler = Callable[[Any, Context], Awaitable[Any | None]]
+"""Takes the decoded request and returns the API's response message; None sends nothing (Produce with acks 0).
+
+The connection's next request is read only after the handler has returned, and its client's going away does not
+interrupt it, so a handler must bound its own waiting. Raising :class:`CloseConnection` closes the connection; any other
+exception does as well, and is logged with its traceback as an error of ours.
+"""
+
+
+class CloseConnection(Exception):
+    """The protocol has no way to say what is wrong: the connection is closed and the reason logged in one line."""

@@ -1,0 +1,32 @@
+"""How much a stranger may ask of a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FREE_REQUEST_BYTES = 64 * 1024
+"""Requests up to this size do not count against the common budget.
+
+What completes a large produce request are followers' small fetches: they must never wait behind it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Defaults are 0.10.2's (``socket.request.max.bytes``, ``connections.max.idle.ms``) where it has the setting."""
+
+    max_request_bytes: int = 100 * 1024 * 1024
+    max_buffered_bytes: int = 256 * 1024 * 1024
+    """Of requests larger than ``FREE_REQUEST_BYTES`` being received or handled, over all connections (KIP-72)."""
+    max_connections: int = 2_000
+    idle_timeout: float = 600.0
+    """Seconds without a complete request, or during which a response is not taken."""
+    close_timeout: float = 5.0
+    """Seconds for the peer to take what was written before its connection is closed."""
+
+    def __post_init__(self) -> None:
+        if self.max_buffered_bytes < self.max_request_bytes:
+            raise ValueError(
+                f"max_buffered_bytes ({self.max_buffered_bytes}) must hold one request of max_request_bytes "
+                f"({self.max_request_bytes}), or that request would wait for ever"
+            )

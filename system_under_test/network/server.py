@@ -1,0 +1,93 @@
+"""The listener: accepts connections up to a limit and gives each a session of its own.
+
+One task per connection, made by ``asyncio.start_server``; none per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from system_under_test.network.budget import ByteBudget
+from system_under_test.network.handler import Context, Handler
+from system_under_test.network.limits import Limits
+from system_under_test.network.session import Session
+from system_under_test.protocol.api import Api, api_versions
+from system_under_test.protocol.versions import API_VERSIONS_KEY, ApiVersionsRequest, ApiVersionsResponse
+
+logger = logging.getLogger("assay.network")
+
+_READ_AHEAD = 64 * 1024
+"""Bytes after which a stream reader that nobody empties stops reading from its socket (it takes up to twice this)."""
+
+
+class Server:
+    """Serves ``handlers`` (by API key), reading requests by ``apis``.
+
+    ApiVersions needs no handler: the server itself answers it with the announced APIs for which it has one. A request
+    without a handler, or in a version that ``apis`` does not give, closes its connection with a log line, as in 0.10.2.
+    """
+
+    def __init__(self, handlers: Mapping[int, Handler], apis: Mapping[int, Api], limits: Limits | None = None) -> None:
+        missing = sorted(set(handlers) - set(apis))
+        if missing:
+            raise ValueError(f"no API is known for the handlers with keys {missing}")
+        self._apis = apis
+        self._handlers = {API_VERSIONS_KEY: self._answer_api_versions, **handlers}
+        self._limits = limits or Limits()
+        self._budget = ByteBudget(self._limits.max_buffered_bytes)
+        self._sessions: dict[asyncio.Task[None], None] = {}  # a dict for its order: closing must be deterministic
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port listened on, after ``start`` (which may have been given 0)."""
+        if self._server is None:
+            raise RuntimeError("the server has not been started")
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connections(self) -> int:
+        """How many are being served."""
+        return len(self._sessions)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listens from now on. Raises ``OSError`` when the address cannot be had."""
+        self._server = await asyncio.start_server(self._accept, host, port, limit=_READ_AHEAD, backlog=512)
+
+    async def close(self) -> None:
+        """Stops listening and ends all connections at once, and with them the handlers they wait for."""
+        if self._server is not None:
+            self._server.close()
+        sessions = list(self._sessions)
+        for task in sessions:
+            task.cancel()
+        for task in sessions:
+            await asyncio.wait([task])
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+        await asyncio.sleep(0)  # transports that were aborted close their sockets in the loop's next round
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        session = Session(reader, writer, self._handlers, self._apis, self._limits, self._budget)
+        self._sessions[task] = None
+        try:
+            if len(self._sessions) > self._limits.max_connections:
+                logger.warning("refusing %s: %d connections are open", session.peer, self._limits.max_connections)
+                session.refuse()
+                return
+            await session.run()
+        except asyncio.CancelledError:
+            # The top of this task: nobody is above to be told. Ending cancelled would only make asyncio's own stream
+            # callback (3.11) report an error.
+            logger.debug("the session of %s was cancelled", session.peer)
+        finally:
+            del self._sessions[task]
+
+    async def _answer_api_versions(self, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+        return api_versions(self._apis[key] for key in self._handlers)

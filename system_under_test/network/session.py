@@ -1,0 +1,169 @@
+"""One connection: requests in, responses out, in order, one at a time.
+
+As in Kafka a connection's next request is not looked at before the last one has been answered. That alone keeps
+responses in order and memory bounded: while a handler runs the stream reader takes in at most twice its limit and then
+stops reading from the socket, and while the peer does not take a response nothing else happens on its connection.
+
+Idleness is watched by one timer per connection which looks at a time stamp when it fires: a timer per request would
+cost more than the rest of this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping
+
+from system_under_test.network.budget import ByteBudget
+from system_under_test.network.handler import CloseConnection, Context, Handler
+from system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
+from system_under_test.protocol.api import Api, api_versions
+from system_under_test.protocol.compiler import decode
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.header import (
+    SIZE_BYTES,
+    decode_request_header,
+    encode_response,
+    frame_size,
+    peek_request_header,
+)
+from system_under_test.protocol.schema import ProtocolError
+from system_under_test.protocol.versions import API_VERSIONS_KEY
+
+logger = logging.getLogger("assay.network")
+
+
+class Session:
+    """Serves one accepted connection until either side ends it."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        handlers: Mapping[int, Handler],
+        apis: Mapping[int, Api],
+        limits: Limits,
+        budget: ByteBudget,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._handlers = handlers
+        self._apis = apis
+        self._limits = limits
+        self._budget = budget
+        self._loop = asyncio.get_running_loop()
+        self._waiting_since = self._loop.time()  # for the peer to send or to take something; infinite while we work
+        self._idle_timer = self._loop.call_later(limits.idle_timeout, self._check_idle)
+        self._timed_out = False
+        address = writer.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
+
+    async def run(self) -> None:
+        """Returns when the connection is over; whatever went wrong with it has been logged in one line."""
+        clean = False
+        try:
+            await self._serve()
+            clean = True
+        except (ProtocolError, CloseConnection) as error:
+            logger.warning("closing the connection of %s: %s", self.peer, error)
+            clean = True
+        except asyncio.IncompleteReadError as error:
+            if not self._timed_out:
+                logger.info("%s went away after %d bytes of a request", self.peer, len(error.partial))
+        except OSError as error:
+            if not self._timed_out:
+                logger.info("lost the connection of %s: %s", self.peer, error)
+        except Exception:
+            logger.exception("closing the connection of %s: its request failed unexpectedly", self.peer)
+        finally:
+            self._idle_timer.cancel()
+            if not clean:
+                self._writer.transport.abort()
+        if clean:
+            await self._close()
+
+    def refuse(self) -> None:
+        """Ends the connection unheard."""
+        self._idle_timer.cancel()
+        self._writer.transport.abort()
+
+    async def _serve(self) -> None:
+        reader = self._reader
+        while True:
+            self._waiting_since = self._loop.time()
+            try:
+                prefix = await reader.readexactly(SIZE_BYTES)
+            except asyncio.IncompleteReadError as error:
+                if not error.partial:
+                    return
+                raise
+            size = frame_size(prefix)
+            if not 0 <= size <= self._limits.max_request_bytes:
+                raise ProtocolError(f"request of {size} bytes; the limit is {self._limits.max_request_bytes}")
+            if size <= FREE_REQUEST_BYTES:
+                await self._handle(await reader.readexactly(size))
+            else:
+                await self._handle_large(size)
+
+    async def _handle_large(self, size: int) -> None:
+        await self._budget.reserve(size)
+        try:
+            await self._handle(await self._reader.readexactly(size))
+        finally:
+            self._budget.release(size)
+
+    async def _handle(self, frame: bytes) -> None:
+        start = peek_request_header(frame)
+        api = self._apis.get(start.api_key)
+        handler = self._handlers.get(start.api_key)
+        if start.api_key == API_VERSIONS_KEY and api is not None and not api.speaks(start.api_version):
+            # The one request whose sender cannot know better: answered in version 0, its body unread (KIP-35).
+            await self._send(api_versions([], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
+            return
+        if api is None or handler is None:
+            raise CloseConnection(f"unknown request key {start.api_key} (v{start.api_version})")
+        if not api.speaks(start.api_version):
+            raise CloseConnection(
+                f"{api.name} v{start.api_version} is not supported, only {api.min_version} to {api.max_version}"
+            )
+        key, version, correlation_id, client_id, body = decode_request_header(frame)
+        request = decode(api.request, version, frame, body)
+        self._waiting_since = math.inf
+        response = await handler(request, Context(key, version, correlation_id, client_id, self.peer))
+        if response is not None:
+            await self._send(response, version, correlation_id)
+
+    async def _send(self, response: object, version: int, correlation_id: int) -> None:
+        self._waiting_since = self._loop.time()
+        writer = self._writer
+        for chunk in encode_response(response, version, correlation_id):
+            if isinstance(chunk, bytes):
+                writer.write(chunk)
+            else:
+                await chunk.send(writer)
+        await writer.drain()
+
+    def _check_idle(self) -> None:
+        deadline = self._waiting_since + self._limits.idle_timeout
+        now = self._loop.time()
+        if now >= deadline:
+            self._timed_out = True
+            logger.info("closing the connection of %s: idle for %.0f s", self.peer, self._limits.idle_timeout)
+            self._writer.transport.abort()
+            return
+        delay = self._limits.idle_timeout if math.isinf(deadline) else deadline - now
+        self._idle_timer = self._loop.call_later(delay, self._check_idle)
+
+    async def _close(self) -> None:
+        """Lets the peer take what was written, for a while."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(self._limits.close_timeout):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            logger.info("%s does not take its last response", self.peer)
+        except OSError as error:
+            logger.debug("closing the connection of %s: %s", self.peer, error)
+        finally:
+            self._writer.transport.abort()

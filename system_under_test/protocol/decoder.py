@@ -1,0 +1,155 @@
+"""Generates the function that decodes a message in one version.
+
+It trusts nothing: a length is compared with the bytes that are left, and a count with the least number of bytes that so
+many elements need, before anything is allocated for them. The one exception that leaves it is :class:`ProtocolError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from system_under_test.protocol.schema import (
+    Array,
+    Blob,
+    Fixed,
+    ProtocolError,
+    RecordsType,
+    Text,
+    WireType,
+    is_message,
+    table,
+)
+from system_under_test.protocol.source import Source, rows
+
+Decoder = Callable[[bytes, int], Any]
+"""Decodes from that position to the end."""
+
+
+def _min_size(type_: WireType, version: int) -> int:
+    """The least number of bytes that a value of this type takes."""
+    match type_:
+        case Fixed(size=size):
+            return size
+        case Text():
+            return 2
+        case Blob() | RecordsType() | Array():
+            return 4
+        case _:
+            return sum(_min_size(row.type, version) for row in rows(type_, version))
+
+
+class DecoderSource(Source):
+    def compile(self) -> Decoder:
+        made = self.message(self.cls, "message")
+        left_over = self.bind(_left_over)
+        self.line(f"if p != end: {left_over}({self.title!r}, end - p)")
+        self.line(f"return {made}")
+        truncated = self.bind(_truncated)
+        errors = self.bind((struct.error, UnicodeDecodeError))
+        epilogue = [f"    except {errors} as error:", f"        {truncated}({self.title!r}, error)"]
+        function: Decoder = self.function("def function(data, p{bound}):\n    end = len(data)\n    try:", epilogue)
+        return function
+
+    def flush(self) -> None:
+        if self.run:
+            layout, targets = self.take_run()
+            name = f"unpack_{layout.format[1:].replace('?', 'B')}"
+            self.names[name] = layout.unpack_from
+            self.line(f"{', '.join(targets)}, = {name}(data, p)")
+            self.line(f"p += {layout.size}")
+
+    def message(self, cls: type[Any], path: str) -> str:
+        """Emits the reading of all fields; returns the variable that holds the new object."""
+        values: list[tuple[str, str]] = []
+        for row in table(cls):
+            if row.exists_in(self.version):
+                values.append((row.name, self.value(row.type, row.name)))
+            else:
+                values.append((row.name, f"{self.bind(row.default)}()"))
+        self.flush()
+        # Without __init__: no frame, no keyword matching.
+        new, made = self.bind(object.__new__), self.variable()
+        self.line(f"{made} = {new}({self.bind(cls)})")
+        for name, expression in values:
+            self.line(f"{made}.{name} = {expression}")
+        return made
+
+    def value(self, type_: WireType, path: str) -> str:
+        """Emits the reading of one value; returns the variable that holds it once the run is flushed."""
+        match type_:
+            case Fixed(code=code):
+                value = self.variable()
+                self.run.append((code, value))
+                return value
+            case Text(nullable=nullable):
+                return self.sized("h", ".decode()", path, nullable)
+            case Blob(nullable=nullable):
+                return self.sized("i", "", path, nullable)
+            case RecordsType():
+                return self.sized("i", "", path, nullable=True, null="b''")
+            case Array():
+                return self.array(type_, path)
+            case _ if is_message(type_):
+                return self.message(type_, path)
+            case _:
+                raise TypeError(f"{self.title}: {type_!r} is not a wire type")
+
+    def sized(self, code: str, convert: str, path: str, nullable: bool, null: str = "None") -> str:
+        size, value, stop = self.variable(), self.variable(), self.variable()
+        self.run.append((code, size))
+        self.flush()
+        if nullable:
+            self.line(f"if {size} == -1: {value} = {null}")
+            self.line("else:")
+            self.indent += 1
+        self.line(f"{stop} = p + {size}")
+        bad = self.bind(_bad_length)
+        self.line(f"if {size} < 0 or {stop} > end: {bad}({self.title!r}, {path!r}, {size}, end - p)")
+        self.line(f"{value} = data[p:{stop}]{convert}")
+        self.line(f"p = {stop}")
+        if nullable:
+            self.indent -= 1
+        return value
+
+    def array(self, type_: Array, path: str) -> str:
+        count, value = self.variable(), self.variable()
+        self.run.append(("i", count))
+        self.flush()
+        if type_.nullable:
+            self.line(f"if {count} == -1: {value} = None")
+            self.line("else:")
+            self.indent += 1
+        bad = self.bind(_bad_length)
+        # An element that takes no bytes in this version still counts as one: a count must cost its sender something.
+        least = max(1, _min_size(type_.element, self.version))
+        self.line(f"if {count} < 0 or {count} * {least} > end - p:")
+        self.line(f"    {bad}({self.title!r}, {path!r}, {count}, end - p)")
+        if isinstance(type_.element, Fixed):
+            unpack = self.bind(struct.unpack_from)
+            self.line(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
+            self.line(f"p += {count} * {type_.element.size}")
+        else:
+            self.line(f"{value} = []")
+            self.line(f"for _ in range({count}):")
+            self.indent += 1
+            element = self.value(type_.element, path)
+            self.flush()
+            self.line(f"{value}.append({element})")
+            self.indent -= 1
+        if type_.nullable:
+            self.indent -= 1
+        return value
+
+
+def _truncated(title: str, error: Exception) -> NoReturn:
+    raise ProtocolError(f"{title} cannot be decoded: {error}") from error
+
+
+def _left_over(title: str, count: int) -> NoReturn:
+    raise ProtocolError(f"{title} is followed by {count} bytes that do not belong to it")
+
+
+def _bad_length(title: str, path: str, length: int, left: int) -> NoReturn:
+    raise ProtocolError(f"{title}: {path} has length {length}, but {left} bytes are left")

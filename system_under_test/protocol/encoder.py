@@ -1,0 +1,114 @@
+"""Generates the function that encodes a message in one version."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from system_under_test.protocol.schema import (
+    Array,
+    Blob,
+    Fixed,
+    ProtocolError,
+    Records,
+    RecordsType,
+    Text,
+    WireType,
+    is_message,
+)
+from system_under_test.protocol.source import Source, rows
+
+Encoder = Callable[[Any, list[Records]], int]
+"""Appends the message's chunks to the list; returns how many of them are slices."""
+
+
+class EncoderSource(Source):
+    def compile(self) -> Encoder:
+        self.line("slices = 0")
+        self.message(self.cls, "m")
+        self.flush()
+        failure = self.bind(_encoding_failed)
+        errors = self.bind((struct.error, UnicodeEncodeError))
+        self.line("return slices")
+        epilogue = [f"    except {errors} as error:", f"        {failure}({self.title!r}, error)"]
+        made: Encoder = self.function("def function(m, chunks{bound}):\n    write = chunks.append\n    try:", epilogue)
+        return made
+
+    def flush(self) -> None:
+        if self.run:
+            layout, expressions = self.take_run()
+            self.line(f"write({self.bind_pack(layout)}({', '.join(expressions)}))")
+
+    def bind_pack(self, layout: struct.Struct) -> str:
+        name = f"pack_{layout.format[1:].replace('?', 'B')}"
+        self.names[name] = layout.pack
+        return name
+
+    def message(self, cls: type[Any], variable: str) -> None:
+        for row in rows(cls, self.version):
+            self.value(row.type, f"{variable}.{row.name}")
+
+    def value(self, type_: WireType, expression: str) -> None:
+        match type_:
+            case Fixed(code=code):
+                self.run.append((code, expression))
+            case Text(nullable=nullable):
+                self.sized("h", expression, ".encode()", nullable)
+            case Blob(nullable=nullable):
+                self.sized("i", expression, "", nullable)
+            case RecordsType():
+                self.records(expression)
+            case Array():
+                self.array(type_, expression)
+            case _ if is_message(type_):
+                self.message(type_, expression)
+            case _:
+                raise TypeError(f"{self.title}: {type_!r} is not a wire type")
+
+    def sized(self, code: str, expression: str, convert: str, nullable: bool) -> None:
+        value = self.variable()
+        if nullable:
+            self.line(f"{value} = {expression}")
+            if convert:
+                self.line(f"if {value} is not None: {value} = {value}{convert}")
+            self.run.append((code, f"-1 if {value} is None else len({value})"))
+        else:
+            self.line(f"{value} = {expression}{convert}")
+            self.run.append((code, f"len({value})"))
+        self.flush()
+        self.line(f"if {value}: write({value})")
+
+    def records(self, expression: str) -> None:
+        value, size = self.variable(), self.variable()
+        self.line(f"{value} = {expression}")
+        self.line(f"if isinstance({value}, bytes): {size} = len({value})")
+        self.line("else:")
+        self.line(f"    {size} = {value}.size")
+        self.line(f"    if {size}: slices += 1")
+        self.run.append(("i", size))
+        self.flush()
+        self.line(f"if {size}: write({value})")
+
+    def array(self, type_: Array, expression: str) -> None:
+        value, element = self.variable(), self.variable()
+        self.line(f"{value} = {expression}")
+        count = f"-1 if {value} is None else len({value})" if type_.nullable else f"len({value})"
+        self.run.append(("i", count))
+        self.flush()
+        if isinstance(type_.element, Fixed):
+            pack = self.bind(struct.pack)
+            self.line(f"if {value}: write({pack}('>%d{type_.element.code}' % len({value}), *{value}))")
+            return
+        self.line(f"for {element} in {value} or ():" if type_.nullable else f"for {element} in {value}:")
+        self.indent += 1
+        start = len(self.lines)
+        self.value(type_.element, element)
+        self.flush()
+        if len(self.lines) == start:
+            self.line("pass")
+        self.indent -= 1
+
+
+def _encoding_failed(title: str, error: Exception) -> NoReturn:
+    raise ProtocolError(f"{title} cannot be encoded: {error}") from error

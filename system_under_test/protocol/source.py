@@ -1,0 +1,64 @@
+"""The Python source of one codec function while it is being generated."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any
+
+from system_under_test.protocol.schema import Wire, table
+
+
+def rows(cls: type[Any], version: int) -> list[Wire]:
+    return [row for row in table(cls) if row.exists_in(version)]
+
+
+@cache
+def struct_of(format_: str) -> struct.Struct:
+    return struct.Struct(format_)
+
+
+class Source:
+    """Lines of a function under construction, and the names it refers to."""
+
+    def __init__(self, cls: type[Any], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.title = f"{cls.__name__} v{version}"
+        self.lines: list[str] = []
+        self.indent = 2
+        self.names: dict[str, Any] = {}
+        self.counter = 0
+        self.run: list[tuple[str, str]] = []  # fixed-width fields not yet emitted: struct letter, expression
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def variable(self) -> str:
+        self.counter += 1
+        return f"v{self.counter}"
+
+    def bind(self, value: Any) -> str:
+        """A name under which the generated code finds ``value``."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = f"g{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def take_run(self) -> tuple[struct.Struct, list[str]]:
+        """The fields gathered so far, as one struct and the expressions that go with it."""
+        codes = "".join(code for code, _ in self.run)
+        expressions = [expression for _, expression in self.run]
+        self.run = []
+        return struct_of(">" + codes), expressions
+
+    def function(self, header: str, epilogue: list[str]) -> Any:
+        """Compiles the lines between ``header``, which has a place ``{bound}`` for parameters, and ``epilogue``."""
+        # Default arguments are locals: cheaper to reach than globals.
+        bound = "".join(f", {name}={name}" for name in self.names)
+        source = "\n".join([header.format(bound=bound), *self.lines, *epilogue])
+        namespace = dict(self.names)
+        exec(compile(source, f"<{self.title}>", "exec"), namespace)
+        return namespace["function"]

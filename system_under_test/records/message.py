@@ -1,0 +1,152 @@
+"""One message of formats (magic) 0 and 1, as it lies on disk and travels on the wire.
+
+An entry is ``offset int64, size int32`` and then ``size`` bytes: ``crc32 uint32, magic int8, attributes int8,
+[timestamp int64, magic 1 only], key length int32, key, value length int32, value``, big-endian, a null key or value
+having length -1. The CRC covers everything after itself; the offset lies outside, so that a leader assigns offsets
+without touching a message (Kafka protocol guide, "Message sets"; KIP-32 for magic 1).
+
+Attributes: bits 0-2 codec, bit 3 timestamp type (0 create, 1 append). Only codec 0 is supported.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+Buffer = bytes | bytearray | memoryview
+
+ENTRY_HEADER = struct.Struct(">qi")
+"""Offset and size, before the message itself."""
+ENTRY_PREFIX = struct.Struct(">qiIbb")
+"""Offset, size, crc, magic, attributes."""
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+
+HEADER_SIZE = ENTRY_HEADER.size
+CRC_START = HEADER_SIZE + 4
+"""Position in the entry of the first byte that the CRC covers."""
+TIMESTAMP_POSITION = ENTRY_PREFIX.size
+KEY_POSITION = (TIMESTAMP_POSITION, TIMESTAMP_POSITION + INT64.size)
+"""Position in the entry of the key's length, by magic."""
+MINIMUM_SIZES = (14, 22)
+"""Size of a message with null key and null value, by magic; the size field can never be less."""
+MINIMUM_SIZE = MINIMUM_SIZES[0]
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+NO_TIMESTAMP = -1
+CODECS = {1: "gzip", 2: "snappy", 3: "lz4"}
+
+_BODY = (struct.Struct(">bb"), struct.Struct(">bbq"))
+_NULL = INT32.pack(-1)
+
+
+class RecordError(ValueError):
+    """Something is wrong with a message; the subclasses say what."""
+
+
+class CorruptMessage(RecordError):
+    """A message that cannot be what its sender meant: bad CRC, size, magic or lengths (Kafka's error 2)."""
+
+
+class MessageTooLarge(RecordError):
+    """A message above ``message.max.bytes`` (Kafka's error 10)."""
+
+
+class UnsupportedCompression(RecordError):
+    """A compressed message; only uncompressed ones are understood."""
+
+
+class Message(NamedTuple):
+    """A message, decoded. ``timestamp`` is in milliseconds; None in magic 0, or where the sender gave none."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+
+
+def encode(message: Message) -> bytes:
+    """The entry's bytes. Raises ``ValueError`` for an unknown magic, or a timestamp in magic 0, which has none."""
+    magic, timestamp = message.magic, message.timestamp
+    if magic == 1:
+        head = _BODY[1].pack(1, message.attributes, NO_TIMESTAMP if timestamp is None else timestamp)
+    elif magic == 0:
+        if timestamp is not None:
+            raise ValueError(f"message {message.offset}: magic 0 has no place for timestamp {timestamp}")
+        head = _BODY[0].pack(0, message.attributes)
+    else:
+        raise ValueError(f"message {message.offset}: magic {magic} is neither 0 nor 1")
+    key, value = message.key, message.value
+    body = b"".join(
+        (
+            head,
+            _NULL if key is None else INT32.pack(len(key)) + key,
+            _NULL if value is None else INT32.pack(len(value)) + value,
+        )
+    )
+    return ENTRY_HEADER.pack(message.offset, len(body) + 4) + crc32(body).to_bytes(4, "big") + body
+
+
+def decode(data: Buffer, position: int = 0) -> Message:
+    """The whole entry that begins at ``position``, its CRC checked.
+
+    Raises :class:`CorruptMessage` for any damage, an entry that goes past the end of ``data`` included, and
+    :class:`UnsupportedCompression` for a compressed message.
+    """
+    end = entry_end(data, position)
+    offset, _, crc, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
+    view = memoryview(data)
+    if crc32(view[position + CRC_START : end]) != crc:
+        raise CorruptMessage(f"message {offset} at byte {position}: its CRC does not match")
+    key_start, key_end, value_start, value_end = layout(data, position, end, magic, attributes)
+    timestamp: int | None = None
+    if magic == 1:
+        (stamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
+        timestamp = None if stamp == NO_TIMESTAMP else stamp
+    return Message(
+        offset,
+        magic,
+        attributes,
+        timestamp,
+        None if key_end < key_start else bytes(view[key_start:key_end]),
+        None if value_end < value_start else bytes(view[value_start:value_end]),
+    )
+
+
+def entry_end(data: Buffer, position: int) -> int:
+    """Where the entry at ``position`` ends; :class:`CorruptMessage` when that is beyond ``data`` or impossible."""
+    if len(data) - position < HEADER_SIZE + MINIMUM_SIZE:
+        raise CorruptMessage(f"{len(data) - position} bytes at byte {position} are too few for a message")
+    offset, size = ENTRY_HEADER.unpack_from(data, position)
+    if size < MINIMUM_SIZE or position + HEADER_SIZE + size > len(data):
+        raise CorruptMessage(f"message {offset} at byte {position}: impossible size {size}")
+    return position + HEADER_SIZE + int(size)
+
+
+def layout(data: Buffer, position: int, end: int, magic: int, attributes: int) -> tuple[int, int, int, int]:
+    """Start and end of key and of value in the entry from ``position`` to ``end``; null has its end before its start.
+
+    Raises :class:`CorruptMessage` when the lengths do not fill the entry exactly, or the magic is neither 0 nor 1,
+    and :class:`UnsupportedCompression`.
+    """
+    if magic not in (0, 1):
+        raise CorruptMessage(f"message at byte {position}: magic {magic} is neither 0 nor 1")
+    if attributes & CODEC_MASK:
+        codec = attributes & CODEC_MASK
+        name = CODECS.get(codec, f"codec {codec}")
+        raise UnsupportedCompression(f"message at byte {position} is compressed ({name}); send it uncompressed")
+    if end - position - HEADER_SIZE < MINIMUM_SIZES[magic]:
+        raise CorruptMessage(f"message at byte {position}: too short for magic {magic}")
+    key_start = position + KEY_POSITION[magic] + 4
+    (key_length,) = INT32.unpack_from(data, key_start - 4)
+    value_start = key_start + max(key_length, 0) + 4
+    if key_length < -1 or value_start > end:
+        raise CorruptMessage(f"message at byte {position}: impossible key length {key_length}")
+    (value_length,) = INT32.unpack_from(data, value_start - 4)
+    if value_length < -1 or value_start + max(value_length, 0) != end:
+        raise CorruptMessage(f"message at byte {position}: impossible value length {value_length}")
+    return key_start, key_start + key_length, value_start, value_start + value_length

@@ -1,0 +1,208 @@
+"""Fetch, by consumers up to the high watermark and by followers up to the log end; both wait for new records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from system_under_test.log.log import OffsetOutOfRange
+from system_under_test.network.handler import Context
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from system_under_test.protocol.internal import (
+    ReplicaFetchedPartition,
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+)
+from system_under_test.protocol.schema import records_bytes
+from system_under_test.records import message_set
+from system_under_test.replication.manager import ReplicaManager
+from system_under_test.replication.partition import PartitionError
+from system_under_test.replication.purgatory import WaitingReaders, wake
+
+FIRST_VERSION_WITH_MAGIC_1 = 2
+FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
+
+
+async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
+    """Returns at the next change of any of them, or at the deadline."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_at(deadline, wake, future)
+    for waiting in readers:
+        waiting.add(future)
+    try:
+        await future
+    finally:
+        timer.cancel()
+        for waiting in readers:
+            waiting.discard(future)
+
+
+# -- consumers -----------------------------------------------------------------------------------------------------
+
+
+async def fetch(manager: ReplicaManager, request: FetchRequest, context: Context) -> FetchResponse:
+    """A replica id moves no position here; followers have a request of their own."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + max(0, request.max_wait_ms) / 1000
+    while True:
+        response, size, failed, readers = _read(manager, request, context.api_version)
+        if failed or not readers or size >= request.min_bytes or loop.time() >= deadline:
+            return response
+        await _changed(readers, deadline)
+
+
+def _read(
+    manager: ReplicaManager, request: FetchRequest, version: int
+) -> tuple[FetchResponse, int, bool, list[WaitingReaders]]:
+    left = request.max_bytes if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES else 2**31 - 1
+    size, failed = 0, False
+    readers: list[WaitingReaders] = []
+    topics = []
+    for topic in request.topics:
+        parts = []
+        for wanted in topic.partitions:
+            try:
+                partition = manager.get(topic.topic, wanted.partition)
+                answer = _read_partition(manager, topic.topic, wanted, request.replica_id, version, left, size == 0)
+            except PartitionError as error:
+                failed = True
+                answer = FetchPartitionResponse(
+                    partition=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
+                )
+            else:
+                consumer = request.replica_id == CONSUMER_REPLICA_ID
+                readers.append(partition.commit_readers if consumer else partition.append_readers)
+                read = len(answer.records) if isinstance(answer.records, bytes) else answer.records.size
+                size += read
+                left = max(0, left - read)
+            parts.append(answer)
+        topics.append(FetchTopicResponse(topic=topic.topic, partitions=parts))
+    return FetchResponse(topics=topics), size, failed, readers
+
+
+def _read_partition(
+    manager: ReplicaManager,
+    topic: str,
+    wanted: FetchPartition,
+    replica_id: int,
+    version: int,
+    left: int,
+    first: bool,
+) -> FetchPartitionResponse:
+    partition = manager.get(topic, wanted.partition)
+    partition.leading()
+    log = partition.log
+    if not log.start_offset <= wanted.offset <= log.end_offset:
+        raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    limit = partition.high_watermark if replica_id == CONSUMER_REPLICA_ID else log.end_offset
+    answer = FetchPartitionResponse(
+        partition=wanted.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.high_watermark,
+        records=b"",
+    )
+    if wanted.offset >= limit:
+        return answer  # between the high watermark and the log end: nothing yet, not an error
+    whole = version >= FIRST_VERSION_WITH_WHOLE_MESSAGES
+    size = min(wanted.max_bytes, left)
+    found = log.read(wanted.offset, size, limit=limit, at_least_one=first or not whole)
+    if version >= FIRST_VERSION_WITH_MAGIC_1 and found.size <= max(size, 0):
+        answer.records = found
+        return answer
+    records = found.read()
+    if version < FIRST_VERSION_WITH_MAGIC_1:
+        records = message_set.convert(records, 0)
+    # before version 3 a message larger than the limit is cut, and the client asks again with a larger one
+    answer.records = records if whole else records[: max(wanted.max_bytes, 0)]
+    return answer
+
+
+# -- followers -----------------------------------------------------------------------------------------------------
+
+
+async def replica_fetch(
+    manager: ReplicaManager, request: ReplicaFetchRequest, context: Context
+) -> ReplicaFetchResponse:
+    """What a follower asks for is its position. Refused as a whole when it means another life of this broker."""
+    if request.broker_epoch != manager.broker_epoch:
+        return ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    deadline = now + max(0, request.max_wait_ms) / 1000
+    refused: dict[tuple[str, int], ErrorCode] = {}
+    for wanted in request.partitions:
+        try:
+            partition = manager.get(wanted.topic, wanted.partition)
+            term = partition.leading_at(wanted.leader_epoch)
+            partition.record_fetch(term, request.replica_id, request.replica_epoch, wanted.fetch_offset, now)
+        except PartitionError as error:
+            refused[wanted.topic, wanted.partition] = error.code
+    while True:
+        response, size, readers = _read_for_follower(manager, request, refused)
+        if refused or size >= request.min_bytes or loop.time() >= deadline:
+            return response
+        await _changed(readers, deadline)
+
+
+def _read_for_follower(
+    manager: ReplicaManager, request: ReplicaFetchRequest, refused: dict[tuple[str, int], ErrorCode]
+) -> tuple[ReplicaFetchResponse, int, list[WaitingReaders]]:
+    size = 0
+    readers: list[WaitingReaders] = []
+    parts = []
+    for wanted in request.partitions:
+        error = refused.get((wanted.topic, wanted.partition))
+        if error is None:
+            try:
+                answer = _read_replica(manager, wanted)
+                readers.append(manager.get(wanted.topic, wanted.partition).append_readers)
+                size += len(records_bytes(answer.records))
+                parts.append(answer)
+                continue
+            except PartitionError as failure:
+                error = refused[wanted.topic, wanted.partition] = failure.code
+        parts.append(
+            ReplicaFetchedPartition(
+                topic=wanted.topic,
+                partition=wanted.partition,
+                error_code=error,
+                high_watermark=-1,
+                log_start=_log_start(manager, wanted),
+                records=b"",
+            )
+        )
+    return ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers
+
+
+def _read_replica(manager: ReplicaManager, wanted: ReplicaFetchPartition) -> ReplicaFetchedPartition:
+    partition = manager.get(wanted.topic, wanted.partition)
+    partition.leading_at(wanted.leader_epoch)
+    try:
+        records = partition.log.read(wanted.fetch_offset, wanted.max_bytes)
+    except OffsetOutOfRange as error:
+        raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE) from error
+    return ReplicaFetchedPartition(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=partition.high_watermark,
+        log_start=partition.log.start_offset,
+        records=records,
+    )
+
+
+def _log_start(manager: ReplicaManager, wanted: ReplicaFetchPartition) -> int:
+    try:
+        return manager.get(wanted.topic, wanted.partition).log.start_offset
+    except PartitionError:
+        return -1

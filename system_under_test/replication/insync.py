@@ -1,0 +1,91 @@
+"""The in-sync set of one leader's term: what is written in ZooKeeper, and what may be written there right now.
+
+While a write is in flight, or its outcome unknown, the high watermark waits for the union of the old and the proposed
+set and min.insync.replicas counts their intersection: whichever of the two the controller will read, every
+acknowledged record is on all its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from system_under_test.zookeeper.znodes import PartitionState
+
+
+@dataclass(frozen=True)
+class Members:
+    """An in-sync set as one value. ``isr`` keeps the order of the assignment's writer; the leader is always in it."""
+
+    isr: tuple[int, ...]
+    epochs: Mapping[int, int]
+    """Registration (czxid) under which each member of ``isr`` and ``elr`` was admitted."""
+    elr: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(state: PartitionState) -> Members:
+        epochs = {int(member): epoch for member, epoch in state.isr_epochs.items()}
+        return Members(tuple(state.isr), epochs, tuple(state.elr))
+
+    def without(self, leaving: Sequence[int], min_insync: int) -> Members:
+        """KIP-966: who leaves when fewer than ``min_insync`` stay has all that is acknowledged, until the set is
+        large enough again for the high watermark to move without it.
+        """
+        isr = tuple(member for member in self.isr if member not in leaving)
+        elr: tuple[int, ...] = ()
+        if len(isr) < min_insync:
+            elr = (*self.elr, *(member for member in self.isr if member in leaving))
+        return self._make(isr, elr)
+
+    def with_member(self, joining: int, epoch: int, min_insync: int) -> Members:
+        isr = (*(member for member in self.isr if member != joining), joining)
+        elr = tuple(m for m in self.elr if m != joining) if len(isr) < min_insync else ()
+        return replace(self, epochs={**self.epochs, joining: epoch})._make(isr, elr)
+
+    def _make(self, isr: tuple[int, ...], elr: tuple[int, ...]) -> Members:
+        kept = {*isr, *elr}
+        return Members(isr, {m: e for m, e in sorted(self.epochs.items()) if m in kept}, elr)
+
+    def state(self, controller_epoch: int, leader: int, leader_epoch: int) -> PartitionState:
+        return PartitionState(
+            controller_epoch=controller_epoch,
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=list(self.isr),
+            isr_epochs={str(member): epoch for member, epoch in sorted(self.epochs.items())},
+            elr=list(self.elr),
+        )
+
+
+@dataclass
+class InSync:
+    """The set during a term, with the write in flight."""
+
+    committed: Members
+    zk_version: int
+    proposed: Members | None = None
+    superseded: bool = False
+    """Somebody else, the controller, wrote the state: acknowledge nothing until it has spoken."""
+    maximal: frozenset[int] = field(init=False)
+    minimal: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._refresh()
+
+    def _refresh(self) -> None:
+        committed = frozenset(self.committed.isr)
+        proposed = committed if self.proposed is None else frozenset(self.proposed.isr)
+        self.maximal = committed | proposed
+        self.minimal = committed & proposed
+
+    def propose(self, members: Members) -> None:
+        self.proposed = members
+        self._refresh()
+
+    def commit(self, members: Members, zk_version: int) -> None:
+        """What is now known to be in ZooKeeper."""
+        self.committed, self.zk_version, self.proposed = members, zk_version, None
+        self._refresh()
+
+    def supersede(self) -> None:
+        self.superseded = True

@@ -1,0 +1,403 @@
+"""All replicas on this broker: opens their logs, obeys the controller, runs the fetchers and the upkeep.
+
+The controller's requests are handled one at a time, in order. A request is refused as a whole when it comes from an
+older controller or is meant for another life of this broker; a partition is refused when its leader epoch is not above
+the one known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
+
+from system_under_test.config import BrokerConfig, TopicConfig
+from system_under_test.events import EventLog
+from system_under_test.log import directory
+from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from system_under_test.log.config import LogConfig
+from system_under_test.log.epochs import EpochHistory
+from system_under_test.log.log import Log
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.internal import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LiveBroker,
+    PartitionResult,
+    PartitionStateUpdate,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from system_under_test.replication.fetcher import Leader, LeaderFetcher
+from system_under_test.replication.insync import Members
+from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
+from system_under_test.runtime import Runtime, ZooKeeper
+from system_under_test.tasks import Background
+from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.replication")
+
+ISR_NOTICE_DELAY = 0.2
+"""Seconds for which ISR changes are gathered before the controller is told."""
+
+
+class ReplicaManager:
+    """See the module. ``broker_epoch`` is set by whoever registers this broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        zookeeper: ZooKeeper,
+        events: EventLog,
+        background: Background,
+        partition_class: type[Partition] = Partition,
+    ) -> None:
+        self.config = config
+        self.broker_epoch = -1
+        self.controller_epoch = -1
+        self._runtime = runtime
+        self._storage = runtime.storage
+        self._zookeeper = zookeeper
+        self._events = events
+        self._background = background
+        self._partition_class = partition_class
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._topic_czxids: dict[str, int] = {}
+        self._topic_configs: dict[str, TopicConfig] = {}
+        self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
+        self._controller_lock = asyncio.Lock()
+        self._changed_isr: dict[tuple[str, int], None] = {}
+        self._flushing: dict[str, None] = {}
+        self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
+        self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def open(self, clean: bool) -> None:
+        """Opens every log on disk, recovering it first after an unclean stop."""
+        await directory.remove_deleted(self._storage, self.config.data_dir)
+        for topic, index in directory.partition_directories(self._storage, self.config.data_dir):
+            await self._open_partition(topic, index, clean=clean)
+
+    async def _open_partition(self, topic: str, index: int, *, clean: bool) -> Partition:
+        path = self._path(topic, index)
+        config = self._topic_configs.get(topic, self.config.topic)
+        log, recovery = await Log.open(
+            self._storage,
+            path,
+            LogConfig(segment_bytes=config.segment_bytes, max_message_bytes=config.max_message_bytes),
+            clean=clean,
+            recovery_point=self._recovery_points.load().get((topic, index), 0),
+            wall_clock=self._runtime.wall_clock,
+        )
+        epochs = await EpochHistory.load(self._storage, path)
+        epochs.truncate_from_end(log.end_offset)
+        await epochs.flush()
+        partition = self._partition_class(
+            topic,
+            index,
+            self.config.broker_id,
+            log,
+            epochs,
+            self._high_watermarks.load().get((topic, index), 0),
+            config,
+            self._events,
+            lag_time_max=self.config.replica_lag_time_max_ms / 1000,
+            on_isr_wanted=self._on_isr_wanted,
+            on_flush_wanted=self._on_flush_wanted,
+            before_cut=self._before_cut,
+        )
+        self._partitions[topic, index] = partition
+        self._events.emit(
+            "recovered",
+            key=partition.key,
+            epoch=epochs.latest(),
+            position=log.end_offset,
+            value=recovery.truncated_bytes,
+            clean=clean,
+            high_watermark=partition.high_watermark,
+            damaged=recovery.damaged,
+            problem=recovery.problem,
+        )
+        if recovery.damaged:
+            _log.error("%s is damaged and will not lead: %s", partition.key, recovery.problem)
+        return partition
+
+    def start(self) -> None:
+        self._background.spawn(self._shrink_now_and_then(), "isr upkeep")
+        self._background.spawn(self._checkpoint_now_and_then(), "checkpoints")
+        self._background.spawn(self._tell_controller(), "isr notices")
+
+    async def close(self, *, flush: bool) -> None:
+        """Ends all terms; with ``flush``, makes everything durable, as a clean shutdown must."""
+        for partition in self._partitions.values():
+            partition.end_term()
+        for _, task in self._fetchers.values():
+            task.cancel()
+        if flush:
+            for partition in self._partitions.values():
+                await partition.log.flush()
+                await partition.epochs.flush()
+            await self._checkpoint()
+        for partition in self._partitions.values():
+            await partition.log.close()
+
+    # -- look-ups ------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, index: int) -> Partition:
+        """Raises ``PartitionError`` (3) when this broker has no replica of it."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    @property
+    def partitions(self) -> Iterable[Partition]:
+        return self._partitions.values()
+
+    def _path(self, topic: str, index: int) -> str:
+        return f"{self.config.data_dir}/{directory.directory_name(topic, index)}"
+
+    # -- the controller's requests ---------------------------------------------------------------------------------
+
+    def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
+        """Is this the newest controller known, and does it mean this life of mine? Adopts a higher epoch."""
+        if controller_epoch < self.controller_epoch or broker_epoch != self.broker_epoch:
+            self._events.emit(
+                "request-fenced",
+                controller_epoch=controller_epoch,
+                value=self.controller_epoch,
+                request=request,
+                broker_epoch=broker_epoch,
+                own_broker_epoch=self.broker_epoch,
+            )
+            return False
+        self.controller_epoch = controller_epoch
+        self._events.emit("request-obeyed", controller_epoch=controller_epoch, value=controller_id, request=request)
+        return True
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        async with self._controller_lock:
+            if not self.obey("leader-and-isr", request.controller_id, request.controller_epoch, request.broker_epoch):
+                return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+            for settings in request.topics:
+                self._topic_configs[settings.topic] = self.config.topic.override(
+                    {setting.name: setting.value for setting in settings.settings}
+                )
+            live = {broker.broker_id: broker for broker in request.live_brokers}
+            self._refresh_leaders(live)
+            results = []
+            for update in request.partitions:
+                error = await self._change_role(update, live)
+                results.append(PartitionResult(topic=update.topic, partition=update.partition, error_code=error))
+            return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
+
+    def _refresh_leaders(self, live: Mapping[int, LiveBroker]) -> None:
+        """A leader that came back under another registration must be addressed by it."""
+        for broker_id, (fetcher, _) in self._fetchers.items():
+            if broker_id in live:
+                fetcher.leader = _leader(live[broker_id])
+
+    async def _change_role(self, update: PartitionStateUpdate, live: Mapping[int, LiveBroker]) -> ErrorCode:
+        partition = await self._replica(update)
+        if update.leader_epoch <= partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        now = asyncio.get_running_loop().time()
+        self._unfollow(partition)
+        if update.leader == self.config.broker_id:
+            try:
+                await partition.lead(update, now)
+            except PartitionError as error:
+                return error.code
+        else:
+            partition.follow(update)
+            if update.leader in live and partition.follower is not None:
+                self._fetcher(_leader(live[update.leader])).add(partition, partition.follower)
+        return ErrorCode.NONE
+
+    async def _replica(self, update: PartitionStateUpdate) -> Partition:
+        """The replica, made when there is none; one of a deleted topic of the same name is set aside first."""
+        topic, index = update.topic, update.partition
+        path = self._path(topic, index)
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            made_for = directory.read_incarnation(self._storage, path)
+            if made_for == update.topic_czxid:
+                partition.config = self._topic_configs.get(topic, self.config.topic)
+                return partition
+            await self._close_partition(partition)
+            aside = await directory.set_aside(self._storage, path)
+            await self._forget(topic, index)
+            _log.warning(
+                "%s belongs to another incarnation of the topic (%s, now %s): set aside as %s",
+                partition.key,
+                made_for,
+                update.topic_czxid,
+                aside,
+            )
+        self._storage.mkdir(path)
+        await directory.write_incarnation(self._storage, path, update.topic_czxid)
+        await self._storage.fsync_directory(self.config.data_dir)
+        return await self._open_partition(topic, index, clean=True)
+
+    async def _forget(self, topic: str, index: int) -> None:
+        await self._high_watermarks.write({}, remove=[(topic, index)])
+        await self._recovery_points.write({}, remove=[(topic, index)])
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        async with self._controller_lock:
+            if not self.obey("stop-replica", request.controller_id, request.controller_epoch, request.broker_epoch):
+                return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+            results = []
+            for stopped in request.partitions:
+                partition = self._partitions.get((stopped.topic, stopped.partition))
+                if partition is not None:
+                    self._unfollow(partition)
+                    partition.end_term()
+                    partition.leader_epoch = max(partition.leader_epoch, stopped.leader_epoch)
+                    if request.delete:
+                        del self._partitions[stopped.topic, stopped.partition]
+                        await partition.log.delete()
+                        await self._forget(stopped.topic, stopped.partition)
+                results.append(
+                    PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=ErrorCode.NONE)
+                )
+            return StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
+
+    async def _close_partition(self, partition: Partition) -> None:
+        self._unfollow(partition)
+        partition.end_term()
+        await partition.log.close()
+        del self._partitions[partition.topic, partition.index]
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def _fetcher(self, leader: Leader) -> LeaderFetcher:
+        if leader.broker_id not in self._fetchers:
+            fetcher = LeaderFetcher(
+                leader,
+                self.config.broker_id,
+                lambda: self.broker_epoch,
+                request_timeout=self.config.request_timeout_ms / 1000,
+                max_wait_ms=self.config.replica_fetch_wait_max_ms,
+                max_bytes=self.config.replica_fetch_max_bytes,
+            )
+            task = self._background.spawn(fetcher.run(), f"fetching from {leader.broker_id}")
+            self._fetchers[leader.broker_id] = fetcher, task
+        return self._fetchers[leader.broker_id][0]
+
+    def _unfollow(self, partition: Partition) -> None:
+        for fetcher, _ in self._fetchers.values():
+            fetcher.remove(partition.key)
+
+    # -- the in-sync set -------------------------------------------------------------------------------------------
+
+    async def _shrink_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.replica_lag_time_max_ms / 2000)
+            now = asyncio.get_running_loop().time()
+            for partition in list(self._partitions.values()):
+                partition.shrink(now)
+
+    def _on_isr_wanted(self, partition: Partition, members: Members) -> None:
+        term = partition.leading()
+        self._background.spawn(self._write_isr(partition, term, members), f"isr of {partition.key}")
+
+    async def _write_isr(self, partition: Partition, term: LeaderTerm, members: Members) -> None:
+        """Writes the state conditionally, until its content is known, is the controller's, or the term is over.
+
+        A write whose outcome is unknown may still arrive. So when the old content is read back, it is written again at
+        the version read: then the lost write can never be applied any more.
+        """
+        path = paths.state(partition.topic, partition.index)
+        me = self.config.broker_id
+        wanted = members.state(term.controller_epoch, me, term.epoch)
+        content, version = wanted, term.in_sync.zk_version
+        while partition.leader is term:
+            try:
+                stat = await self._zookeeper.set(path, znodes.encode(content), version)
+            except (BadVersionError, NoNodeError):
+                pass
+            except KazooException as error:
+                _log.info("in-sync set of %s, write of unknown outcome: %r", partition.key, error)
+            else:
+                self._isr_known(partition, term, Members.of(content), stat.version)
+                return
+            try:
+                await self._zookeeper.sync(path)
+                found = znodes.versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
+            except KazooException as error:
+                if isinstance(error, NoNodeError):
+                    term.in_sync.supersede()
+                    return
+                _log.info("in-sync set of %s, reading it back: %r", partition.key, error)
+                await asyncio.sleep(self.config.replica_lag_time_max_ms / 10_000)
+                continue
+            if found.value.leader != me or found.value.leader_epoch != term.epoch:
+                term.in_sync.supersede()
+                self._events.emit("isr-superseded", key=partition.key, epoch=term.epoch, value=found.value.leader_epoch)
+                return
+            if found.value == wanted:
+                self._isr_known(partition, term, members, found.version)
+                return
+            content, version = found.value, found.version
+
+    def _isr_known(self, partition: Partition, term: LeaderTerm, members: Members, zk_version: int) -> None:
+        partition.isr_written(term, members, zk_version)
+        self._changed_isr[partition.topic, partition.index] = None
+
+    async def _tell_controller(self) -> None:
+        """Gathers ISR changes for a moment, then leaves one notice."""
+        while True:
+            await asyncio.sleep(ISR_NOTICE_DELAY)
+            if not self._changed_isr:
+                continue
+            changed, self._changed_isr = self._changed_isr, {}
+            notice = znodes.IsrChange([znodes.ChangedPartition(topic, index) for topic, index in changed])
+            try:
+                await self._zookeeper.create(f"{paths.ISR_CHANGES}/isr_change_", znodes.encode(notice), sequence=True)
+            except KazooException as error:
+                _log.info("notice of in-sync changes: %r; it will be left again", error)
+                self._changed_isr = {**changed, **self._changed_isr}
+
+    # -- durability ------------------------------------------------------------------------------------------------
+
+    def _on_flush_wanted(self, partition: Partition) -> None:
+        if partition.key not in self._flushing:
+            self._flushing[partition.key] = None
+            self._background.spawn(self._flush(partition), f"flush of {partition.key}")
+
+    async def _flush(self, partition: Partition) -> None:
+        try:
+            while partition.counted_end() < partition.log.end_offset:
+                await partition.log.flush()
+                partition.advance()
+        finally:
+            self._flushing.pop(partition.key, None)
+
+    async def _checkpoint_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.checkpoint_interval_ms / 1000)
+            for partition in list(self._partitions.values()):
+                if partition.log.flushed_offset < partition.log.end_offset:
+                    await partition.log.flush()
+            await self._checkpoint()
+
+    async def _checkpoint(self) -> None:
+        """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
+        here = list(self._partitions.values())
+        await self._high_watermarks.write({(p.topic, p.index): p.high_watermark for p in here})
+        await self._recovery_points.write({(p.topic, p.index): p.log.flushed_offset for p in here})
+
+    async def _before_cut(self, partition: Partition, offset: int) -> None:
+        """A recovery point above the log's end would look like damage after a crash."""
+        known = self._recovery_points.load().get((partition.topic, partition.index), 0)
+        if offset < known:
+            await self._recovery_points.write({(partition.topic, partition.index): offset})
+
+
+def _leader(broker: LiveBroker) -> Leader:
+    return Leader(broker.broker_id, broker.host, broker.port, broker.broker_epoch)

@@ -1,0 +1,178 @@
+"""Where a log begins, ends, and stood at a time; and where its epochs end.
+
+The end is told only after proof, begun after the request arrived, that no newer leader exists: the state in ZooKeeper,
+read after a ``sync()``, still names this leader at this epoch. A new leader tells it only once its high watermark has
+reached the start of its epoch (KIP-207), else the end could go back (KAFKA-2334).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kazoo.exceptions import KazooException
+
+from system_under_test.network.handler import Context
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.internal import (
+    EndOffsetAnswer,
+    EndOffsetsRequest,
+    EndOffsetsResponse,
+    EpochAnswer,
+    EpochEndRequest,
+    EpochEndResponse,
+    EpochEntry,
+    EpochQuery,
+    LogEndAnswer,
+    LogEndRequest,
+    LogEndResponse,
+)
+from system_under_test.protocol.offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from system_under_test.replication.manager import ReplicaManager
+from system_under_test.replication.partition import Partition, PartitionError
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+
+async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
+    """(leader epoch, end as consumers see it). Raises ``PartitionError``: 3, 5, 6."""
+    partition = manager.get(topic, index)
+    term = partition.leading()
+    path = paths.state(topic, index)
+    try:
+        async with asyncio.timeout(manager.config.request_timeout_ms / 1000):
+            await zookeeper.sync(path)
+            state = znodes.versioned(znodes.PartitionState, path, await zookeeper.get(path)).value
+    except (KazooException, TimeoutError) as error:
+        raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE) from error
+    if state.leader != manager.config.broker_id or state.leader_epoch != term.epoch or partition.leader is not term:
+        raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
+    if partition.high_watermark < term.start_offset:
+        raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE)
+    return term.epoch, partition.high_watermark
+
+
+async def list_offsets(
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: ListOffsetsRequest, context: Context
+) -> ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        parts = [
+            await _list_partition(manager, zookeeper, topic.topic, wanted, context.api_version)
+            for wanted in topic.partitions
+        ]
+        topics.append(ListOffsetsTopicResponse(topic=topic.topic, partitions=parts))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _list_partition(
+    manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, wanted: ListOffsetsPartition, version: int
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition=wanted.partition, error_code=ErrorCode.NONE)
+    try:
+        partition = manager.get(topic, wanted.partition)
+        partition.leading()
+        if wanted.timestamp == LATEST:
+            _, end = await proven_end(manager, zookeeper, topic, wanted.partition)
+            answer.offset, answer.offsets = end, [end]
+        elif wanted.timestamp == EARLIEST:
+            start = partition.log.start_offset
+            answer.offset, answer.offsets = start, [start]
+        elif version == 0:
+            answer.offsets = partition.log.offsets_before(wanted.timestamp, wanted.max_num_offsets)
+        else:
+            _by_time(partition, wanted.timestamp, answer)
+    except PartitionError as error:
+        answer.error_code = error.code
+        answer.offsets = []
+    return answer
+
+
+def _by_time(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
+    found = partition.log.offset_for_time(timestamp)
+    if found is not None and found[1] < partition.high_watermark:
+        answer.timestamp, answer.offset = found
+
+
+async def end_offsets(
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: EndOffsetsRequest, context: Context
+) -> EndOffsetsResponse:
+    answers = []
+    for wanted in request.partitions:
+        epoch, offset, code = -1, -1, ErrorCode.NONE
+        try:
+            epoch, offset = await proven_end(manager, zookeeper, wanted.topic, wanted.partition)
+        except PartitionError as error:
+            code = error.code
+        answers.append(
+            EndOffsetAnswer(
+                topic=wanted.topic, partition=wanted.partition, error_code=code, leader_epoch=epoch, offset=offset
+            )
+        )
+    return EndOffsetsResponse(partitions=answers)
+
+
+async def epoch_end(manager: ReplicaManager, request: EpochEndRequest, context: Context) -> EpochEndResponse:
+    """Answered by a leader at exactly the epoch that the follower names."""
+    if request.broker_epoch != manager.broker_epoch:
+        code = ErrorCode.STALE_CONTROLLER_EPOCH
+        return EpochEndResponse(error_code=code, partitions=[_refusal(query, code) for query in request.partitions])
+    return EpochEndResponse(error_code=ErrorCode.NONE, partitions=[_epoch_end(manager, q) for q in request.partitions])
+
+
+def _epoch_end(manager: ReplicaManager, query: EpochQuery) -> EpochAnswer:
+    try:
+        partition = manager.get(query.topic, query.partition)
+        partition.leading_at(query.leader_epoch)
+    except PartitionError as error:
+        return _refusal(query, error.code)
+    epoch, end = partition.epochs.end_offset_for(query.epoch, partition.log.end_offset)
+    return EpochAnswer(
+        topic=query.topic,
+        partition=query.partition,
+        error_code=ErrorCode.NONE,
+        epoch=epoch,
+        end_offset=end,
+        log_start=partition.log.start_offset,
+        history=[EpochEntry(epoch=e, start_offset=start) for e, start in partition.epochs.entries()],
+    )
+
+
+def _refusal(query: EpochQuery, code: ErrorCode) -> EpochAnswer:
+    return EpochAnswer(
+        topic=query.topic,
+        partition=query.partition,
+        error_code=code,
+        epoch=-1,
+        end_offset=-1,
+        log_start=-1,
+        history=[],
+    )
+
+
+async def log_end(manager: ReplicaManager, request: LogEndRequest, context: Context) -> LogEndResponse:
+    if not manager.obey("log-end", request.controller_id, request.controller_epoch, request.broker_epoch):
+        return LogEndResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+    answers = []
+    for wanted in request.partitions:
+        code, epoch, end = ErrorCode.NONE, -1, -1
+        try:
+            partition = manager.get(wanted.topic, wanted.partition)
+            if partition.log.damage is not None:
+                raise PartitionError(ErrorCode.UNKNOWN)
+            epoch, end = partition.epochs.latest(), partition.log.end_offset
+        except PartitionError as error:
+            code = error.code
+        answers.append(
+            LogEndAnswer(
+                topic=wanted.topic, partition=wanted.partition, error_code=code, last_epoch=epoch, end_offset=end
+            )
+        )
+    return LogEndResponse(error_code=ErrorCode.NONE, partitions=answers)

@@ -1,0 +1,355 @@
+"""One replica of a partition on this broker: its role, its log, and what makes a record acknowledged.
+
+The rules are those of SYSTEM.md section 3. A *term* is one leader epoch on this replica: every change of role or epoch
+ends the old term first (its waiting producers are told NOT_LEADER_FOR_PARTITION, its in-flight ISR write is
+forgotten), and whatever was awaited compares terms before it acts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from system_under_test.config import TopicConfig
+from system_under_test.events import EventLog
+from system_under_test.log.epochs import EpochHistory
+from system_under_test.log.log import Log
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.internal import PartitionStateUpdate
+from system_under_test.replication.insync import InSync, Members
+from system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
+
+UNKNOWN = -1
+
+
+class PartitionError(Exception):
+    """A request cannot be served here; carries Kafka's error code."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Position:
+    """What a leader knows of a follower in this term. Times are the loop's seconds."""
+
+    offset: int = UNKNOWN
+    broker_epoch: int = UNKNOWN
+    caught_up_at: float = 0.0
+    fetched_at: float = 0.0
+    leader_end: int = 0
+    """The leader's log end at that fetch."""
+
+
+@dataclass
+class LeaderTerm:
+    """What exists only while this replica leads, under one epoch."""
+
+    epoch: int
+    controller_epoch: int
+    start_offset: int
+    """Log end when the term began; records of earlier terms end here."""
+    in_sync: InSync
+    positions: dict[int, Position]
+    serving: bool = False
+    """Its epoch entry is on disk."""
+    appended: bool = False
+
+
+@dataclass
+class FollowerTerm:
+    """What exists only while this replica follows, under one epoch."""
+
+    epoch: int
+    controller_epoch: int
+    leader: int
+    reconciled: bool = False
+    """The log is known to be a prefix of the leader's."""
+    history: list[tuple[int, int]] = field(default_factory=list)
+    """The leader's (epoch, start offset) entries which the log has not reached yet, rising."""
+    retry_at: float = 0.0
+
+
+class Partition:
+    """See the module. Owned by the replica manager, which runs the ISR writes that ``wants_isr`` asks for."""
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        broker_id: int,
+        log: Log,
+        epochs: EpochHistory,
+        high_watermark: int,
+        config: TopicConfig,
+        events: EventLog,
+        *,
+        lag_time_max: float,
+        on_isr_wanted: Callable[[Partition, Members], None],
+        on_flush_wanted: Callable[[Partition], None],
+        before_cut: Callable[[Partition, int], Awaitable[None]],
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.key = f"{topic}-{index}"
+        self.broker_id = broker_id
+        self.log = log
+        self.epochs = epochs
+        self.config = config
+        self.replicas: tuple[int, ...] = ()
+        self.leader_epoch = UNKNOWN
+        """The highest ever told to this incarnation."""
+        self.leader: LeaderTerm | None = None
+        self.follower: FollowerTerm | None = None
+        self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
+        self.producers = WaitingProducers()
+        self.append_readers = WaitingReaders()
+        self.commit_readers = WaitingReaders()
+        self._events = events
+        self._lag_time_max = lag_time_max
+        self._on_isr_wanted = on_isr_wanted
+        self._on_flush_wanted = on_flush_wanted
+        self._before_cut = before_cut
+
+    # -- terms ---------------------------------------------------------------------------------------------------
+
+    def end_term(self) -> None:
+        """No role until the next one begins."""
+        self.leader = None
+        self.follower = None
+        self.producers.fail(ErrorCode.NOT_LEADER_FOR_PARTITION)
+        self.append_readers.wake()
+        self.commit_readers.wake()
+
+    async def lead(self, update: PartitionStateUpdate, now: float) -> None:
+        """Begins a leader's term: the epoch's entry is on disk before anything is served (KAFKA-7415).
+
+        Raises ``PartitionError`` (-1) for a log that has lost what it had made durable: it must not lead.
+        """
+        self.end_term()
+        self.leader_epoch = update.leader_epoch
+        self.replicas = tuple(update.replicas)
+        if self.log.damage is not None:
+            self._events.emit("replica-offline", key=self.key, epoch=update.leader_epoch, problem=self.log.damage)
+            raise PartitionError(ErrorCode.UNKNOWN)
+        await self.log.flush()  # the follower that this replica was may just have cut the log
+        start = self.log.end_offset
+        members = Members(
+            tuple(update.isr), {m.broker_id: m.broker_epoch for m in update.member_epochs}, tuple(update.elr)
+        )
+        term = LeaderTerm(
+            epoch=update.leader_epoch,
+            controller_epoch=update.controller_epoch,
+            start_offset=start,
+            in_sync=InSync(members, update.zk_version),
+            positions={r: Position(caught_up_at=now, fetched_at=now) for r in update.replicas if r != self.broker_id},
+        )
+        self.leader = term
+        self.epochs.assign(term.epoch, start)
+        await self.epochs.flush()
+        if self.leader is not term:
+            return
+        term.serving = True
+        self._events.emit(
+            "became-leader",
+            key=self.key,
+            epoch=term.epoch,
+            controller_epoch=term.controller_epoch,
+            position=start,
+            isr=list(update.isr),
+            high_watermark=self.high_watermark,
+        )
+        self.advance()
+
+    def follow(self, update: PartitionStateUpdate) -> None:
+        """Begins a follower's term; the fetcher reconciles the log before it appends anything."""
+        self.end_term()
+        self.leader_epoch = update.leader_epoch
+        self.replicas = tuple(update.replicas)
+        self.follower = FollowerTerm(update.leader_epoch, update.controller_epoch, update.leader)
+        self._events.emit(
+            "became-follower",
+            key=self.key,
+            epoch=update.leader_epoch,
+            controller_epoch=update.controller_epoch,
+            value=update.leader,
+        )
+
+    def leading(self) -> LeaderTerm:
+        """The term being served. Raises ``PartitionError`` (6) when there is none."""
+        if self.leader is None or not self.leader.serving:
+            raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
+        return self.leader
+
+    def leading_at(self, epoch: int) -> LeaderTerm:
+        """The same, for a peer that names the epoch; another epoch is refused (KIP-320)."""
+        term = self.leading()
+        if term.epoch != epoch:
+            raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
+        return term
+
+    # -- leading -------------------------------------------------------------------------------------------------
+
+    def append(self, records: bytes, count: int, *, wait_for_all: bool) -> tuple[int, int]:
+        """Appends a validated message set as the leader; first and last offset.
+
+        Raises ``PartitionError``: 6 when not leading, 19 when ``wait_for_all`` and too few are in sync.
+        """
+        term = self.leading()
+        if wait_for_all and len(term.in_sync.minimal) < self.config.min_insync_replicas:
+            raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        first, last = self.log.append(records, count)
+        if not term.appended:
+            term.appended = True
+            self._events.emit("first-append-in-epoch", key=self.key, epoch=term.epoch, position=first)
+        if self._over_flush_limit():
+            self._on_flush_wanted(self)
+        self.append_readers.wake()
+        self.advance()
+        return first, last
+
+    def wait_for_commit(self, last: int) -> asyncio.Future[ErrorCode]:
+        """Done once everything up to ``last`` is acknowledged, or cannot be under this term any more."""
+        future = self.producers.add(last + 1)
+        self.producers.advance(self.acknowledged())
+        return future
+
+    def acknowledged(self) -> int:
+        """Producers that asked for all replicas are answered up to here. A defect replaces this method."""
+        return self.high_watermark
+
+    def _over_flush_limit(self) -> bool:
+        return self.log.end_offset - self.log.flushed_offset >= self.config.flush_messages
+
+    def counted_end(self) -> int:
+        """This replica's log end as far as it counts: at most ``flush_messages`` - 1 records are not on disk."""
+        return min(self.log.end_offset, self.log.flushed_offset + self.config.flush_messages - 1)
+
+    def record_fetch(self, term: LeaderTerm, replica: int, broker_epoch: int, offset: int, now: float) -> None:
+        """A follower asks for ``offset``: it has everything below. Its position is nothing else."""
+        position = term.positions.get(replica)
+        if position is None or broker_epoch < position.broker_epoch:
+            raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        end = self.log.end_offset
+        if offset > end:
+            raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset >= end:
+            position.caught_up_at = now
+        elif offset >= position.leader_end:
+            position.caught_up_at = max(position.caught_up_at, position.fetched_at)
+        position.broker_epoch = broker_epoch
+        position.offset = offset
+        position.leader_end = end
+        position.fetched_at = now
+        self.advance()
+        if replica not in term.in_sync.maximal or term.in_sync.committed.epochs.get(replica) != broker_epoch:
+            self._consider_expansion(term, replica, position)
+
+    def _consider_expansion(self, term: LeaderTerm, replica: int, position: Position) -> None:
+        """A replica rejoins at the high watermark and within this epoch (KAFKA-7128)."""
+        if term.in_sync.proposed is not None or term.in_sync.superseded:
+            return
+        if position.offset >= self.high_watermark and position.offset >= term.start_offset:
+            members = term.in_sync.committed.with_member(
+                replica, position.broker_epoch, self.config.min_insync_replicas
+            )
+            self._propose(term, members)
+
+    def shrink(self, now: float) -> None:
+        """Proposes to drop the members that have not caught up for too long; called now and then by the manager."""
+        term = self.leader
+        if term is None or not term.serving or term.in_sync.proposed is not None or term.in_sync.superseded:
+            return
+        lagging = [
+            member
+            for member in term.in_sync.committed.isr
+            if member != self.broker_id and now - term.positions[member].caught_up_at > self._lag_time_max
+        ]
+        if lagging:
+            self._propose(term, term.in_sync.committed.without(lagging, self.config.min_insync_replicas))
+
+    def _propose(self, term: LeaderTerm, members: Members) -> None:
+        term.in_sync.propose(members)
+        self._on_isr_wanted(self, members)
+
+    def isr_written(self, term: LeaderTerm, members: Members, zk_version: int) -> None:
+        """The state in ZooKeeper is known again."""
+        if self.leader is not term:
+            return
+        before = term.in_sync.committed.isr
+        term.in_sync.commit(members, zk_version)
+        if members.isr != before:
+            self._events.emit(
+                "isr-change", key=self.key, epoch=term.epoch, value=len(members.isr), isr=list(members.isr)
+            )
+        if len(members.isr) < self.config.min_insync_replicas:
+            self.producers.advance(self.acknowledged())
+            self.producers.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self.advance()
+
+    def advance(self) -> None:
+        """Moves the high watermark as far as the in-sync set allows, and tells whoever waits for it."""
+        term = self.leader
+        if term is None or not term.serving:
+            return
+        in_sync = term.in_sync
+        if len(in_sync.minimal) >= self.config.min_insync_replicas and not in_sync.superseded:
+            mark = self.counted_end()
+            now = asyncio.get_running_loop().time()
+            for replica, position in term.positions.items():
+                if replica in in_sync.maximal or (
+                    # about to rejoin: waiting for it costs little, else it never catches up under load
+                    position.offset >= self.high_watermark and now - position.caught_up_at <= self._lag_time_max
+                ):
+                    mark = min(mark, position.offset)
+            if mark > self.high_watermark:
+                self.high_watermark = mark
+                self.commit_readers.wake()
+        self.producers.advance(self.acknowledged())
+
+    # -- following -----------------------------------------------------------------------------------------------
+
+    def learn_high_watermark(self, leader_high_watermark: int) -> None:
+        """A follower's high watermark is its leader's, as far as its own log goes; it never falls."""
+        mark = min(leader_high_watermark, self.log.end_offset)
+        if mark > self.high_watermark:
+            self.high_watermark = mark
+
+    async def truncate(self, term: FollowerTerm, offset: int, reason: str) -> None:
+        """Durably cuts the log and its history to end at ``offset``, unless the term is over before it begins."""
+        before = self.log.end_offset
+        if offset < before:
+            await self._before_cut(self, offset)
+            if self.follower is not term:
+                return
+            self.log.truncate_to(offset)
+            await self.log.flush()
+        self.epochs.truncate_from_end(offset)
+        await self.epochs.flush()
+        self.high_watermark = min(self.high_watermark, self.log.end_offset)
+        if offset < before:
+            self._events.emit(
+                "truncated",
+                key=self.key,
+                epoch=self.leader_epoch,
+                position=self.log.end_offset,
+                value=before,
+                reason=reason,
+            )
+
+    async def discard(self, term: FollowerTerm, start_offset: int, reason: str) -> None:
+        """Starts over, durably, with an empty log, unless the term is over before it begins."""
+        before = self.log.end_offset
+        await self._before_cut(self, start_offset)
+        if self.follower is not term:
+            return
+        self.log.reset(start_offset)
+        await self.log.flush()
+        self.epochs.truncate_from_end(0)
+        await self.epochs.flush()
+        self.high_watermark = start_offset
+        self._events.emit(
+            "truncated", key=self.key, epoch=self.leader_epoch, position=start_offset, value=before, reason=reason
+        )

@@ -1,0 +1,93 @@
+"""Produce: validate, append as the leader, and answer when the records are as safe as the producer asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from system_under_test.network.handler import CloseConnection, Context
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+from system_under_test.protocol.schema import records_bytes
+from system_under_test.records import message_set
+from system_under_test.records.message import CorruptMessage, MessageTooLarge, UnsupportedCompression
+from system_under_test.replication.manager import ReplicaManager
+from system_under_test.replication.partition import PartitionError
+from system_under_test.replication.purgatory import expire
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+STORED_MAGIC = 1
+
+
+async def produce(manager: ReplicaManager, request: ProduceRequest, context: Context) -> ProduceResponse | None:
+    """With acks 0 there is no answer, and an error closes the connection: the producer cannot learn of it otherwise."""
+    answers: list[tuple[ProducePartitionResponse, asyncio.Future[ErrorCode] | None]] = []
+    topics = []
+    for topic in request.topics:
+        parts = []
+        for partition in topic.partitions:
+            answer, waiting = _append(manager, topic.topic, partition, request.acks)
+            answers.append((answer, waiting))
+            parts.append(answer)
+        topics.append(ProduceTopicResponse(topic=topic.topic, partitions=parts))
+    if request.acks == ACKS_NONE:
+        failed = [answer for answer, _ in answers if answer.error_code != ErrorCode.NONE]
+        if failed:
+            raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
+        return None
+    await _committed(answers, request.timeout_ms / 1000)
+    return ProduceResponse(topics=topics)
+
+
+async def _committed(
+    answers: list[tuple[ProducePartitionResponse, asyncio.Future[ErrorCode] | None]], timeout: float
+) -> None:
+    waiting = [(answer, future) for answer, future in answers if future is not None]
+    pending = [future for _, future in waiting if not future.done()]
+    loop = asyncio.get_running_loop()
+    timers = [loop.call_later(timeout, expire, future) for future in pending]
+    try:
+        for answer, future in waiting:
+            error = await future
+            if error != ErrorCode.NONE:
+                answer.error_code = error
+                answer.base_offset = -1
+    finally:
+        for timer in timers:
+            timer.cancel()
+
+
+def _append(
+    manager: ReplicaManager, topic: str, produced: ProducePartition, acks: int
+) -> tuple[ProducePartitionResponse, asyncio.Future[ErrorCode] | None]:
+    try:
+        if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
+        partition = manager.get(topic, produced.partition)
+        partition.leading()
+        records, count = _checked(records_bytes(produced.records), partition.config.max_message_bytes)
+        first, last = partition.append(records, count, wait_for_all=acks == ACKS_ALL)
+    except PartitionError as error:
+        return ProducePartitionResponse(partition=produced.partition, error_code=error.code, base_offset=-1), None
+    answer = ProducePartitionResponse(partition=produced.partition, error_code=ErrorCode.NONE, base_offset=first)
+    return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None
+
+
+def _checked(records: bytes, max_message_bytes: int) -> tuple[bytes, int]:
+    """The set in the stored format, and how many messages it has. Raises ``PartitionError``."""
+    try:
+        summary = message_set.validate(records, max_message_bytes)
+    except MessageTooLarge as error:
+        raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE) from error
+    except (CorruptMessage, UnsupportedCompression) as error:
+        raise PartitionError(ErrorCode.CORRUPT_MESSAGE) from error
+    if summary.count == 0 or summary.size != len(records):
+        raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
+    if summary.minimum_magic < STORED_MAGIC:
+        records = message_set.convert(records, STORED_MAGIC)
+    return records, summary.count

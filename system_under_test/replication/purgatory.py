@@ -1,0 +1,73 @@
+"""Requests that wait for a partition: producers for the high watermark, readers for new records.
+
+A waiting producer is an entry in a heap, not a task; it remembers the leader epoch under which its records were
+appended, and a change of role or epoch completes it with NOT_LEADER_FOR_PARTITION first: otherwise a partition whose
+leadership went away and came back would acknowledge foreign records at the same offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+
+from system_under_test.protocol.errors import ErrorCode
+
+
+class WaitingProducers:
+    """Of one partition, by the offset that the high watermark must reach."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, asyncio.Future[ErrorCode]]] = []
+        self._count = 0
+
+    def add(self, required: int) -> asyncio.Future[ErrorCode]:
+        """Done once the high watermark is at ``required`` or above, with NONE, or by ``fail``."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._count += 1
+        heapq.heappush(self._heap, (required, self._count, future))
+        return future
+
+    def advance(self, high_watermark: int) -> None:
+        heap = self._heap
+        while heap and (heap[0][0] <= high_watermark or heap[0][2].done()):
+            future = heapq.heappop(heap)[2]
+            if not future.done():
+                future.set_result(ErrorCode.NONE)
+
+    def fail(self, error: ErrorCode) -> None:
+        waiting, self._heap = self._heap, []
+        for _, _, future in sorted(waiting):
+            if not future.done():
+                future.set_result(error)
+
+
+class WaitingReaders:
+    """Of one partition; each waits for the next change and then looks again."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def add(self, future: asyncio.Future[None]) -> None:
+        self._waiting[future] = None
+
+    def discard(self, future: asyncio.Future[None]) -> None:
+        self._waiting.pop(future, None)
+
+    def wake(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+
+def expire(future: asyncio.Future[ErrorCode]) -> None:
+    """The time limit of a waiting producer: its records are appended and may yet be committed."""
+    if not future.done():
+        future.set_result(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def wake(future: asyncio.Future[None]) -> None:
+    """The time limit of a waiting reader."""
+    if not future.done():
+        future.set_result(None)

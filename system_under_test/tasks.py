@@ -1,0 +1,36 @@
+"""Background tasks of one owner, none of which may fail unnoticed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class Background:
+    """Starts tasks, reports the first unexpected exception of each, cancels what is left at ``close``."""
+
+    def __init__(self, on_error: Callable[[BaseException], None]) -> None:
+        self._on_error = on_error
+        self._tasks: dict[asyncio.Task[None], None] = {}  # a dict for its order: closing must be deterministic
+        self._closed = False
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._closed:
+            self._on_error(error)
+
+    async def close(self) -> None:
+        """Cancels all tasks and waits for their end."""
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await asyncio.wait([task])

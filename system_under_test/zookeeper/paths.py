@@ -1,0 +1,43 @@
+"""Where the brokers keep what in ZooKeeper; the layout of Kafka 0.8 - 0.10 (SYSTEM.md names every path)."""
+
+from __future__ import annotations
+
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+ISR_CHANGES = "/isr_change_notification"
+DELETE_TOPICS = "/admin/delete_topics"
+TOPIC_CONFIGS = "/config/topics"
+CLUSTER_ID = "/cluster/id"
+
+PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, "/config/changes", "/cluster")
+"""What every broker makes sure of at its start."""
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(name: str, index: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{index}"
+
+
+def state(name: str, index: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{index}/state"
+
+
+def topic_config(name: str) -> str:
+    return f"{TOPIC_CONFIGS}/{name}"
+
+
+def delete_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"

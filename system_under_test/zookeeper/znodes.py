@@ -1,0 +1,124 @@
+"""What the znodes say, as typed values: JSON in the forms of Kafka 0.10, plus ``isr_epochs`` and ``elr``."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+from kazoo.protocol.states import ZnodeStat
+
+NO_LEADER = -1
+
+T = TypeVar("T")
+
+
+class ZnodeError(Exception):
+    """A znode's content is not what its path promises."""
+
+
+class BrokerRegistration(msgspec.Struct, frozen=True):
+    """/brokers/ids/N. ``clean`` is ours: did this broker start from a clean shutdown (KIP-966)?"""
+
+    host: str
+    port: int
+    endpoints: list[str]
+    timestamp: str
+    clean: bool
+    listener_security_protocol_map: dict[str, str] = msgspec.field(default_factory=lambda: {"PLAINTEXT": "PLAINTEXT"})
+    jmx_port: int = -1
+    version: int = 4
+
+
+class TopicAssignment(msgspec.Struct, frozen=True):
+    """/brokers/topics/T: the assigned replicas of each partition, the preferred leader first."""
+
+    partitions: dict[str, list[int]]
+    version: int = 1
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """/brokers/topics/T/partitions/P/state.
+
+    ``isr_epochs`` holds the registration (czxid) under which each member of the ISR and of ``elr`` was admitted, by
+    broker id as text (KIP-903); ``elr`` are the members that left while the ISR was too small for the high watermark
+    to move on, which therefore still hold all that was acknowledged (KIP-966).
+    """
+
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    isr_epochs: dict[str, int] = {}
+    elr: list[int] = []
+    version: int = 1
+
+
+class ControllerClaim(msgspec.Struct, frozen=True):
+    """/controller."""
+
+    brokerid: int
+    timestamp: str = "0"
+    version: int = 1
+
+
+class TopicSettings(msgspec.Struct, frozen=True):
+    """/config/topics/T."""
+
+    config: dict[str, str]
+    version: int = 1
+
+
+class ChangedPartition(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+
+
+class IsrChange(msgspec.Struct, frozen=True):
+    """/isr_change_notification/isr_change_N."""
+
+    partitions: list[ChangedPartition]
+    version: int = 1
+
+
+class ClusterId(msgspec.Struct, frozen=True):
+    """/cluster/id."""
+
+    id: str
+    version: str = "1"
+
+
+_JSON = msgspec.json.Encoder()
+
+
+def encode(value: msgspec.Struct) -> bytes:
+    return _JSON.encode(value)
+
+
+def decode(kind: type[T], path: str, data: bytes) -> T:
+    """Raises ``ZnodeError`` naming the path."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ZnodeError(f"znode {path} holds {data[:120]!r}: {error}") from error
+
+
+def controller_id(data: bytes) -> int:
+    """The holder named by /controller, also in the old plain-integer form; -1 when malformed, which means nobody."""
+    try:
+        return msgspec.json.decode(data, type=ControllerClaim).brokerid
+    except msgspec.MsgspecError:
+        try:
+            return int(data)
+        except ValueError:
+            return -1
+
+
+class Versioned(msgspec.Struct, Generic[T], frozen=True):
+    """A value with the znode version at which it was read or written."""
+
+    value: T
+    version: int
+
+
+def versioned(kind: type[T], path: str, read: tuple[bytes, ZnodeStat]) -> Versioned[T]:
+    return Versioned(decode(kind, path, read[0]), read[1].version)

@@ -1,0 +1,400 @@
+"""Histories on disk: the format, round trips, runs that were killed, files from elsewhere, the digest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.sim.loop import SimLoop
+from harness.core import (
+    EFFECTS,
+    FAULTS,
+    OPS,
+    SCHEMAS,
+    Completed,
+    Completion,
+    Effect,
+    HistoryError,
+    HistoryReader,
+    HistoryWriter,
+    Operation,
+    Outcome,
+    Phase,
+)
+
+BIG = st.integers(-(2**63), 2**63 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | BIG | TEXT, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner)
+)
+OPERATIONS = st.builds(Operation, f=TEXT, key=st.none() | TEXT, argument=JSON, phase=st.sampled_from(Phase))
+ROWS = st.builds(
+    Completed,
+    index=BIG,
+    process=st.integers(0, 2**31 - 1),
+    worker=TEXT,
+    operation=OPERATIONS,
+    completion=st.builds(
+        Completion, outcome=st.sampled_from(Outcome), result=JSON, error=st.none() | TEXT.filter(bool)
+    ),
+    call=BIG,
+    ret=st.none() | BIG,
+    scheduled=st.none() | BIG,
+)
+MAYBE = st.none() | BIG
+EFFECT_ROWS = st.builds(
+    Effect,
+    kind=TEXT,
+    key=TEXT,
+    position=MAYBE,
+    value=MAYBE,
+    expected=MAYBE,
+    epoch=MAYBE,
+    request=MAYBE,
+    owner=st.none() | TEXT,
+    group=st.none() | TEXT,
+    assignment=MAYBE,
+    node=st.none() | TEXT,
+    outcome=st.none() | st.sampled_from(Outcome),
+    error=st.none() | TEXT.filter(bool),
+)
+RUNS = st.lists(st.tuples(ROWS, st.lists(EFFECT_ROWS, max_size=3)), max_size=12)
+Run = list[tuple[Completed, list[Effect]]]
+
+
+def row(index: int, argument: Any = None, outcome: Outcome = Outcome.OK) -> Completed:
+    ret = None if outcome is Outcome.INFO else index * 10 + 5
+    return Completed(index, 0, "w0", Operation("send", "k", argument), Completion(outcome), index * 10, ret)
+
+
+def write(folder: Path, run: Run, **options: Any) -> str:
+    with HistoryWriter(folder, **options) as writer:
+        for completed, effects in run:
+            writer.completed(completed, effects)
+        return writer.digest()
+
+
+@settings(max_examples=30, deadline=None)
+@given(RUNS, st.integers(1, 5), st.integers(1, 8))
+def test_what_is_written_is_read_whatever_the_parts(run: Run, batch_rows: int, part_rows: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        digest = write(Path(folder, "h"), run, batch_rows=batch_rows, part_rows=part_rows)
+        reader = HistoryReader(Path(folder, "h"))
+        assert list(reader.completed()) == [completed for completed, _ in run]
+        wanted = [
+            {
+                **{name: getattr(effect, name) for name in Effect.__struct_fields__},
+                "op": completed.index,
+                "sub": sub,
+                "process": completed.process,
+                "call": completed.call,
+                "ret": completed.ret,
+                "outcome": effect.outcome or completed.completion.outcome,
+                "error": effect.error or completed.completion.error,
+                "phase": completed.operation.phase,
+            }
+            for completed, effects in run
+            for sub, effect in enumerate(effects)
+        ]
+        assert reader.table("effects").to_pylist() == wanted
+        assert reader.closed is not None
+        assert reader.closed.digest == reader.digest() == digest
+        assert reader.closed.rows == {name: reader.rows(name) for name in SCHEMAS}
+
+
+@settings(max_examples=30, deadline=None)
+@given(RUNS, st.data())
+def test_the_digest_knows_rows_and_not_parts(run: Run, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        whole = write(Path(folder, "a"), run)
+        assert write(Path(folder, "b"), run, batch_rows=2, part_rows=3) == whole
+        if run:
+            at = data.draw(st.integers(0, len(run) - 1))
+            completed, effects = run[at]
+            changed = data.draw(ROWS.filter(lambda other: other != completed))
+            assert write(Path(folder, "c"), [*run[:at], (changed, effects), *run[at + 1 :]]) != whole
+            assert write(Path(folder, "d"), run[:at] + run[at + 1 :]) != whole
+
+
+def test_the_digest_tells_null_from_zero_and_empty_and_where_texts_begin(tmp_path: Path) -> None:
+    def digest(name: str, **fields: Any) -> str:
+        return write(tmp_path / name, [(row(1), [Effect("append", **fields)])])
+
+    different = [
+        digest("a", key="k"),
+        digest("b", key="k", value=0),
+        digest("c", key="k", position=0),
+        digest("d", key="k", owner=""),
+        digest("e", key="k", group=""),
+    ]
+    assert len(set(different)) == len(different)
+    first = write(tmp_path / "f", [(row(1), [Effect("append", "ab"), Effect("append", "c")])])
+    second = write(tmp_path / "g", [(row(1), [Effect("append", "a"), Effect("append", "bc")])])
+    assert first != second
+
+
+def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
+    script = (
+        "import tempfile\n"
+        "from harness.core import *\n"
+        "with tempfile.TemporaryDirectory() as folder, HistoryWriter(folder) as writer:\n"
+        "    operation, ok = Operation('send', 'k', {'b': 1, 'a': ['x', None]}), Completion(Outcome.OK)\n"
+        "    writer.completed(Completed(1, 0, 'w0', operation, ok, 1, 2), [Effect('append', 'k')])\n"
+        "    detail = {name: 1 for name in sorted({'z', 'y', 'x'})}\n"
+        "    writer.fault(id=1, fault='kill', targets=['n1'], phase='healed', time=3, detail=detail, bit=True)\n"
+        "    print(writer.digest())\n"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_the_schemas_are_those_of_the_format() -> None:
+    def described(schema: pa.Schema) -> list[str]:
+        return [f"{field.name} {field.type}{'?' if field.nullable else ''}" for field in schema]
+
+    assert described(OPS)[:12] == [
+        "index int64", "process int32", "worker string", "f string", "key string?", "argument string",
+        "result string?", "call int64", "ret int64?", "outcome string", "error string?", "phase string",
+    ]  # fmt: skip
+    assert described(EFFECTS) == [
+        "op int64", "sub int32", "request int64?", "process int32", "key string", "kind string", "position int64?",
+        "value int64?", "expected int64?", "epoch int64?", "owner string?", "group string?", "assignment int64?",
+        "node string?", "call int64", "ret int64?", "outcome string", "error string?", "phase string",
+    ]  # fmt: skip
+    assert described(FAULTS) == [
+        "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",
+        "bit bool?",
+    ]  # fmt: skip
+
+
+def test_every_data_set_begins_with_an_empty_part_that_has_the_schema(tmp_path: Path) -> None:
+    writer = HistoryWriter(tmp_path / "h")
+    for name, schema in SCHEMAS.items():
+        (part,) = (tmp_path / "h" / name).iterdir()
+        assert pq.read_schema(part).equals(schema)
+        assert pq.read_metadata(part).num_rows == 0
+    writer.close()
+
+
+def test_faults_events_and_replicas_come_back(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path) as writer:
+        writer.fault(id=1, fault="partition", targets=["n1", "n2"], phase="injected", time=5, detail={"cut": 2})
+        writer.fault(id=1, fault="partition", targets=["n1"], phase="healed", time=9, bit=False)
+        writer.event(time=1, node="n1", incarnation=2, seq=3, event="leader", key="k", epoch=4, detail={"isr": ["n1"]})
+        writer.replica(node="n1", key="k", position=0, value=7, crc=2**32 - 1, below_hw=True, in_isr=False)
+    reader = HistoryReader(tmp_path)
+    assert reader.table("faults").column("bit").to_pylist() == [None, False]
+    assert reader.table("faults").column("targets").to_pylist() == ['["n1","n2"]', '["n1"]']
+    (event,) = reader.table("events").to_pylist()
+    assert (event["seq"], event["epoch"], event["zxid"], event["detail"]) == (3, 4, None, '{"isr":["n1"]}')
+    (replica,) = reader.dataset("replicas").to_table().to_pylist()
+    assert (replica["crc"], replica["epoch"], replica["below_hw"]) == (2**32 - 1, None, True)
+
+
+def test_duckdb_reads_the_parts(tmp_path: Path) -> None:
+    write(tmp_path / "h", [(row(n), [Effect("append", "k", value=n)]) for n in range(10)], batch_rows=3, part_rows=3)
+    paths = [str(path) for path in HistoryReader(tmp_path / "h").paths("effects")]
+    with duckdb.connect() as connection:
+        found = connection.execute("select count(*), sum(value) from read_parquet(?)", [paths]).fetchone()
+        assert found == (10, 45)
+        everything = str(tmp_path / "h" / "ops" / "*.parquet")
+        assert connection.execute("select count(*) from read_parquet(?)", [everything]).fetchone() == (10,)
+
+
+def test_a_killed_run_is_read_up_to_its_last_flush(tmp_path: Path) -> None:
+    """A real process, killed with rows buffered, half a part written, and all between."""
+    script = (
+        "import sys, time\n"
+        "from harness.core import *\n"
+        f"writer = HistoryWriter({str(tmp_path / 'h')!r}, batch_rows=4)\n"
+        "for n in range(31):\n"
+        "    operation, ok = Operation('send', 'k', n), Completion(Outcome.OK)\n"
+        "    writer.completed(Completed(n, 0, 'w0', operation, ok, n * 2, n * 2 + 1), [Effect('append', 'k')])\n"
+        "    if n == 19:\n"
+        "        writer.flush()\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGKILL)
+    reader = HistoryReader(tmp_path / "h")
+    assert [completed.index for completed in reader.completed()] == list(range(20))
+    assert reader.rows("effects") == 20
+    assert reader.closed is None
+
+
+def test_an_abandoned_run_is_readable_and_not_marked_as_complete(tmp_path: Path) -> None:
+    def fail(writer: HistoryWriter) -> None:
+        with writer:
+            writer.completed(row(1))
+            raise ZeroDivisionError
+
+    writer = HistoryWriter(tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        fail(writer)
+    reader = HistoryReader(tmp_path)
+    assert (reader.rows("ops"), reader.closed) == (1, None)
+    with pytest.raises(HistoryError, match="is closed"):
+        writer.completed(row(2))
+
+
+def test_parts_are_sealed_by_the_loops_time_even_when_nothing_more_happens(tmp_path: Path) -> None:
+    async def go() -> None:
+        writer = HistoryWriter(tmp_path, loop=asyncio.get_running_loop(), seal_seconds=5.0)
+        await asyncio.sleep(100)
+        writer.completed(row(1))
+        await asyncio.sleep(4.9)
+        assert HistoryReader(tmp_path).rows("ops") == 0
+        await asyncio.sleep(0.2)
+        assert HistoryReader(tmp_path).rows("ops") == 1
+        writer.completed(row(2))
+        await asyncio.sleep(5.1)
+        assert HistoryReader(tmp_path).rows("ops") == 2
+        writer.close()
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(go())
+
+
+def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path: Path) -> None:
+    async def go() -> None:
+        writer = HistoryWriter(tmp_path, loop=asyncio.get_running_loop(), seal_seconds=1.0)
+        writer.completed(row(1))
+        (tmp_path / "ops" / "part-000001.parquet").mkdir()  # in the way of the next part
+        (tmp_path / "ops" / "part-000001.parquet" / "x").touch()
+        await asyncio.sleep(2)
+        with pytest.raises(HistoryError, match="failed earlier"):
+            writer.completed(row(2))
+        with pytest.raises(HistoryError, match="failed earlier"):
+            writer.close()
+        writer.abandon()
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(go())
+
+
+def test_memory_is_bounded_by_the_batch(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path, batch_rows=100, part_rows=1000) as writer:
+        for n in range(5050):
+            writer.completed(row(n), [Effect("append", "k")] * 3)
+            assert len(writer._ops.pending) < 100
+            assert len(writer._effects.pending) < 100 + 3
+    parts = HistoryReader(tmp_path).paths("ops")
+    assert max(pq.read_metadata(part).num_rows for part in parts) <= 1000
+    assert sum(pq.read_metadata(part).num_rows for part in parts) == 5050
+
+
+def test_what_is_not_plain_data_is_refused_where_it_came_from(tmp_path: Path) -> None:
+    writer = HistoryWriter(tmp_path)
+    with pytest.raises(HistoryError, match="argument of send cannot be written as JSON"):
+        writer.completed(row(1, argument=object()))
+    writer.completed(row(1), [Effect("append", "k", value=2**63)])
+    with pytest.raises(HistoryError, match="column value of the history takes int64"):
+        writer.flush()
+    writer.abandon()
+
+
+def test_a_history_is_never_written_over(tmp_path: Path) -> None:
+    write(tmp_path, [])
+    with pytest.raises(HistoryError, match="never written over"):
+        HistoryWriter(tmp_path)
+
+
+def broken(tmp_path: Path) -> Path:
+    write(tmp_path / "h", [(row(n), [Effect("append", "k")]) for n in range(3)])
+    return tmp_path / "h"
+
+
+def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
+    folder = broken(tmp_path)
+    part = folder / "ops" / "part-000001.parquet"
+    good = part.read_bytes()
+    table = pq.read_table(part)
+
+    with pytest.raises(HistoryError, match="nowhere is not a folder"):
+        HistoryReader(tmp_path / "nowhere")
+    part.write_bytes(good[: len(good) // 2])
+    with pytest.raises(HistoryError, match=r"ops/part-000001.parquet is not a Parquet file"):
+        HistoryReader(folder)
+    pq.write_table(table.drop_columns(["call"]), part)
+    with pytest.raises(HistoryError, match=r"ops/part-000001.parquet has no column call \(int64\)"):
+        HistoryReader(folder)
+    pq.write_table(table.set_column(7, "call", pa.array(["1", "2", "3"])), part)
+    with pytest.raises(HistoryError, match=r"part-000001.parquet: column call is string where ops has int64"):
+        HistoryReader(folder)
+    pq.write_table(table.set_column(7, "call", pa.array([1, None, 3], pa.int64())), part)
+    with pytest.raises(HistoryError, match=r"part-000001.parquet: column call must have a value in every row"):
+        HistoryReader(folder).table("ops")
+    part.write_bytes(good)
+    (folder / "closed.json").write_text("{")
+    with pytest.raises(HistoryError, match=r"closed.json is damaged"):
+        HistoryReader(folder)
+
+
+def test_a_missing_data_set_is_an_error_unless_it_is_optional(tmp_path: Path) -> None:
+    folder = broken(tmp_path)
+    for path in (folder / "replicas").iterdir():
+        path.unlink()
+    with pytest.raises(HistoryError, match="replicas has no part"):
+        HistoryReader(folder)
+    (folder / "replicas").rmdir()
+    with pytest.raises(HistoryError, match="replicas is missing"):
+        HistoryReader(folder)
+    reader = HistoryReader(folder, optional=["replicas", "events"])
+    assert reader.table("replicas").schema.equals(SCHEMAS["replicas"])
+    assert reader.dataset("replicas").count_rows() == 0
+
+
+def test_a_history_from_elsewhere_may_store_its_columns_otherwise(tmp_path: Path) -> None:
+    """All nullable, other widths, dictionaries, another order, no added columns, more columns of its own."""
+    folder = broken(tmp_path)
+    digest = HistoryReader(folder).digest()
+    part = folder / "ops" / "part-000001.parquet"
+    table = pq.read_table(part)
+    columns: dict[str, Any] = {
+        name: table.column(name) for name in reversed(table.column_names) if name != "scheduled"
+    }
+    columns["process"] = columns["process"].cast(pa.int64())
+    columns["f"] = columns["f"].cast(pa.large_string())
+    columns["worker"] = columns["worker"].combine_chunks().dictionary_encode()
+    columns["error"] = pa.nulls(3)
+    columns["more"] = pa.array([1.0, 2.0, 3.0])
+    pq.write_table(pa.table(columns), part)
+    reader = HistoryReader(folder)
+    assert reader.table("ops").schema.equals(OPS)
+    assert reader.digest() == digest
+    assert reader.dataset("ops").count_rows() == 3
+    assert reader.dataset("ops").to_table().column("scheduled").null_count == 3
+
+
+def test_closed_json_is_what_the_reader_says(tmp_path: Path) -> None:
+    digest = write(tmp_path, [(row(1), [])])
+    closed = msgspec.json.decode((tmp_path / "closed.json").read_bytes())
+    assert closed == {"digest": digest, "rows": {"ops": 1, "effects": 0, "faults": 0, "events": 0, "replicas": 0}}

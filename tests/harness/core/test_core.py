@@ -1,0 +1,28 @@
+"""The package's front: everything that it promises is there, and a client's worker needs no Arrow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import harness.core
+
+
+def test_every_export_exists_and_is_listed_once() -> None:
+    assert len(set(harness.core.__all__)) == len(harness.core.__all__)
+    for name in harness.core.__all__:
+        assert getattr(harness.core, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        harness.core.nonsense  # noqa: B018
+
+
+def test_arrow_is_imported_only_with_the_history() -> None:
+    script = (
+        "import sys, harness.core\n"
+        "assert 'pyarrow' not in sys.modules\n"
+        "harness.core.HistoryWriter\n"
+        "assert 'pyarrow' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,551 @@
+"""The interpreter against scripted clients, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+
+from cluster.sim.loop import SimLoop
+from harness.core import (
+    BlockingClientError,
+    Completed,
+    Completion,
+    Context,
+    Effect,
+    Endpoint,
+    Event,
+    Generator,
+    GeneratorError,
+    Interpreter,
+    Invoke,
+    Operation,
+    Outcome,
+    RunReport,
+    each_process,
+    in_phase,
+    limit,
+    mix,
+    rate,
+    run,
+    sequence,
+    stagger,
+    time_limit,
+    unfold,
+    until,
+)
+
+T = TypeVar("T")
+S = 1_000_000_000
+OK = Completion(Outcome.OK)
+ENDPOINTS = [Endpoint("n1", "10.0.0.1:9092", ()), Endpoint("n2", "10.0.0.2:9092", ())]
+Script = Callable[[Operation], Awaitable[Any]]
+
+
+class Recorded:
+    """A recorder that keeps everything."""
+
+    def __init__(self) -> None:
+        self.rows: list[Completed] = []
+        self.effects: list[Effect] = []
+
+    def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
+        self.rows.append(completed)
+        self.effects.extend(effects)
+
+    @property
+    def arguments(self) -> list[Any]:
+        return sorted(row.operation.argument for row in self.rows)
+
+
+class Scripted:
+    """A client that does what the test says, and notes who opened and closed it."""
+
+    def __init__(self, script: Script, log: list[str], refuse: Callable[[Endpoint], bool] = lambda endpoint: False):
+        self.script = script
+        self.log = log
+        self.refuse = refuse
+        self.node = ""
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        self.node = endpoint.node
+        if self.refuse(endpoint):
+            raise ConnectionRefusedError(f"{endpoint.node} refused")
+        self.log.append(f"open {endpoint.node}")
+
+    async def invoke(self, operation: Operation) -> Completion:
+        answer: Completion = await self.script(operation)
+        return answer
+
+    async def close(self) -> None:
+        self.log.append(f"close {self.node}")
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return [Effect("append", "k", position=completed.index)]
+
+
+async def quick(operation: Operation) -> Completion:
+    await asyncio.sleep(0.001)
+    return OK
+
+
+def simulated(coroutine: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        return runner.run(coroutine)
+
+
+def numbers(f: str = "n") -> Generator:
+    return unfold(lambda n, context: (Operation(f, argument=n), n + 1), 0)
+
+
+def some(count: int) -> Generator:
+    return limit(count, numbers())
+
+
+def drive(
+    generator: Generator, script: Script = quick, *, workers: int = 4, log: list[str] | None = None, **options: Any
+) -> tuple[Recorded, RunReport]:
+    recorded = Recorded()
+    noted = [] if log is None else log
+
+    async def go() -> RunReport:
+        return await run(
+            generator,
+            endpoints=ENDPOINTS,
+            client=lambda: Scripted(script, noted),
+            recorder=recorded,
+            concurrency=workers,
+            **options,
+        )
+
+    return recorded, simulated(go())
+
+
+def test_every_operation_is_recorded_once_with_stamps_that_strictly_increase() -> None:
+    recorded, report = drive(some(200))
+    assert recorded.arguments == list(range(200))
+    assert sorted(row.index for row in recorded.rows) == list(range(200))
+    stamps = [stamp for row in recorded.rows for stamp in (row.call, row.ret) if stamp is not None]
+    assert len(set(stamps)) == len(stamps) == 400
+    assert all(row.ret is not None and row.call < row.ret for row in recorded.rows)
+    assert (report.ok, report.fail, report.info, report.unknown) == (200, 0, 0, [])
+    assert [effect.position for effect in recorded.effects] == [row.index for row in recorded.rows]
+
+
+def test_what_had_ended_is_never_recorded_as_concurrent_with_what_began_after_it() -> None:
+    """All four of a round are answered at once; each of the next round must follow every one of them."""
+    waiting: list[asyncio.Future[None]] = []
+
+    async def together(operation: Operation) -> Completion:
+        waiting.append(asyncio.get_running_loop().create_future())
+        mine = waiting[-1]
+        if len(waiting) == 4:
+            for future in waiting:
+                future.set_result(None)
+            waiting.clear()
+        await mine
+        return OK
+
+    recorded, _ = drive(some(40), together, workers=4)
+    rounds = [[row for row in recorded.rows if row.operation.argument // 4 == n] for n in range(10)]
+    for before, after in pairwise(rounds):
+        assert max(row.ret or 0 for row in before) < min(row.call for row in after)
+
+
+def test_operations_of_one_process_never_overlap() -> None:
+    async def uneven(operation: Operation) -> Completion:
+        await asyncio.sleep((operation.argument * 7919 % 31) / 1000)
+        return Completion((Outcome.OK, Outcome.FAIL, Outcome.INFO)[operation.argument % 3])
+
+    recorded, report = drive(some(150), uneven, workers=5)
+    by_process: dict[int, list[Completed]] = {}
+    for row in sorted(recorded.rows, key=lambda row: row.index):
+        by_process.setdefault(row.process, []).append(row)
+    for rows in by_process.values():
+        for before, after in pairwise(rows):
+            assert before.ret is not None, "an operation that ended info must be its process's last"
+            assert before.ret < after.call
+    assert report.completed == 150
+
+
+def test_info_retires_the_process_and_its_client_but_not_the_worker() -> None:
+    async def third_is_lost(operation: Operation) -> Completion:
+        return Completion(Outcome.INFO, error="lost") if operation.argument == 2 else OK
+
+    log: list[str] = []
+    recorded, _ = drive(limit(6, stagger(0.01, numbers())), third_is_lost, workers=1, log=log)
+    assert [(row.process, row.worker) for row in recorded.rows] == [(0, "w0")] * 3 + [(1, "w0")] * 3
+    assert recorded.rows[2].ret is None
+    assert recorded.rows[2].completion.error == "lost"
+    assert log == ["open n1", "close n1", "open n1", "close n1"]
+
+
+def test_workers_are_spread_over_the_nodes_and_share_the_operations() -> None:
+    log: list[str] = []
+    recorded, report = drive(some(120), workers=6, log=log)
+    assert report.invoked == {"n1": 60, "n2": 60}
+    assert sorted(log) == ["close n1"] * 3 + ["close n2"] * 3 + ["open n1"] * 3 + ["open n2"] * 3
+    assert {row.worker for row in recorded.rows} == {f"w{n}" for n in range(6)}
+
+
+def test_an_operation_past_its_time_limit_is_cancelled_and_info() -> None:
+    cancelled: list[int] = []
+
+    async def hang(operation: Operation) -> Completion:
+        if operation.argument in (1, 5):
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                cancelled.append(operation.argument)
+                raise
+        return await quick(operation)
+
+    recorded, report = drive(some(100), hang, workers=2, operation_timeout=2.0)
+    lost = {row.operation.argument: row.completion for row in recorded.rows if row.ret is None}
+    assert lost == {argument: Completion(Outcome.INFO, error="timeout") for argument in (1, 5)}
+    assert cancelled == [1, 5]
+    assert report.completed == 100
+    assert report.unknown == []
+
+
+def test_time_limits_hold_to_the_moment_and_for_each_operation() -> None:
+    ends: dict[int, float] = {}
+
+    async def hang(operation: Operation) -> Completion:
+        began = asyncio.get_running_loop().time()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ends[operation.argument] = asyncio.get_running_loop().time() - began
+        return OK
+
+    drive(limit(6, rate(2, numbers())), hang, workers=6, operation_timeout=1.7)
+    assert ends == pytest.approx(dict.fromkeys(range(6), 1.7), abs=1e-6)
+
+
+def test_an_answer_that_comes_after_the_cancellation_does_not_count() -> None:
+    async def stubborn(operation: Operation) -> Completion:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            return Completion(Outcome.FAIL)
+        return OK
+
+    recorded, _ = drive(some(3), stubborn, workers=1, operation_timeout=1.0)
+    assert [row.completion.error for row in recorded.rows] == ["timeout"] * 3
+    assert [row.process for row in recorded.rows] == [0, 1, 2]
+
+
+def test_a_client_that_cannot_be_cancelled_is_left_behind() -> None:
+    async def deaf(operation: Operation) -> Completion:
+        while operation.argument == 0 and asyncio.get_running_loop().time() < 8:
+            try:
+                await asyncio.sleep(1000 if asyncio.get_running_loop().time() < 0.5 else 5)
+            except asyncio.CancelledError:
+                continue
+        return await quick(operation)
+
+    recorded, report = drive(limit(200, stagger(0.1, numbers())), deaf, workers=2, operation_timeout=1.0)
+    assert recorded.arguments == list(range(200))
+    assert report.stuck == 1
+    assert [row.completion.error for row in recorded.rows if row.operation.argument == 0] == ["timeout"]
+    assert {row.process for row in recorded.rows if row.worker == "w0"} == {0, 2}
+
+
+def test_an_escaped_exception_is_info_and_makes_the_verdict_unknown_with_its_traceback() -> None:
+    async def broken(operation: Operation) -> Completion:
+        if operation.argument >= 10:
+            raise ValueError(f"no such thing as {operation.argument}")
+        return OK
+
+    recorded, report = drive(some(40), broken)
+    errors = [row.completion.error for row in recorded.rows if row.operation.argument == 10]
+    assert errors == ["exception: ValueError: no such thing as 10"]
+    assert report.info == report.exceptions_total == 30
+    assert len(report.exceptions) == 20
+    assert "in broken" in report.exceptions[0].traceback
+    assert "30 unexpected exceptions" in report.unknown[0]
+
+
+@pytest.mark.parametrize("answer", [None, "ok"])
+def test_an_answer_that_is_no_completion_is_an_exception(answer: object) -> None:
+    async def wrong(operation: Operation) -> Any:
+        return answer
+
+    recorded, report = drive(some(3), wrong)
+    assert {row.completion.outcome for row in recorded.rows} == {Outcome.INFO}
+    assert report.exceptions_total == 3
+
+
+def test_a_cancellation_that_a_client_lets_escape_is_an_exception() -> None:
+    async def cancels(operation: Operation) -> Completion:
+        raise asyncio.CancelledError
+
+    recorded, report = drive(some(3), cancels)
+    assert len(recorded.rows) == report.exceptions_total == 3
+
+
+def test_effects_that_raise_are_reported_and_the_operation_is_recorded() -> None:
+    class Wrong(Scripted):
+        @staticmethod
+        def effects(completed: Completed) -> Sequence[Effect]:
+            raise KeyError(completed.index)
+
+    recorded = Recorded()
+    report = simulated(
+        run(some(3), endpoints=ENDPOINTS, client=lambda: Wrong(quick, []), recorder=recorded, concurrency=1)
+    )
+    assert (len(recorded.rows), report.ok, report.exceptions_total) == (3, 3, 3)
+
+
+def test_a_node_that_refuses_is_tried_again_while_the_others_work() -> None:
+    async def go() -> tuple[Recorded, RunReport]:
+        recorded = Recorded()
+        loop = asyncio.get_running_loop()
+
+        def client() -> Scripted:
+            return Scripted(quick, [], lambda endpoint: endpoint.node == "n2" and loop.time() < 5)
+
+        report = await run(
+            time_limit(10.0, stagger(0.01, numbers())),
+            endpoints=ENDPOINTS,
+            client=client,
+            recorder=recorded,
+            concurrency=2,
+        )
+        return recorded, report
+
+    recorded, report = simulated(go())
+    second = [row for row in recorded.rows if row.worker == "w1"]
+    assert 5 * S <= second[0].call < 6.5 * S
+    assert {row.process for row in second} == {1}, "no operation ended info, so the process is the same"
+    assert 5 <= report.failed_opens["n2"] <= 12
+    assert report.last_errors["n2"] == "open: ConnectionRefusedError: n2 refused"
+    assert "n1" not in report.failed_opens
+
+
+def test_a_cluster_that_is_down_for_good_does_not_hold_up_the_time_limit() -> None:
+    recorded = Recorded()
+    report = simulated(
+        run(
+            time_limit(3.0, numbers()),
+            endpoints=ENDPOINTS,
+            client=lambda: Scripted(quick, [], lambda endpoint: True),
+            recorder=recorded,
+            concurrency=2,
+        )
+    )
+    assert recorded.rows == []
+    assert set(report.failed_opens) == {"n1", "n2"}
+
+
+def test_a_client_whose_close_fails_does_no_harm() -> None:
+    class Clinging(Scripted):
+        async def close(self) -> None:
+            raise OSError("broken pipe")
+
+    report = simulated(
+        run(some(4), endpoints=ENDPOINTS, client=lambda: Clinging(quick, []), recorder=Recorded(), concurrency=2)
+    )
+    assert (report.ok, report.failed_closes, report.unknown) == (4, 2, [])
+    assert report.last_errors["n1"] == "close: OSError: broken pipe"
+
+
+def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_same_clients() -> None:
+    async def slow(operation: Operation) -> Completion:
+        if operation.f == "hang":
+            await asyncio.sleep(1000)
+        await asyncio.sleep(0.5)
+        return OK
+
+    async def go() -> None:
+        recorded, log, stop = Recorded(), [], asyncio.Event()
+        asyncio.get_running_loop().call_later(2.2, stop.set)
+        main = sequence(Operation("hang", argument=-1), numbers())
+        async with Interpreter(
+            endpoints=ENDPOINTS,
+            client=lambda: Scripted(slow, log),
+            recorder=recorded,
+            concurrency=2,
+            operation_timeout=3.0,
+        ) as interpreter:
+            await interpreter.run(main, stop=stop)
+            assert max(row.call for row in recorded.rows) < 2.2 * S
+            assert recorded.rows[-1].completion.error == "timeout"
+            assert recorded.arguments == [-1, 0, 1, 2, 3, 4]
+            report = await interpreter.run(in_phase("drain", each_process(limit(1, numbers("drain")))))
+        drained = [row for row in recorded.rows if row.operation.phase == "drain"]
+        assert [row.process for row in drained] in ([1, 2], [2, 1])
+        assert log.count("open n1") == 2, "only the worker whose operation timed out opened another client"
+        assert log.count("open n2") == 1
+        assert report.stopped
+        assert report.unknown == ["the run was interrupted"]
+
+    log: list[str] = []
+    simulated(go())
+    assert log == []
+
+
+def test_what_is_open_when_the_interpreter_is_left_is_recorded_as_info() -> None:
+    async def hang(operation: Operation) -> Completion:
+        await asyncio.sleep(1000)
+        return OK
+
+    async def go() -> None:
+        recorded, log = Recorded(), list[str]()
+        task = asyncio.create_task(
+            run(
+                numbers(),
+                endpoints=ENDPOINTS,
+                client=lambda: Scripted(hang, log),
+                recorder=recorded,
+                concurrency=3,
+            )
+        )
+        await asyncio.sleep(1.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [(row.completion.error, row.ret) for row in recorded.rows] == [("interrupted", None)] * 3
+        assert sorted(log) == ["close n1", "close n1", "close n2", "open n1", "open n1", "open n2"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    simulated(go())
+
+
+def test_an_open_loop_hands_its_schedule_to_the_history() -> None:
+    async def stall(operation: Operation) -> Completion:
+        await asyncio.sleep(1.0 if operation.argument == 0 else 0.001)
+        return OK
+
+    recorded, _ = drive(limit(10, rate(10, numbers())), stall, workers=1)
+    scheduled = [row.scheduled for row in recorded.rows if row.scheduled is not None]
+    assert [stamp - scheduled[0] for stamp in scheduled] == [n * S // 10 for n in range(10)]
+    assert recorded.rows[1].call > S > scheduled[1]
+    closed, _ = drive(some(3))
+    assert {row.scheduled for row in closed.rows} == {None}
+
+
+def test_generators_hear_of_invocations_and_completions() -> None:
+    heard: list[Event] = []
+
+    def enough(event: Event) -> bool:
+        heard.append(event)
+        return event.completed is not None and event.operation.argument == 3
+
+    recorded, _ = drive(until(enough, numbers()), workers=1)
+    assert recorded.arguments == [0, 1, 2, 3]
+    assert [event.completed is None for event in heard] == [True, False] * 4
+    assert [event.completed for event in heard if event.completed is not None] == recorded.rows
+
+
+def test_hooks_and_progress_are_called() -> None:
+    seen: list[Completed] = []
+    progress: list[int] = []
+    recorded, _ = drive(
+        time_limit(5.5, stagger(0.01, numbers())),
+        on_completion=[seen.append],
+        progress=lambda report: progress.append(report.completed),
+    )
+    assert seen == recorded.rows
+    assert len(progress) == 6
+    assert progress == sorted(progress)
+
+
+def test_two_runs_of_one_seed_are_equal_and_of_two_differ() -> None:
+    async def uneven(operation: Operation) -> Completion:
+        await asyncio.sleep((operation.argument * 7919 % 31) / 1000)
+        return Completion((Outcome.OK, Outcome.INFO)[operation.argument % 5 == 0])
+
+    def go(seed: int) -> list[Completed]:
+        return drive(limit(200, stagger(0.01, mix(numbers("a"), numbers("b")))), uneven, seed=seed)[0].rows
+
+    assert go(3) == go(3)
+    assert go(3) != go(4)
+
+
+def test_what_a_generator_raises_and_a_broken_law_end_the_run_and_close_the_clients() -> None:
+    class Rude(Generator, frozen=True):
+        def op(self, context: Context) -> tuple[Invoke, Generator]:
+            return Invoke(Operation("x", argument=0), 0), self
+
+    def fails(context: Context) -> Operation:
+        raise ZeroDivisionError
+
+    for generator, error in ((Rude(), GeneratorError), (fails, ZeroDivisionError)):
+        log: list[str] = []
+        with pytest.raises(error):
+            drive(generator, log=log)  # type: ignore[arg-type]
+        assert log.count("open n1") == log.count("close n1")
+
+
+class Blocking:
+    """A client with plain methods."""
+
+    blocking = True
+    threads: ClassVar[set[str]] = set()
+
+    def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        """Nothing to open."""
+
+    def invoke(self, operation: Operation) -> Completion:
+        self.threads.add(threading.current_thread().name)
+        if operation.argument == 1:
+            self.release.wait(5)
+        return OK
+
+    def close(self) -> None:
+        self.release.set()
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return ()
+
+
+def test_a_blocking_client_runs_in_threads_and_its_time_limit_holds() -> None:
+    recorded = Recorded()
+    Blocking.threads.clear()
+    report = asyncio.run(
+        run(
+            some(10),
+            endpoints=ENDPOINTS,
+            client=Blocking,
+            recorder=recorded,
+            concurrency=2,
+            operation_timeout=0.3,
+        )
+    )
+    assert recorded.arguments == list(range(10))
+    assert [row.operation.argument for row in recorded.rows if row.completion.error == "timeout"] == [1]
+    assert threading.main_thread().name not in Blocking.threads
+    assert report.unknown == []
+
+
+def test_a_blocking_client_is_refused_in_the_simulation() -> None:
+    class Marked(SimLoop):
+        simulated = True
+
+    with asyncio.Runner(loop_factory=Marked) as runner, pytest.raises(BlockingClientError, match="no threads"):
+        runner.run(run(some(1), endpoints=ENDPOINTS, client=Blocking, recorder=Recorded(), concurrency=1))
+
+
+def test_a_run_without_endpoints_or_workers_is_refused() -> None:
+    for endpoints, workers in (([], 1), (ENDPOINTS, 0)):
+        with pytest.raises(ValueError, match="takes endpoints and workers"):
+            simulated(
+                run(
+                    some(1),
+                    endpoints=endpoints,
+                    client=lambda: Scripted(quick, []),
+                    recorder=Recorded(),
+                    concurrency=workers,
+                )
+            )

@@ -1,0 +1,212 @@
+"""A cluster without machines: nodes that obey or refuse as they are told, links whose traffic is a function of time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from cluster.sim.loop import SimLoop
+from nemesis.conductor import Conductor
+from nemesis.row import FaultPhase, FaultRow
+from nemesis.schedule import Schedule
+
+T = TypeVar("T")
+PACKETS_PER_SECOND = 10
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs in virtual time."""
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        return runner.run(coroutine)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class FakeNode:
+    """``refuse``: how often each call yet fails. ``deaf``: calls that return and do nothing. ``quiet``: no traffic."""
+
+    def __init__(self, role: str, index: int) -> None:
+        self.name = f"{'zk' if role == 'zookeeper' else 'n'}{index}"
+        self.role = role
+        self.index = index
+        self.address = f"198.18.0.{index + (100 if role == 'zookeeper' else 0)}"
+        self.state = ProcessState.RUNNING
+        self.incarnation = 1
+        self.rules: dict[str, float] = {}
+        self.refuse: dict[str, int] = {}
+        self.deaf: set[str] = set()
+        self.quiet = False
+        self.calls: list[str] = []
+
+    def _called(self, what: str) -> bool:
+        self.calls.append(what)
+        if self.refuse.get(what, 0) > 0:
+            self.refuse[what] -= 1
+            raise NodeError(f"{self.name}: {what} refused")
+        return what not in self.deaf
+
+    async def start(self) -> None:
+        if self._called("start"):
+            if self.state is not ProcessState.DEAD:
+                raise NodeError(f"{self.name}: a process is alive already")
+            self.state = ProcessState.RUNNING
+            self.incarnation += 1
+
+    async def kill(self) -> None:
+        if self._called("kill"):
+            self.state = ProcessState.DEAD
+
+    async def stop(self) -> None:
+        if self._called("stop"):
+            if self.state is ProcessState.DEAD:
+                raise NodeError(f"{self.name}: no process to stop")
+            self.state = ProcessState.STOPPED
+
+    async def resume(self) -> None:
+        if self._called("resume"):
+            if self.state is not ProcessState.STOPPED:
+                raise NodeError(f"{self.name}: no stopped process")
+            self.state = ProcessState.RUNNING
+
+    async def process(self) -> ProcessStatus:
+        self._called("process")
+        return ProcessStatus(self.state, str(self.incarnation))
+
+    async def drop_from(self, peers: Sequence[Node]) -> None:
+        if self._called("drop_from"):
+            for peer in peers:
+                assert peer.name not in self.rules, f"{self.name} drops {peer.name} twice"
+                self.rules[peer.name] = now()
+
+    async def accept_all(self) -> None:
+        if self._called("accept_all"):
+            self.rules.clear()
+
+    async def dropped(self) -> Mapping[str, int]:
+        self._called("dropped")
+        rate = 0 if self.quiet else PACKETS_PER_SECOND
+        return {peer: int((now() - since) * rate) for peer, since in self.rules.items()}
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        raise AssertionError("faults write no files")
+
+    async def read_file(self, path: str) -> bytes:
+        raise AssertionError("faults read no files")
+
+    async def events(self) -> AsyncIterator[str]:
+        lines: list[str] = []
+        for line in lines:
+            yield line
+
+    def kill_by_itself(self) -> None:
+        self.state = ProcessState.DEAD
+
+    @property
+    def untouched(self) -> bool:
+        return self.state is ProcessState.RUNNING and not self.rules
+
+
+class FakeCluster:
+    kind = "fake"
+    description: Mapping[str, str] = {}
+
+    def __init__(self, servers: int = 3, zookeepers: int = 1) -> None:
+        self.servers = [FakeNode("broker", index + 1) for index in range(servers)]
+        self.zookeepers = [FakeNode("zookeeper", index + 1) for index in range(zookeepers)]
+
+    @property
+    def nodes(self) -> list[FakeNode]:
+        return [*self.zookeepers, *self.servers]
+
+    def node(self, name: str) -> FakeNode:
+        return next(node for node in self.nodes if node.name == name)
+
+    @property
+    def untouched(self) -> bool:
+        return all(node.untouched for node in self.nodes)
+
+    async def close(self) -> None: ...
+
+
+class FakeSystem:
+    """``leaders`` and ``controller`` are names; ``slow`` seconds a node needs to serve after it was seen down."""
+
+    name = "fake"
+    roles = ("zookeeper", "broker")
+
+    def __init__(self, cluster: FakeCluster, slow: float = 1.0) -> None:
+        self.cluster = cluster
+        self.leaders: dict[str, str | None] = {"orders-0": "n1", "orders-1": "n2"}
+        self.controller: str | None = "n3"
+        self.slow = slow
+        self.never_ready: set[str] = set()
+        self.asked: list[tuple[str, str | None]] = []
+        self.find_error: Exception | None = None
+        self._up_since: dict[str, float] = {}
+
+    async def ready(self, node: Any) -> bool:
+        if not node.untouched or node.name in self.never_ready:
+            self._up_since.pop(node.name, None)
+            return False
+        return now() >= self._up_since.setdefault(node.name, now()) + self.slow
+
+    async def find(self, cluster: Any, what: str, key: str | None = None) -> Any:
+        self.asked.append((what, key))
+        if self.find_error is not None:
+            raise self.find_error
+        name = self.controller if what == "controller" else self.leaders.get(key or "")
+        return None if name is None else self.cluster.node(name)
+
+    def keys(self) -> Sequence[str]:
+        return list(self.leaders)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the nemesis must not use System.{name}")
+
+
+class Play:
+    """A conductor with its cluster and the rows it reported."""
+
+    def __init__(self, schedule: Schedule, cluster: FakeCluster | None = None, **options: Any) -> None:
+        self.cluster = cluster or FakeCluster()
+        self.system = FakeSystem(self.cluster)
+        self.schedule = schedule
+        self.rows: list[FaultRow] = []
+        self.times: list[float] = []
+        self.options = options
+        self._stamps = itertools.count(1)
+
+    def conductor(self) -> Conductor:
+        def record(row: FaultRow) -> None:
+            self.rows.append(row)
+            self.times.append(round(now(), 6))
+
+        stamp = self._stamps.__next__
+        return Conductor(self.cluster, self.system, self.schedule, random.Random(1), record, stamp, **self.options)
+
+    def play(self) -> list[FaultRow]:
+        async def main() -> None:
+            conductor = self.conductor()
+            await conductor.run()
+            await conductor.settle()
+            self.record = conductor.outcome
+
+        run(main())
+        return self.rows
+
+    def phases(self, number: int) -> list[str]:
+        return [str(row.phase) for row in self.rows if row.id == number]
+
+    def row(self, number: int, phase: FaultPhase) -> FaultRow:
+        return next(row for row in self.rows if row.id == number and row.phase is phase)
+
+    def at(self, number: int, phase: FaultPhase) -> float:
+        return next(
+            at for row, at in zip(self.rows, self.times, strict=True) if row.id == number and row.phase is phase
+        )

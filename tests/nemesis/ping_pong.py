@@ -1,0 +1,102 @@
+"""The smallest system with traffic: every server pings all others and holds a ZooKeeper session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster.node import Cluster, Node, by_role
+from cluster.system import zookeeper_servers
+
+PORT = 7000
+PING_EVERY = 0.2
+ANSWER_WITHIN = 1.0
+
+
+class PingPong:
+    """``cluster`` is given once it is there: who the peers are goes into ``argv``."""
+
+    name = "ping-pong"
+    roles: Sequence[str] = ("zookeeper", "broker")
+    defects: Sequence[str] = ()
+    source: Sequence[str] = ()
+    cluster: Cluster
+
+    def port(self, role: str) -> int:
+        return PORT
+
+    def argv(self, node: Node) -> Sequence[str]:
+        peers = [peer.address for peer in by_role(self.cluster, "broker") if peer.name != node.name]
+        return [node.address, zookeeper_servers(self.cluster), *peers]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {}
+
+    def event_log(self, node: Node) -> str:
+        return "/var/log/events.jsonl"
+
+    def logs(self, node: Node) -> Sequence[str]:
+        return []
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        address, zookeepers, *peers = argv
+        zookeeper = runtime.zookeeper(zookeepers, 3.0)
+        server = await asyncio.start_server(serve, address, PORT)
+        async with server, asyncio.TaskGroup() as tasks:
+            for peer in peers:
+                tasks.create_task(ping_for_ever(peer))
+            await zookeeper.connect(60.0)
+            await server.serve_forever()
+        return 0
+
+    async def ready(self, node: Node) -> bool:
+        if node.role != "broker":
+            return True
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                reader, writer = await asyncio.open_connection(node.address, PORT)
+                try:
+                    writer.write(b"ping\n")
+                    return await reader.readline() == b"pong\n"
+                finally:
+                    writer.close()
+        except OSError:  # TimeoutError is one
+            return False
+
+    async def set_up(self, cluster: Cluster) -> None: ...
+
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
+        return by_role(cluster, "broker")[1 if what == "leader" else 2]
+
+    def keys(self) -> Sequence[str]:
+        return ["orders-0"]
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while await reader.readline():
+            writer.write(b"pong\n")
+            await writer.drain()
+    except OSError:
+        pass  # the peer is gone
+    finally:
+        writer.close()
+
+
+async def ping_for_ever(peer: str) -> None:
+    while True:
+        try:
+            async with asyncio.timeout(2 * ANSWER_WITHIN):
+                reader, writer = await asyncio.open_connection(peer, PORT)
+            try:
+                while True:
+                    writer.write(b"ping\n")
+                    async with asyncio.timeout(2 * ANSWER_WITHIN):
+                        if not await reader.readline():
+                            break
+                    await asyncio.sleep(PING_EVERY)
+            finally:
+                writer.close()
+        except OSError:
+            await asyncio.sleep(PING_EVERY)

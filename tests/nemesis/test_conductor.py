@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nemesis_fakes import FakeCluster, FakeNode, Play, run
+
+from cluster.node import NodeError, ProcessState
+from nemesis.catalogue import catalogue
+from nemesis.conductor import Conductor
+from nemesis.draw import draw
+from nemesis.fault import Census
+from nemesis.row import FaultPhase, Stage
+from nemesis.schedule import Schedule, ScheduleError, Step, decode, encode
+from nemesis.target import parse
+
+CENSUS = Census(3, 1, ("orders-0", "orders-1"))
+CALLS = ["start", "kill", "stop", "resume", "process", "drop_from", "accept_all", "dropped"]
+
+
+def steps(*described: tuple[float, str, str, float]) -> Schedule:
+    return Schedule(1, tuple(Step(at, fault, parse(target), duration) for at, fault, target, duration in described))
+
+
+def test_rows_come_in_order_with_rising_ids_and_stamps() -> None:
+    play = Play(steps((2, "kill", "n1", 5), (12, "stop", "n2", 5), (22, "partition-one", "n3", 5)))
+    rows = play.play()
+    assert [row.time for row in rows] == sorted({row.time for row in rows})
+    for number in (1, 2, 3):
+        assert play.phases(number) == ["intended", "injected", "healed", "recovered"]
+        at = 2.0 + 10 * (number - 1)
+        assert play.at(number, FaultPhase.INTENDED) == 0
+        assert play.at(number, FaultPhase.INJECTED) == pytest.approx(at)
+        assert play.at(number, FaultPhase.HEALED) == pytest.approx(at + 5)
+        assert play.at(number, FaultPhase.RECOVERED) == pytest.approx(at + 6, abs=0.3), "the fake serves after 1 s"
+    assert all(msgspec.json.decode(msgspec.json.encode(row.detail)) == row.detail for row in rows)
+
+
+def test_only_healed_rows_tell_whether_it_bit() -> None:
+    play = Play(steps((2, "kill", "n1", 5)))
+    play.play()
+    assert {row.phase: row.bit for row in play.rows} == {
+        "intended": None, "injected": None, "healed": True, "recovered": None,
+    }  # fmt: skip
+
+
+def test_what_was_never_reached_was_still_intended() -> None:
+    play = Play(steps((2, "kill", "n1", 5), (12, "stop", "n2", 5)))
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(4)
+        assert [injection.names for injection in conductor.in_force] == [("n1",)]
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert conductor.in_force == ()
+        assert play.cluster.untouched, "cancelling heals"
+        assert await conductor.close() == ()
+
+    run(main())
+    assert play.phases(1) == ["intended", "injected", "healed", "failed"]
+    assert play.row(1, FaultPhase.FAILED).detail["reason"] == "not ready yet when the run was closed"
+    assert play.phases(2) == ["intended"]
+
+
+def test_heal_all_halts_a_run_that_goes_on() -> None:
+    play = Play(steps((2, "stop", "n1", 5), (12, "kill", "n2", 5)))
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(3)
+        assert await conductor.heal_all() == ()
+        assert await conductor.heal_all() == ()
+        await running
+        assert asyncio.get_running_loop().time() == pytest.approx(3)
+        await conductor.settle()
+
+    run(main())
+    assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
+    assert "kill" not in play.cluster.node("n2").calls
+
+
+def test_cancelled_in_the_middle_of_an_injection_the_half_done_is_undone() -> None:
+    play = Play(steps((2, "kill", "n1+n2", 5)))
+    slow = play.cluster.node("n2")
+
+    async def never(self: FakeNode = slow) -> None:
+        await asyncio.sleep(3600)
+
+    slow.kill = never  # type: ignore[method-assign]
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(3)
+        assert play.cluster.node("n1").state is ProcessState.DEAD
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await conductor.close()
+
+    run(main())
+    assert play.cluster.untouched
+    assert play.row(1, FaultPhase.HEALED).bit is False
+
+
+def test_an_injection_that_hangs_fails_and_is_undone() -> None:
+    play = Play(steps((2, "kill", "n1+n2", 5), (60, "stop", "n1", 5)))
+    slow = play.cluster.node("n2")
+
+    async def never(self: FakeNode = slow) -> None:
+        await asyncio.sleep(3600)
+
+    slow.kill = never  # type: ignore[method-assign]
+    play.play()
+    assert "no end within 30 s" in play.row(1, FaultPhase.FAILED).detail["reason"]
+    assert play.cluster.untouched
+    assert play.row(2, FaultPhase.HEALED).bit is True
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from(sorted(catalogue())), min_size=1, max_size=3, unique=True),
+    st.dictionaries(st.tuples(st.sampled_from(["n1", "n2", "n3", "zk1"]), st.sampled_from(CALLS)), st.integers(1, 3)),
+)
+def test_whatever_fails_the_run_ends_and_nothing_is_left_once_nodes_obey(
+    seed: int, names: list[str], refusals: dict[tuple[str, str], int]
+) -> None:
+    play = Play(draw(seed, names, census=CENSUS, time_limit=40))
+    for (name, call), times in refusals.items():
+        play.cluster.node(name).refuse[call] = times
+
+    async def main() -> None:
+        conductor = play.conductor()
+        await conductor.run()
+        for node in play.cluster.nodes:
+            node.refuse.clear()
+        assert await conductor.heal_all() == ()
+        assert conductor.in_force == ()
+        await conductor.settle()
+
+    run(main())
+    assert play.cluster.untouched
+    for number in range(1, len(play.schedule.steps) + 1):
+        phases = play.phases(number)
+        assert phases[0] == "intended"
+        assert phases.count("injected") <= 1
+        # Whoever was injected was healed, and every fault was either proved or reported as failed.
+        if "injected" in phases:
+            assert phases.count("healed") == 1
+        proved = any(row.id == number and row.bit for row in play.rows)
+        assert proved or "failed" in phases
+
+
+@pytest.mark.parametrize(
+    ("fault", "call", "stage"),
+    [("kill", "kill", "inject"), ("stop", "stop", "inject"), ("partition-one", "drop_from", "inject")],
+)
+def test_a_node_that_refuses_is_a_failed_fault_and_the_next_is_played(fault: str, call: str, stage: str) -> None:
+    play = Play(steps((2, fault, "n1", 5), (12, "stop", "n3", 5)))
+    play.cluster.node("n1").refuse[call] = 1
+    play.play()
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.detail["stage"] == stage
+    assert f"n1: {call} refused" in failed.detail["reason"]
+    assert play.row(2, FaultPhase.HEALED).bit is True
+    assert play.cluster.untouched
+
+
+def test_a_heal_that_fails_is_tried_again_at_the_end_and_the_others_are_healed() -> None:
+    play = Play(steps((2, "stop", "n1", 5), (8, "stop", "n2", 5)))
+    play.cluster.node("n1").refuse["resume"] = 1
+    play.play()
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.HEAL
+    assert play.phases(1) == ["intended", "injected", "failed", "healed", "recovered"]
+    assert play.at(2, FaultPhase.HEALED) == pytest.approx(13)
+    assert play.cluster.untouched
+
+
+def test_what_cannot_be_healed_is_told_and_stays_in_force() -> None:
+    play = Play(steps((2, "stop", "n1", 5), (8, "kill", "n2", 5)))
+    play.cluster.node("n1").refuse["resume"] = 99
+
+    async def main() -> None:
+        conductor = play.conductor()
+        await conductor.run()
+        errors = await conductor.close()
+        assert len(errors) == 1
+        assert "stop of n1 could not be healed: n1: resume refused" in errors[0]
+        assert [injection.names for injection in conductor.in_force] == [("n1",)]
+
+    run(main())
+    assert play.cluster.node("n2").untouched
+
+
+def test_an_unexpected_error_is_reported_whole_and_does_not_end_the_run() -> None:
+    play = Play(steps((2, "kill", "leader:orders-0", 5), (12, "stop", "n3", 5)))
+    play.system.find_error = KeyError("a bug in the user's finder")
+    play.play()
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.detail["stage"] == Stage.TARGET
+    assert "Traceback" in failed.detail["reason"]
+    assert "a bug in the user's finder" in failed.detail["reason"]
+    assert play.row(2, FaultPhase.HEALED).bit is True
+
+
+def test_a_finder_that_cannot_ask_is_one_that_knows_nobody() -> None:
+    play = Play(steps((2, "kill", "leader:orders-0", 5)))
+    play.system.find_error = NodeError("zk1 unreachable")
+    play.play()
+    assert play.row(1, FaultPhase.INJECTED).detail["fell_back"] is True
+    assert play.row(1, FaultPhase.HEALED).bit is True
+
+
+def test_a_caller_who_gives_up_on_recovery_may_come_back_to_it() -> None:
+    play = Play(steps((2, "kill", "n1", 5)))
+
+    async def main() -> None:
+        conductor = play.conductor()
+        await conductor.run()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await conductor.settle()
+        await conductor.settle()
+        await conductor.close()
+
+    run(main())
+    assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
+
+
+def test_a_node_that_does_not_come_back_is_told_after_the_deadline_and_delays_nothing() -> None:
+    play = Play(steps((2, "kill", "n1", 5), (12, "stop", "n3", 5)), recovery_seconds=20)
+    play.system.never_ready = {"n1"}
+    play.play()
+    assert play.at(2, FaultPhase.INJECTED) == pytest.approx(12)
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.detail["stage"] == Stage.RECOVER
+    assert "n1 not ready after the heal: no end within 20 s" in failed.detail["reason"]
+    assert play.at(1, FaultPhase.FAILED) == pytest.approx(27)
+    assert play.phases(2)[-1] == "recovered"
+
+
+# Overlapping faults
+
+
+def test_a_kill_and_a_partition_of_one_node_compose() -> None:
+    play = Play(steps((2, "partition-one", "n1", 10), (4, "kill", "n1", 4)))
+    seen: dict[float, tuple[str, bool]] = {}
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        node = play.cluster.node("n1")
+        for at in (1, 3, 5, 9, 13):
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
+            seen[at] = (str(node.state), bool(node.rules))
+        await running
+        await conductor.settle()
+
+    run(main())
+    assert seen == {
+        1: ("running", False), 3: ("running", True), 5: ("dead", True), 9: ("running", True), 13: ("running", False),
+    }  # fmt: skip
+    assert play.row(1, FaultPhase.HEALED).bit is play.row(2, FaultPhase.HEALED).bit is True
+    assert play.at(2, FaultPhase.RECOVERED) > 12, "behind a partition it does not serve"
+
+
+def test_two_partitions_that_overlap_each_keep_their_cuts() -> None:
+    play = Play(steps((2, "partition-one", "n1", 6), (4, "partition-from-zookeeper", "n2", 8)))
+    seen: dict[float, set[tuple[str, str]]] = {}
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        for at in (3, 5, 9, 13):
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
+            seen[at] = {(node.name, peer) for node in play.cluster.nodes for peer in node.rules}
+        await running
+        await conductor.settle()
+
+    run(main())
+    first = {("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1")}
+    second = {("n2", "zk1"), ("zk1", "n2")}
+    assert seen == {3: first, 5: first | second, 9: second, 13: set()}
+    assert play.row(1, FaultPhase.HEALED).bit is play.row(2, FaultPhase.HEALED).bit is True
+
+
+def test_a_process_is_held_by_one_fault_at_a_time() -> None:
+    for seed in range(12):
+        kill, stop = Step(2, "kill", parse("one"), 6, seed=seed), Step(3, "stop", parse("one"), 4, seed=seed)
+        play = Play(Schedule(1, (kill, stop)))
+        play.play()
+        killed, stopped = play.row(1, FaultPhase.HEALED), play.row(2, FaultPhase.HEALED)
+        assert killed.bit is stopped.bit is True
+        assert not set(killed.targets) & set(stopped.targets)
+
+
+def test_a_leader_held_already_is_replaced_by_another_node() -> None:
+    play = Play(steps((2, "kill", "n1", 6), (3, "stop", "leader:orders-0", 4)))
+    play.play()
+    row = play.row(2, FaultPhase.INJECTED)
+    assert row.targets != ("n1",)
+    assert "n1, leader of orders-0, is held" in row.detail["note"]
+
+
+def test_nobody_left_to_hit_is_a_failed_fault() -> None:
+    play = Play(steps((2, "kill", "all", 6), (3, "stop", "one", 4), (12, "stop", "n2", 4), (13, "kill", "n2", 2)))
+    play.play()
+    assert play.phases(2) == ["intended", "failed"]
+    assert "every server is held" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert play.phases(4) == ["intended", "failed"]
+    assert "n2 is held" in play.row(4, FaultPhase.FAILED).detail["reason"]
+    assert play.cluster.untouched
+
+
+def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> None:
+    play = Play(steps((2, "stop", "n1", 5), (7, "kill", "n1", 5)))
+    play.play()
+    assert play.row(1, FaultPhase.HEALED).bit is play.row(2, FaultPhase.HEALED).bit is True
+
+
+# What a run leaves to be played again
+
+
+def played(schedule: Schedule) -> tuple[list[Any], Any]:
+    play = Play(schedule, FakeCluster(5))
+    rows = play.play()
+    return [(row.id, row.fault, row.phase, row.targets, row.bit) for row in rows], play.record
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(catalogue())), min_size=1, max_size=3, unique=True))
+def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:
+    schedule = draw(seed, names, census=Census(5, 1, ("orders-0", "orders-1")), time_limit=40)
+    rows, record = played(schedule)
+    assert decode(encode(record)) == record
+    assert [done.targets for done in record.resolved] == [row[3] for row in sorted(rows) if row[2] == "injected"]
+    assert played(record.as_meant())[0] == rows
+    assert played(record.as_resolved())[0] == rows
+
+
+def test_leaving_out_a_step_does_not_change_the_others() -> None:
+    for seed in range(10):
+        schedule = draw(seed, ["kill", "stop"], census=CENSUS, target=parse("one"), interval=5)
+        targets = [(done.step, done.targets) for done in played(schedule)[1].resolved]
+        for left_out in schedule.steps:
+            fewer = msgspec.structs.replace(schedule, steps=tuple(step for step in schedule.steps if step != left_out))
+            alone = [entry for entry in targets if entry[0] != left_out]
+            others = [step for step in schedule.steps if step != left_out]
+            if not any(step.at < left_out.until and left_out.at < step.until for step in others):
+                assert [(done.step, done.targets) for done in played(fewer)[1].resolved] == alone
+
+
+def test_steps_without_a_seed_take_the_runs_generator() -> None:
+    def first_target(seed: int) -> tuple[str, ...]:
+        play = Play(steps((2, "kill", "one", 5)))
+
+        async def main() -> None:
+            stamps = iter(range(1000))
+            conductor = Conductor(
+                play.cluster, play.system, play.schedule, random.Random(seed), play.rows.append, stamps.__next__
+            )
+            await conductor.run()
+            await conductor.close()
+
+        run(main())
+        return play.row(1, FaultPhase.INJECTED).targets
+
+    assert {first_target(seed) for seed in range(20)} == {("n1",), ("n2",), ("n3",)}
+    assert first_target(7) == first_target(7)
+
+
+def test_an_unknown_fault_is_refused_before_the_run() -> None:
+    with pytest.raises(ScheduleError, match="no fault meteor; there are kill"):
+        Play(steps((2, "meteor", "n1", 5))).conductor()
+
+
+def test_an_empty_schedule_ends_at_once() -> None:
+    assert Play(Schedule(1)).play() == []

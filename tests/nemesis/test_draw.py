@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemesis.catalogue import catalogue
+from nemesis.draw import draw, injection_times
+from nemesis.fault import Census
+from nemesis.schedule import FIRST_AT, ScheduleError
+from nemesis.target import Kind, Target, parse
+
+CENSUS = Census(3, 1, ("orders-0", "orders-1"))
+NAMES = st.lists(st.sampled_from(sorted(catalogue())), min_size=1, max_size=5, unique=True)
+INTERVALS = st.floats(0.5, 20)
+LIMITS = st.floats(13, 120)
+
+
+@given(st.integers(), NAMES, INTERVALS, LIMITS)
+def test_the_rule_of_the_interval(seed: int, names: list[str], interval: float, limit: float) -> None:
+    schedule = draw(seed, names, census=CENSUS, interval=interval, time_limit=limit)
+    times = injection_times(interval, limit)
+    starts = [step.at for step in schedule.steps]
+    assert starts[0] == FIRST_AT
+    assert starts == sorted(starts)
+    assert set(times) <= set(starts)
+    assert [later - earlier for earlier, later in itertools.pairwise(times)] == pytest.approx(
+        [interval] * (len(times) - 1)
+    )
+    for step in schedule.steps:
+        assert step.duration == interval / 2
+        assert step.until < limit
+        following = [at for at in times if at > step.at]
+        assert not following or step.until <= following[0] + 1e-9, "healed before the next injection of the grid"
+    assert times[-1] + interval + interval / 2 >= limit, "the whole time is used"
+
+
+@given(st.integers(), NAMES, INTERVALS, LIMITS)
+def test_every_fault_occurs_or_is_named_as_omitted(seed: int, names: list[str], interval: float, limit: float) -> None:
+    schedule = draw(seed, names, census=CENSUS, interval=interval, time_limit=limit)
+    taken = {step.fault for step in schedule.steps}
+    assert taken | set(schedule.omitted) == set(names)
+    assert not taken & set(schedule.omitted)
+    if len(injection_times(interval, limit)) >= len(names):
+        assert not schedule.omitted
+
+
+@given(st.integers(), NAMES)
+def test_same_seed_same_schedule(seed: int, names: list[str]) -> None:
+    assert draw(seed, names, census=CENSUS) == draw(seed, list(reversed(names)), census=CENSUS)
+
+
+def test_seeds_differ() -> None:
+    assert len({str(draw(seed, ["kill", "partition"], census=CENSUS)) for seed in range(50)}) > 45
+
+
+def test_combined_faults_overlap_sometimes_and_never_by_more_than_two() -> None:
+    deepest = []
+    for seed in range(60):
+        steps = draw(seed, ["kill", "partition", "stop"], census=CENSUS).steps
+        deepest.append(max(sum(one.at <= step.at < one.until for one in steps) for step in steps))
+    assert {1, 2} == set(deepest)
+
+
+def test_two_faults_in_time_for_one_are_both_drawn_when_they_may_overlap() -> None:
+    schedule = draw(1, ["kill", "stop"], census=CENSUS, time_limit=12)
+    assert sorted(step.fault for step in schedule.steps) == ["kill", "stop"]
+    assert max(step.until for step in schedule.steps) < 12
+
+
+def test_the_partition_mix_draws_every_shape() -> None:
+    steps = [step for seed in range(40) for step in draw(seed, ["partition"], census=CENSUS).steps]
+    assert {step.parameters["shape"] for step in steps} == {"one", "halves", "isolate-leader", "from-zookeeper"}
+    ones = [step for step in steps if step.parameters["shape"] == "one"]
+    assert {step.parameters["zookeeper"] for step in ones} == {True, False}
+    assert {step.target.key for step in steps if step.parameters["shape"] == "isolate-leader"} == set(CENSUS.keys or ())
+
+
+def test_kill_by_default_leaves_a_majority() -> None:
+    kinds = {step.target.kind for seed in range(60) for step in draw(seed, ["kill"], census=CENSUS).steps}
+    assert kinds == {Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER}
+
+
+@given(st.integers())
+def test_a_target_that_is_asked_for_is_kept(seed: int) -> None:
+    for step in draw(seed, ["kill", "partition", "stop"], census=CENSUS, target=parse("n2")).steps:
+        assert step.target == parse("n2")
+        assert step.parameters.get("shape") in (None, "one", "from-zookeeper")
+
+
+def test_an_open_key_is_drawn_with_the_schedule() -> None:
+    schedules = [draw(seed, ["stop"], census=CENSUS, target=parse("leader")) for seed in range(20)]
+    assert {step.target.key for schedule in schedules for step in schedule.steps} == {"orders-0", "orders-1"}
+
+
+def test_none_is_an_empty_schedule() -> None:
+    assert draw(3, [], census=CENSUS).steps == draw(3, ["none"], census=CENSUS).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (["kill"], {"time_limit": 7.0}, "not healed before 7 s"),
+        (["kill"], {"interval": 0.0}, "above 0"),
+        (["kil"], {}, "no fault kil; there are kill"),
+        (["partition-halves"], {"target": Target(Kind.LEADER)}, "takes no target leader"),
+        (["partition"], {"target": Target(Kind.ALL), "census": Census(3, 0, ())}, "no rest"),
+        (["partition-from-zookeeper"], {"census": Census(3, 0)}, "needs a ZooKeeper node"),
+        (["partition-isolate-leader"], {"census": Census(3, 1, ())}, "needs a system with keys"),
+        (["partition-one"], {"census": Census(1, 0)}, "needs two servers"),
+        (["kill"], {"target": parse("leader:nope")}, "no such key"),
+        (["kill"], {"target": parse("zookeeper"), "census": Census(3, 0)}, "no ZooKeeper node"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_the_reason(names: list[str], options: dict, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(ScheduleError, match=message):
+        draw(1, names, **{"census": CENSUS, **options})

@@ -1,0 +1,173 @@
+"""Each fault on nodes that obey bites; on nodes that only say they obey it does not."""
+
+from __future__ import annotations
+
+import pytest
+from nemesis_fakes import FakeCluster, FakeSystem, Play, run
+
+from nemesis.catalogue import catalogue
+from nemesis.row import FaultPhase, FaultRow, Stage
+from nemesis.schedule import Parameter, Schedule, Step
+from nemesis.target import Kind, Target, parse
+
+SHAPES = ["one", "halves", "isolate-leader", "from-zookeeper"]
+TARGETS = {"halves": Target(Kind.HALF), "isolate-leader": parse("leader:orders-1")}
+
+
+def one_step(fault: str, target: str = "n2", parameters: dict[str, Parameter] | None = None) -> Play:
+    shape = fault.removeprefix("partition-")
+    return Play(Schedule(1, (Step(2.0, fault, TARGETS.get(shape, parse(target)), 5.0, parameters or {}),)))
+
+
+def healed(play: Play) -> FaultRow:
+    play.play()
+    return play.row(1, FaultPhase.HEALED)
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue() if name != "partition"])
+def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
+    play = one_step(name)
+    row = healed(play)
+    assert row.bit is True
+    assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
+    assert play.cluster.untouched
+
+
+@pytest.mark.parametrize(
+    ("name", "deaf", "reason"),
+    [
+        ("kill", "kill", "was not dead while the fault was in force"),
+        ("kill", "start", "no other incarnation"),
+        ("stop", "stop", "was running, not stopped"),
+        ("partition-one", "drop_from", "no packet to or from n2 was dropped"),
+    ],
+)
+def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
+    play = one_step(name)
+    for node in play.cluster.nodes:
+        node.deaf.add(deaf)
+    row = healed(play)
+    assert row.bit is False
+    assert reason in row.detail["reason"]
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.detail["stage"] == Stage.BITE
+    assert reason in failed.detail["reason"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_partition_without_traffic_has_not_bitten(shape: str) -> None:
+    play = one_step(f"partition-{shape}")
+    for node in play.cluster.nodes:
+        node.quiet = True
+    assert healed(play).bit is False
+
+
+def test_one_counter_at_either_end_is_enough() -> None:
+    play = one_step("partition-one")
+    for node in play.cluster.nodes:
+        node.quiet = node.name != "n3"
+    row = healed(play)
+    assert row.bit is True
+    assert list(row.detail["evidence"]["dropped"]) == ["n3<-n2"]
+    assert len(row.detail["evidence"]["quiet"]) == 3
+
+
+def test_every_isolated_node_must_have_suffered() -> None:
+    play = Play(Schedule(1, (Step(2.0, "partition-one", parse("n1+n2"), 5.0),)), FakeCluster(5))
+    for node in play.cluster.nodes:
+        node.quiet = node.name != "n1"
+    row = healed(play)
+    assert row.bit is False
+    assert row.detail["reason"] == "no packet to or from n2 was dropped"
+
+
+def test_a_process_that_was_dead_before_was_not_killed() -> None:
+    play = one_step("kill")
+    play.cluster.node("n2").kill_by_itself()
+    row = healed(play)
+    assert row.bit is False
+    assert "dead already" in row.detail["reason"]
+    assert play.cluster.untouched
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "cut"),
+    [
+        ("partition-one", {"zookeeper": False}, {"n1|n2", "n2|n3", "n2|n4"}),
+        ("partition-one", {"zookeeper": True}, {"n1|n2", "n2|n3", "n2|n4", "n2|zk1", "n2|zk2"}),
+        ("partition-isolate-leader", {}, {"n1|n2", "n2|n3", "n2|n4"}),
+        ("partition-from-zookeeper", {}, {"n2|zk1", "n2|zk2"}),
+    ],
+)
+def test_what_each_shape_cuts(name: str, parameters: dict[str, Parameter], cut: set[str]) -> None:
+    play = one_step(name, "n2", parameters)
+    play.cluster = FakeCluster(4, 2)
+    play.system = FakeSystem(play.cluster)
+    play.play()
+    assert set(play.row(1, FaultPhase.INJECTED).detail["evidence"]["cut"]) == cut
+
+
+def test_halves_are_halves_and_zookeeper_is_reached_by_both() -> None:
+    sides = set()
+    for seed in range(20):
+        step = Step(2.0, "partition", Target(Kind.HALF), 5.0, {"shape": "halves"}, seed)
+        play = Play(Schedule(1, (step,)), FakeCluster(4, 1))
+        row = healed(play)
+        cut = {frozenset(link.split("|")) for link in row.detail["evidence"]["cut"]}
+        assert len(row.targets) == 2
+        assert cut == {frozenset((a, b)) for a in row.targets for b in {"n1", "n2", "n3", "n4"} - set(row.targets)}
+        sides.add(row.targets)
+    assert len(sides) > 2
+
+
+def test_a_zookeeper_node_can_be_isolated_from_everybody() -> None:
+    play = one_step("partition-one", "zk1")
+    play.cluster = FakeCluster(2, 3)
+    play.system = FakeSystem(play.cluster)
+    play.play()
+    assert set(play.row(1, FaultPhase.INJECTED).detail["evidence"]["cut"]) == {"n1|zk1", "n2|zk1", "zk1|zk2", "zk1|zk3"}
+
+
+def test_a_cut_is_made_at_both_ends() -> None:
+    play = one_step("partition-isolate-leader")
+    play.play()
+    for name in ("n1", "n2", "n3"):
+        assert play.cluster.node(name).calls.count("drop_from") == 1
+    assert "drop_from" not in play.cluster.node("zk1").calls
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "parameters"),
+    [
+        ("partition", "n2", {"shape": "moon"}),
+        ("partition-one", "n1+n2+n3", {}),
+        ("partition-from-zookeeper", "zk1", {}),
+    ],
+)
+def test_a_partition_that_makes_no_sense_fails_and_touches_nothing(
+    fault: str, target: str, parameters: dict[str, Parameter]
+) -> None:
+    play = Play(Schedule(1, (Step(2.0, fault, parse(target), 5.0, parameters),)))
+    play.play()
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.INJECT
+    assert play.row(1, FaultPhase.HEALED).bit is False
+    assert not any("drop_from" in node.calls for node in play.cluster.nodes)
+
+
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_probe_says_what_is_missing_and_changes_nothing(name: str) -> None:
+    fault = catalogue()[name]
+
+    async def probe(cluster: FakeCluster) -> str | None:
+        return await fault.probe(cluster, FakeSystem(cluster))
+
+    cluster = FakeCluster()
+    assert run(probe(cluster)) is None
+    assert {call for node in cluster.nodes for call in node.calls} <= {"process", "dropped"}
+    broken = FakeCluster()
+    for node in broken.nodes:
+        node.refuse = {"process": 1, "dropped": 1}
+    assert "refused" in (run(probe(broken)) or "")
+    assert run(probe(FakeCluster(0, 0)))
+    if name.startswith("partition"):
+        assert run(probe(FakeCluster(1, 0)))

@@ -1,0 +1,110 @@
+"""Each fault bites in the simulation, heals, and is recovered from, on a system that does nothing but talk."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+
+import pytest
+from ping_pong import PingPong
+
+from cluster.deploy import start_system
+from cluster.node import ProcessState
+from cluster.sim.cluster import SimCluster
+from cluster.sim.loop import SimLoop
+from nemesis.catalogue import catalogue
+from nemesis.conductor import Conductor
+from nemesis.draw import draw
+from nemesis.fault import census
+from nemesis.row import FaultPhase, FaultRow
+from nemesis.schedule import Record, Schedule, Step
+from nemesis.target import parse
+
+COUNTS = {"zookeeper": 1, "broker": 3}
+
+
+def play(schedule: Schedule | list[str], seed: int = 1) -> tuple[list[FaultRow], Record]:
+    """The rows and the record; a list of names is drawn as the random nemesis does."""
+    rows: list[FaultRow] = []
+
+    async def main() -> Record:
+        system = PingPong()
+        cluster = system.cluster = SimCluster(system, COUNTS, seed)
+        try:
+            await start_system(system, cluster, 30.0, lambda _: None)
+            for fault in catalogue().values():
+                assert await fault.probe(cluster, system) is None
+            meant = schedule
+            if isinstance(meant, list):
+                meant = draw(seed, meant, census=census(cluster, system))
+            stamps = itertools.count(1)
+            conductor = Conductor(cluster, system, meant, random.Random(seed), rows.append, stamps.__next__)
+            await conductor.run()
+            await conductor.settle()
+            assert await conductor.close() == ()
+            for node in cluster.nodes:
+                assert (await node.process()).state is ProcessState.RUNNING
+                assert not await node.dropped()
+            return conductor.outcome
+        finally:
+            await cluster.close()
+
+    with asyncio.Runner(loop_factory=lambda: SimLoop(seed)) as runner:
+        return rows, runner.run(main())
+
+
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_each_fault_bites_heals_and_is_recovered_from(name: str) -> None:
+    rows, _ = play([name])
+    assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
+    assert [row.bit for row in rows if row.phase is FaultPhase.HEALED] == [True] * 3
+    assert [row.id for row in rows if row.phase is FaultPhase.RECOVERED] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_combined_faults_bite(seed: int) -> None:
+    rows, record = play(["kill", "partition", "stop"], seed)
+    assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
+    assert all(row.bit for row in rows if row.phase is FaultPhase.HEALED)
+    assert {step.fault for step in record.schedule.steps} == {"kill", "partition", "stop"}
+
+
+@pytest.mark.parametrize("target", ["zookeeper", "all", "majority", "leader", "controller", "n1+n2"])
+@pytest.mark.parametrize("name", ["kill", "stop"])
+def test_process_faults_on_every_sort_of_target(name: str, target: str) -> None:
+    rows, _ = play(Schedule(1, (Step(2.0, name, parse(target), 5.0),)))
+    assert [str(row.phase) for row in rows] == ["intended", "injected", "healed", "recovered"]
+    assert rows[2].bit is True
+
+
+def test_a_partition_from_zookeeper_drops_the_packets_of_the_session() -> None:
+    rows, _ = play(Schedule(1, (Step(2.0, "partition-from-zookeeper", parse("n2"), 5.0),)))
+    evidence = rows[2].detail["evidence"]
+    assert evidence["cut"] == ["n2|zk1"]
+    assert sum(evidence["dropped"].values()) > 0
+
+
+def test_a_process_killed_behind_a_partition_comes_up_behind_it() -> None:
+    rows, _ = play(
+        Schedule(1, (Step(2.0, "partition-one", parse("n1"), 10.0), Step(4.0, "kill", parse("n1"), 4.0)))
+    )
+    assert [row.bit for row in rows if row.phase is FaultPhase.HEALED] == [True, True]
+
+
+def test_one_seed_one_story() -> None:
+    first, second = play(["kill", "partition", "stop"], 5), play(["kill", "partition", "stop"], 5)
+    assert first == second
+    other, _ = play(["kill", "partition", "stop"], 6)
+    assert other != first[0]
+
+
+def test_a_run_plays_again_as_it_came_out() -> None:
+    rows, record = play(["kill", "partition"], 3)
+
+    def story(rows: list[FaultRow]) -> list[tuple[object, ...]]:
+        told = (FaultPhase.INJECTED, FaultPhase.HEALED)
+        return [(row.id, row.fault, row.phase, row.targets, row.bit) for row in rows if row.phase in told]
+
+    again, _ = play(record.as_resolved(), 3)
+    assert story(again) == story(rows)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemesis.catalogue import catalogue
+from nemesis.draw import draw
+from nemesis.fault import Census
+from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, decode, encode
+from nemesis.target import Kind, Target, named, parse
+
+CENSUS = Census(3, 1, ("orders-0",))
+SCHEDULES = st.builds(
+    lambda seed, names: draw(seed, names, census=CENSUS, time_limit=60),
+    st.integers(0, 2**63 - 1),
+    st.lists(st.sampled_from(sorted(catalogue())), max_size=3),
+)
+
+
+@given(SCHEDULES)
+def test_a_schedule_survives_json(schedule: Schedule) -> None:
+    assert decode(encode(schedule)) == schedule
+
+
+@given(SCHEDULES, st.data())
+def test_a_record_survives_json_and_plays_back_both_ways(schedule: Schedule, data: st.DataObject) -> None:
+    targets = st.sampled_from([(), ("n1",), ("n1", "n3")])
+    resolved = tuple(
+        Resolved(step, data.draw(targets), step.at + 0.04, step.until + 0.1, {"note": "x"}) for step in schedule.steps
+    )
+    record = Record(schedule, resolved)
+    assert decode(encode(record)) == record
+    assert record.as_meant() == schedule
+    again = record.as_resolved()
+    assert decode(encode(again)) == again
+    assert [step.target for step in again.steps] == [named(*done.targets) for done in resolved if done.targets]
+    for step, done in zip(again.steps, [done for done in resolved if done.targets], strict=True):
+        assert (step.at, step.parameters, step.fault) == (done.at, done.step.parameters, done.step.fault)
+        assert step.until == pytest.approx(done.healed_at)
+
+
+def test_what_was_never_healed_is_replayed_for_as_long_as_was_meant() -> None:
+    step = Step(2.0, "kill", parse("leader"), 5.0)
+    record = Record(Schedule(1, (step,)), (Resolved(step, ("n2",), 2.5, None, {}),))
+    assert record.as_resolved().steps[0] == msgspec.structs.replace(step, at=2.5, target=named("n2"))
+
+
+GOOD = '{"type":"schedule","seed":1,"steps":[{"at":2,"fault":"kill","target":{"kind":"one"},"duration":5}]}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"duration"', '"durration"', r"x\.json: .*durration.*steps\[0\]"),
+        ('"duration":5', '"duration":0', r"duration"),
+        ('"at":2', '"at":-1', r"steps\[0\]\.at"),
+        ('"one"', '"won"', r"'won'.*target\.kind"),
+        ('{"kind":"one"}', '{"kind":"one","key":"a"}', "takes no key"),
+        ('{"kind":"one"}', '{"kind":"named"}', "names belong to target named"),
+        ('"schedule"', '"sched"', "'sched'"),
+        ("]}", "", r"x\.json is not JSON"),
+        ("}]", '},{"at":1,"fault":"kill","target":{"kind":"one"},"duration":5}]', "order of their times"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_place(old: str, new: str, message: str) -> None:
+    assert isinstance(decode(GOOD.encode()), Schedule)
+    assert old in GOOD
+    with pytest.raises(ScheduleError, match=message):
+        decode(GOOD.replace(old, new).encode(), "x.json")
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (Step(2, "kill", parse("leader:orders-0"), 5), "kill leader of orders-0"),
+        (Step(2, "stop", parse("leader"), 5), "stop leader of any key"),
+        (Step(2, "partition", Target(Kind.HALF), 5, {"shape": "halves"}), "partition halves"),
+        (Step(2, "partition-halves", Target(Kind.HALF), 5, {"shape": "halves"}), "partition-halves"),
+        (Step(2, "partition", parse("leader:o-1"), 5, {"shape": "isolate-leader"}), "partition isolate-leader of o-1"),
+        (Step(2, "partition", parse("n2"), 5, {"shape": "from-zookeeper"}), "partition from-zookeeper n2"),
+        (Step(2, "partition", parse("one"), 5, {"shape": "one"}), "partition one"),
+        (Step(2, "partition-one", parse("controller"), 5, {"shape": "one"}), "partition-one controller"),
+    ],
+)
+def test_a_step_is_said_in_words(step: Step, said: str) -> None:
+    assert str(step) == said
+
+
+def test_what_came_of_a_step_is_said_in_words() -> None:
+    step = Step(14, "kill", parse("leader:orders-0"), 5)
+    assert str(Resolved(step, ("n2",), 14.203, 19.31, {})) == "kill leader of orders-0: n2 at 14.203 s to 19.310 s"

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nemesis_fakes import FakeCluster, FakeSystem, now, run
+
+from cluster.node import Node
+from nemesis.target import FIND_SECONDS, Chosen, Kind, Scene, Target, TargetError, named, parse, resolve, size
+
+SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
+KINDS = [Target(kind) for kind in Kind if kind is not Kind.NAMED]
+
+
+def choose(
+    target: Target, system: FakeSystem, seed: int = 1, busy: Collection[str] = (), keys: list[str] | None = None
+) -> Chosen:
+    async def find(what: str, key: str | None) -> Node | None:
+        node: Node | None = await system.find(system.cluster, what, key)
+        return node
+
+    cluster = system.cluster
+    scene = Scene(cluster.servers, cluster.zookeepers, system.keys() if keys is None else keys, find, busy)
+    return run(resolve(target, scene, random.Random(seed)))
+
+
+def names(chosen: Chosen) -> list[str]:
+    return [node.name for node in chosen.nodes]
+
+
+@given(st.sampled_from(KINDS), st.integers(1, 7), st.integers(0, 3), st.integers())
+def test_resolution_is_a_function_of_its_arguments(target: Target, servers: int, zookeepers: int, seed: int) -> None:
+    def once() -> list[str] | str:
+        cluster = FakeCluster(servers, zookeepers)
+        system = FakeSystem(cluster)
+        system.leaders, system.controller = {"a": "n1"}, "n1"
+        try:
+            return names(choose(target, system, seed))
+        except TargetError as error:
+            return str(error)
+
+    assert once() == once()
+
+
+@given(st.integers(1, 9), st.integers())
+def test_sizes(count: int, seed: int) -> None:
+    system = FakeSystem(FakeCluster(count))
+    for kind in SIZES:
+        chosen = choose(Target(kind), system, seed)
+        assert len(set(names(chosen))) == len(chosen.nodes) == max(1, size(kind, count))
+        assert chosen.fell_back == (size(kind, count) == 0)
+        assert all(node.role == "broker" for node in chosen.nodes)
+    assert size(Kind.MINORITY, count) < count / 2 < size(Kind.MAJORITY, count) <= count
+
+
+@given(st.sampled_from(KINDS), st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "zk1"])), st.integers())
+def test_busy_nodes_are_never_chosen(target: Target, busy: set[str], seed: int) -> None:
+    system = FakeSystem(FakeCluster(4, 2))
+    if target.kind is not Kind.ZOOKEEPER and {"n1", "n2", "n3", "n4"} <= busy:
+        with pytest.raises(TargetError, match="every server is held by another fault"):
+            choose(target, system, seed, sorted(busy))
+    else:
+        chosen = choose(target, system, seed, sorted(busy))
+        assert chosen.nodes
+        assert not busy & set(names(chosen))
+
+
+def test_every_server_is_one_some_day() -> None:
+    system = FakeSystem(FakeCluster(3))
+    assert {name for seed in range(40) for name in names(choose(parse("one"), system, seed))} == {"n1", "n2", "n3"}
+
+
+def test_leader_follower_controller() -> None:
+    system = FakeSystem(FakeCluster(3))
+    assert names(choose(parse("leader:orders-1"), system)) == ["n2"]
+    assert names(choose(parse("controller"), system)) == ["n3"]
+    followers = {name for seed in range(40) for name in names(choose(parse("follower:orders-1"), system, seed))}
+    assert followers == {"n1", "n3"}
+
+
+def test_leader_of_a_random_key_tells_which() -> None:
+    system = FakeSystem(FakeCluster(3))
+    seen = {(chosen.key, *names(chosen)) for chosen in (choose(parse("leader"), system, seed) for seed in range(20))}
+    assert seen == {("orders-0", "n1"), ("orders-1", "n2")}
+
+
+@pytest.mark.parametrize("target", ["leader:orders-0", "controller", "follower:orders-0"])
+def test_a_finder_that_knows_nobody_is_asked_again_and_then_one_is_taken(target: str) -> None:
+    system = FakeSystem(FakeCluster(3))
+    system.leaders["orders-0"] = system.controller = None
+    chosen = choose(parse(target), system)
+    assert len(system.asked) > 3
+    assert chosen.fell_back
+    assert len(chosen.nodes) == 1
+    assert "took one" in (chosen.note or "")
+
+
+def test_a_leader_elected_meanwhile_is_found() -> None:
+    async def main() -> Chosen:
+        system = FakeSystem(FakeCluster(3))
+
+        async def find(what: str, key: str | None) -> Node | None:
+            return system.cluster.node("n3") if now() > FIND_SECONDS / 2 else None
+
+        scene = Scene(system.cluster.servers, [], ["orders-0"], find)
+        return await resolve(parse("leader:orders-0"), scene, random.Random(1))
+
+    chosen = run(main())
+    assert (names(chosen), chosen.fell_back) == (["n3"], False)
+
+
+def test_a_busy_leader_is_replaced_and_the_note_says_so() -> None:
+    chosen = choose(parse("leader:orders-0"), FakeSystem(FakeCluster(3)), busy=["n1"])
+    assert chosen.fell_back
+    assert names(chosen) != ["n1"]
+    assert "n1, leader of orders-0, is held" in (chosen.note or "")
+
+
+def test_zookeeper_and_named() -> None:
+    system = FakeSystem(FakeCluster(3, 1))
+    assert names(choose(parse("zookeeper"), system)) == ["zk1"]
+    assert names(choose(named("n3", "zk1", "n1"), system)) == ["n1", "n3", "zk1"]
+    with pytest.raises(TargetError, match="no node n9 here; there are n1, n2, n3, zk1"):
+        choose(named("n9"), system)
+    with pytest.raises(TargetError, match="no ZooKeeper node"):
+        choose(parse("zookeeper"), FakeSystem(FakeCluster(3, 0)))
+
+
+@pytest.mark.parametrize("text", ["one", "leader", "leader:orders-0", "follower:a:b", "n2", "n1+zk1", "zookeeper"])
+def test_what_is_written_is_read(text: str) -> None:
+    target = parse(text)
+    assert text.split(":")[0] == (str(target) if target.kind is Kind.NAMED else target.kind)
+
+
+@pytest.mark.parametrize("text", ["", "ones", "leader:", "one:k", "n2+", "n2:x", "n1+n1", "named"])
+def test_what_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(TargetError):
+        parse(text)

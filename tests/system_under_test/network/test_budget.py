@@ -1,0 +1,79 @@
+"""Reservations never exceed the budget, are first come first served, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from system_under_test.network.budget import ByteBudget
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 10), st.booleans()), max_size=15))
+def test_whoever_cancels_or_finishes_the_whole_budget_is_free_again(plan: list[tuple[int, bool]]) -> None:
+    async def main() -> None:
+        budget = ByteBudget(10)
+        held = 0
+
+        async def use(size: int) -> None:
+            nonlocal held
+            await budget.reserve(size)
+            held += size
+            assert held <= 10
+            await asyncio.sleep(0)
+            held -= size
+            budget.release(size)
+
+        tasks = [asyncio.create_task(use(size)) for size, _ in plan]
+        await asyncio.sleep(0)
+        for task, (_, cancel) in zip(tasks, plan, strict=True):
+            if cancel and budget.free < 10 and task in list(waiting(tasks)):
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert budget.free + held == 10
+
+    def waiting(tasks: list[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
+        return [task for task in tasks if not task.done() and "reserve" in repr(task.get_coro().cr_await)]
+
+    asyncio.run(main())
+
+
+def test_a_small_one_does_not_overtake_a_large_one() -> None:
+    async def main() -> None:
+        budget = ByteBudget(10)
+        order: list[int] = []
+
+        async def use(size: int) -> None:
+            await budget.reserve(size)
+            order.append(size)
+
+        await budget.reserve(5)
+        tasks = [asyncio.create_task(use(size)) for size in (8, 1)]
+        await asyncio.sleep(0)
+        assert order == []
+        budget.release(5)
+        await asyncio.gather(*tasks)
+        assert order == [8, 1]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_a_cancelled_wait_blocks_nobody(granted: bool) -> None:
+    async def main() -> None:
+        budget = ByteBudget(10)
+        await budget.reserve(10)
+        waiter = asyncio.create_task(budget.reserve(9))
+        await asyncio.sleep(0)
+        if granted:
+            budget.release(10)  # granted, but its task has not yet run
+        waiter.cancel()
+        await asyncio.wait([waiter])
+        if not granted:
+            budget.release(10)
+        assert budget.free == 10
+
+    asyncio.run(main())

@@ -1,0 +1,460 @@
+"""The server keeps order and its limits, and no client can break it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from system_under_test.network.handler import CloseConnection, Context, Handler
+from system_under_test.network.limits import Limits
+from system_under_test.network.server import Server
+from system_under_test.protocol.api import APIS
+from system_under_test.protocol.compiler import decode
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch import (
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+from system_under_test.protocol.header import encode_request
+from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from system_under_test.protocol.versions import ApiVersionsRequest, ApiVersionsResponse
+
+METADATA, FETCH, PRODUCE = 3, 1, 0
+
+
+class Peer:
+    """A client that speaks bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def ask(self, request: Any, version: int, correlation_id: int) -> None:
+        self.send(encode_request(request, version, correlation_id, "test"))
+
+    async def frame(self) -> bytes:
+        async with asyncio.timeout(5):
+            size = struct.unpack(">i", await self.reader.readexactly(4))[0]
+            return await self.reader.readexactly(size)
+
+    async def closed(self) -> bool:
+        """Waits until the server has ended the connection; False when it sent something instead."""
+        async with asyncio.timeout(5):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionResetError:
+                return True
+
+    async def close(self) -> None:
+        self.writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    handlers: Mapping[int, Handler], limits: Limits | None = None
+) -> AsyncIterator[tuple[Server, Callable[[], Coroutine[Any, Any, Peer]]]]:
+    server = Server(handlers, APIS, limits)
+    await server.start("127.0.0.1", 0)
+    peers: list[Peer] = []
+
+    async def connect() -> Peer:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", server.port))
+        peers.append(peer)
+        return peer
+
+    try:
+        yield server, connect
+    finally:
+        for peer in peers:
+            await peer.close()
+        await server.close()
+        assert server.connections == 0
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+    return MetadataResponse(brokers=[], topics=[], cluster_id=context.client_id)
+
+
+def fetched(records: Any) -> FetchResponse:
+    partition = FetchPartitionResponse(partition=0, error_code=0, high_watermark=9, records=records)
+    return FetchResponse(topics=[FetchTopicResponse(topic="t", partitions=[partition])])
+
+
+FETCH_REQUEST = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[])
+
+
+def produce(size: int) -> ProduceRequest:
+    partition = ProducePartition(partition=0, records=bytes(size))
+    return ProduceRequest(acks=0, timeout_ms=1, topics=[ProduceTopic(topic="t", partitions=[partition])])
+
+
+def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
+    running = 0
+
+    async def handler(request: MetadataRequest, context: Context) -> MetadataResponse:
+        nonlocal running
+        running += 1
+        assert running == 1
+        await asyncio.sleep(0.001 * (7 - context.correlation_id))  # the earlier, the slower
+        running -= 1
+        return await metadata(request, context)
+
+    async def main() -> None:
+        async with serving({METADATA: handler}) as (_, connect):
+            peer = await connect()
+            for number in range(7):
+                peer.ask(MetadataRequest(topics=[]), 2, number)
+            frames = [await peer.frame() for _ in range(7)]
+            assert [struct.unpack_from(">i", frame)[0] for frame in frames] == list(range(7))
+            assert decode(MetadataResponse, 2, frames[0], 4).cluster_id == "test"
+
+    asyncio.run(main())
+
+
+def test_the_handler_learns_who_asks_what() -> None:
+    seen: list[Context] = []
+
+    async def handler(request: MetadataRequest, context: Context) -> MetadataResponse:
+        seen.append(context)
+        return await metadata(request, context)
+
+    async def main() -> None:
+        async with serving({METADATA: handler}) as (_, connect):
+            peer = await connect()
+            peer.ask(MetadataRequest(topics=[]), 1, 42)
+            await peer.frame()
+            host, port = peer.writer.get_extra_info("sockname")
+            assert seen == [Context(METADATA, 1, 42, "test", f"{host}:{port}")]
+
+    asyncio.run(main())
+
+
+def test_api_versions_announces_what_has_a_handler() -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata, FETCH: metadata}) as (_, connect):
+            peer = await connect()
+            peer.ask(ApiVersionsRequest(), 0, 1)
+            response = decode(ApiVersionsResponse, 0, await peer.frame(), 4)
+            ranges = [(r.api_key, r.min_version, r.max_version) for r in response.api_versions]
+            assert (response.error_code, ranges) == (0, [(1, 0, 3), (3, 0, 2), (18, 0, 0)])
+
+    asyncio.run(main())
+
+
+def test_api_versions_of_the_future_is_answered_in_version_0_with_error_35_and_the_connection_goes_on() -> None:
+    async def main() -> None:
+        async with serving({}) as (_, connect):
+            peer = await connect()
+            body = struct.pack(">hhi", 18, 3, 77) + b"\x00\x04name\x00\x05thing\x021\x00"
+            peer.send(struct.pack(">i", len(body)) + body)
+            frame = await peer.frame()
+            assert frame == struct.pack(">ihi", 77, ErrorCode.UNSUPPORTED_VERSION, 0)
+            peer.ask(ApiVersionsRequest(), 0, 78)
+            assert decode(ApiVersionsResponse, 0, await peer.frame(), 4).error_code == 0
+
+    asyncio.run(main())
+
+
+BAD = {
+    "an unknown key": struct.pack(">ihhih", 10, 99, 0, 1, -1),
+    "a key without handler": encode_request(FETCH_REQUEST, 0, 1, None),
+    "an unsupported version": struct.pack(">ihhih", 10, METADATA, 3, 1, -1),
+    "a negative size": struct.pack(">i", -5),
+    "an oversized request": struct.pack(">i", 5001),
+    "an empty request": struct.pack(">i", 0),
+    "a request shorter than its header": struct.pack(">ihhi", 8, METADATA, 0, 1),
+    "a body that is cut": struct.pack(">ihhihi", 14, METADATA, 0, 1, -1, 5),
+    "bytes after the body": struct.pack(">ihhihiq", 22, METADATA, 0, 1, -1, 0, 0),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+def test_what_is_no_request_closes_its_connection_alone_with_one_log_line(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        limits = Limits(max_request_bytes=5000)
+        async with serving({METADATA: metadata}, limits) as (server, connect):
+            good, bad = await connect(), await connect()
+            bad.send(data)
+            assert await bad.closed()
+            await eventually(lambda: server.connections == 1)
+            good.ask(MetadataRequest(topics=[]), 0, 1)
+            await good.frame()
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "closing the connection of 127.0.0.1:" in caplog.text
+
+
+def test_answers_before_the_bad_request_still_arrive() -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}) as (_, connect):
+            peer = await connect()
+            peer.ask(MetadataRequest(topics=[]), 0, 1)
+            peer.send(BAD["an unknown key"])
+            assert await peer.frame()
+            assert await peer.closed()
+
+    asyncio.run(main())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=5))
+def test_no_garbage_stops_the_server(chunks: list[bytes]) -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}, Limits(max_request_bytes=1000)) as (server, connect):
+            bad = await connect()
+            for chunk in chunks:
+                bad.send(struct.pack(">i", len(chunk)) + chunk)
+            bad.writer.write_eof()
+            await eventually(lambda: server.connections == 0)
+            good = await connect()
+            good.ask(MetadataRequest(topics=[]), 0, 1)
+            await good.frame()
+
+    logging.getLogger("assay.network").setLevel(logging.CRITICAL)
+    try:
+        asyncio.run(main())
+    finally:
+        logging.getLogger("assay.network").setLevel(logging.NOTSET)
+
+
+def test_half_a_request_ends_with_its_sender_and_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}) as (server, connect):
+            peer = await connect()
+            peer.send(encode_request(MetadataRequest(topics=["topic"]), 0, 1, None)[:-2])
+            await eventually(lambda: server.connections == 1)
+            peer.writer.write_eof()
+            await eventually(lambda: server.connections == 0)
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+    assert len(caplog.records) == 1
+    assert "went away after" in caplog.text
+
+
+def test_a_client_that_leaves_between_requests_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}) as (server, connect):
+            peer = await connect()
+            peer.ask(MetadataRequest(topics=[]), 0, 1)
+            await peer.frame()
+            peer.writer.write_eof()
+            await eventually(lambda: server.connections == 0)
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x00\x00\x00\x20half"], ids=["nothing", "half a request"])
+def test_an_idle_connection_is_closed(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}, Limits(idle_timeout=0.05)) as (server, connect):
+            peer = await connect()
+            peer.send(sent)
+            assert await peer.closed()
+            await eventually(lambda: server.connections == 0)
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+    assert len(caplog.records) == 1
+    assert "idle" in caplog.text
+
+
+def test_a_slow_handler_is_not_idleness() -> None:
+    async def slow(request: MetadataRequest, context: Context) -> MetadataResponse:
+        await asyncio.sleep(0.2)
+        return await metadata(request, context)
+
+    async def main() -> None:
+        async with serving({METADATA: slow}, Limits(idle_timeout=0.05)) as (_, connect):
+            peer = await connect()
+            peer.ask(MetadataRequest(topics=[]), 0, 1)
+            assert await peer.frame()
+
+    asyncio.run(main())
+
+
+def test_a_slow_reader_gets_no_further_response_prepared_and_is_closed_in_the_end() -> None:
+    handled = 0
+
+    async def big(request: FetchRequest, context: Context) -> FetchResponse:
+        nonlocal handled
+        handled += 1
+        return fetched(bytes(4_000_000))
+
+    async def main() -> None:
+        async with serving({FETCH: big}, Limits(idle_timeout=0.3)) as (server, connect):
+            peer = await connect()
+            peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            for number in range(50):
+                peer.ask(FETCH_REQUEST, 0, number)
+            await eventually(lambda: server.connections == 1)
+            await eventually(lambda: server.connections == 0)
+            assert handled < 10  # what the kernel's buffers took, and one more
+
+    asyncio.run(main())
+
+
+def test_nothing_is_sent_for_none() -> None:
+    async def silent(request: ProduceRequest, context: Context) -> None:
+        return None
+
+    async def main() -> None:
+        async with serving({PRODUCE: silent, METADATA: metadata}) as (_, connect):
+            peer = await connect()
+            peer.ask(produce(3), 2, 1)
+            peer.ask(MetadataRequest(topics=[]), 0, 2)
+            assert struct.unpack_from(">i", await peer.frame())[0] == 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(CloseConnection("acks 0 failed"), "WARNING"), (ZeroDivisionError("oops"), "ERROR")]
+)
+def test_a_handler_that_raises_closes_its_connection_with_one_record(
+    error: Exception, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(request: MetadataRequest, context: Context) -> None:
+        raise error
+
+    async def main() -> None:
+        async with serving({METADATA: failing}) as (_, connect):
+            peer = await connect()
+            peer.ask(MetadataRequest(topics=[]), 0, 1)
+            assert await peer.closed()
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+    assert [record.levelname for record in caplog.records] == [level]
+    assert str(error) in caplog.text
+    assert ("Traceback" in caplog.text) == (level == "ERROR")
+
+
+def test_stored_slices_go_out_by_their_own_way_between_the_bytes() -> None:
+    class Stored:
+        size = 6
+
+        def read(self) -> bytes:
+            raise AssertionError("read")
+
+        async def send(self, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"abc")
+            await writer.drain()
+            writer.write(b"def")
+
+    async def handler(request: FetchRequest, context: Context) -> FetchResponse:
+        return fetched(Stored())
+
+    async def main() -> None:
+        async with serving({FETCH: handler}) as (_, connect):
+            peer = await connect()
+            peer.ask(FETCH_REQUEST, 3, 1)
+            assert decode(FetchResponse, 3, await peer.frame(), 4) == fetched(b"abcdef")
+
+    asyncio.run(main())
+
+
+def test_connections_above_the_limit_are_refused_and_the_others_go_on() -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}, Limits(max_connections=2)) as (server, connect):
+            peers = [await connect(), await connect()]
+            await eventually(lambda: server.connections == 2)
+            assert await (await connect()).closed()
+            for peer in peers:
+                peer.ask(MetadataRequest(topics=[]), 0, 1)
+                await peer.frame()
+            await peers[0].close()
+            await eventually(lambda: server.connections == 1)
+            late = await connect()
+            late.ask(MetadataRequest(topics=[]), 0, 1)
+            await late.frame()
+
+    asyncio.run(main())
+
+
+def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> None:
+    async def main() -> None:
+        handling, go = 0, asyncio.Event()
+
+        async def blocking(request: ProduceRequest, context: Context) -> None:
+            nonlocal handling
+            handling += 1
+            await go.wait()
+
+        limits = Limits(max_request_bytes=300_000, max_buffered_bytes=500_000)
+        async with serving({PRODUCE: blocking, METADATA: metadata}, limits) as (_, connect):
+            large = [await connect() for _ in range(3)]
+            for peer in large:
+                peer.ask(produce(200_000), 2, 1)
+            await eventually(lambda: handling == 2)
+            small = await connect()
+            small.ask(MetadataRequest(topics=[]), 0, 1)
+            await small.frame()
+            assert handling == 2
+            go.set()
+            await eventually(lambda: handling == 3)
+
+    asyncio.run(main())
+
+
+def test_close_ends_connections_and_the_handlers_they_wait_for() -> None:
+    async def main() -> None:
+        ended: list[str] = []
+
+        async def endless(request: MetadataRequest, context: Context) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("handler")
+
+        server = Server({METADATA: endless}, APIS)
+        await server.start("127.0.0.1", 0)
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", server.port))
+        peer.ask(MetadataRequest(topics=[]), 0, 1)
+        await eventually(lambda: server.connections == 1)
+        await asyncio.sleep(0.02)
+        await server.close()
+        assert ended == ["handler"]
+        assert await peer.closed()
+        await peer.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_a_handler_for_an_api_that_nobody_described_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="12"):
+        Server({12: metadata}, APIS)
+
+
+def test_limits_that_could_never_be_met_are_a_mistake() -> None:
+    with pytest.raises(ValueError, match="max_buffered_bytes"):
+        Limits(max_request_bytes=10, max_buffered_bytes=9)

@@ -1,0 +1,89 @@
+"""What operations are made, and the effects that they leave in a history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.core.generator import Context, Invoke
+from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from workloads.log_operations import effects, poll, send, traffic
+
+KEYS = ("orders-0", "orders-1")
+
+
+def operations(generator: Any, count: int) -> list[Operation]:
+    made = []
+    for number in range(count):
+        answer, generator = generator.op(Context(number, 1, 0, 1, (0,), random=number * 0x9E3779B97F4A7C15 % 2**64))
+        assert isinstance(answer, Invoke)
+        made.append(answer.operation)
+    return made
+
+
+def completed(operation: Operation, outcome: Outcome, result: Any = None) -> Completed:
+    return Completed(41, 3, "w3", operation, Completion(outcome, result), 10, None if outcome is Outcome.INFO else 20)
+
+
+def test_values_are_unique_over_all_partitions() -> None:
+    values = [value for operation in operations(send(KEYS), 500) for value in operation.argument]
+    assert len(values) == len(set(values))
+    assert min(values) >= 0
+
+
+def test_traffic_reaches_every_partition_with_every_operation() -> None:
+    made = operations(traffic(KEYS), 2_000)
+    assert {(operation.f, operation.key) for operation in made} == {
+        (f, key) for f in ("send", "poll", "end") for key in KEYS
+    }
+    assert {len(operation.argument) for operation in made if operation.f == "send"} == {1, 2, 3}
+
+
+def test_some_readers_begin_at_the_beginning_and_most_at_the_end() -> None:
+    starts = [operation.argument["start"] for operation in operations(poll(KEYS), 1_000)]
+    assert 150 < starts.count("earliest") < 350
+
+
+def test_an_acknowledged_set_has_consecutive_offsets_and_one_request() -> None:
+    rows = effects(
+        completed(Operation("send", "orders-0", [5, 6, 7]), Outcome.OK, {"offset": 100, "epoch": 2, "node": "n1"})
+    )
+    assert [(row.kind, row.position, row.value, row.request, row.epoch, row.node) for row in rows] == [
+        ("append", 100, 5, 41, 2, "n1"),
+        ("append", 101, 6, 41, 2, "n1"),
+        ("append", 102, 7, 41, 2, "n1"),
+    ]
+
+
+def test_a_send_of_any_other_outcome_tells_its_values_and_no_offset() -> None:
+    for outcome in (Outcome.FAIL, Outcome.INFO):
+        rows = effects(completed(Operation("send", "orders-0", [5]), outcome))
+        assert [(row.value, row.position) for row in rows] == [(5, None)]
+
+
+def test_a_poll_tells_where_it_began_what_it_saw_and_where_it_ended() -> None:
+    result = {"begin": 4, "records": [[4, 40], [5, 50]], "end": 6, "assignment": 2, "sought": True, "start": 0}
+    rows = effects(completed(Operation("poll", "orders-0", {"start": "earliest"}), Outcome.OK, result))
+    assert [(row.kind, row.position, row.value, row.assignment) for row in rows] == [
+        ("start", 0, None, 2),
+        ("seek", 4, None, 2),
+        ("observe-begin", 4, None, 2),
+        ("observe", 4, 40, 2),
+        ("observe", 5, 50, 2),
+        ("observe-end", 6, None, 2),
+    ]
+
+
+def test_a_failed_poll_has_no_effect() -> None:
+    assert effects(completed(Operation("poll", "orders-0", {"start": "latest"}), Outcome.FAIL)) == []
+
+
+def test_only_a_drain_that_has_passed_the_sentinel_says_drained() -> None:
+    for phase, end, drained in (
+        (Phase.DRAIN, 10, False),
+        (Phase.DRAIN, 11, True),
+        (Phase.DRAIN, 15, True),
+        (Phase.MAIN, 11, False),
+    ):
+        operation = Operation("poll", "orders-0", {"start": "earliest", "until": 10}, phase)
+        rows = effects(completed(operation, Outcome.OK, {"begin": 0, "records": [], "end": end, "assignment": 0}))
+        assert [row.position for row in rows if row.kind == "drained"] == ([11] if drained else [])

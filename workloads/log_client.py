@@ -1,0 +1,145 @@
+"""Drives the broker's log through its client library; one client is one process of the history.
+
+What an error means is the library's to say: a send that was certainly not appended is ``fail``, any other send without
+an acknowledgement is ``info``. Reads change nothing, so one that failed is ``fail`` and leaves no effect. The library
+repeats definite failures by itself, within its time limits, which lie below the usual time limit of an operation (5 s).
+
+Positions are the client's own: a new process begins anew, where the operation says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.core.client import Endpoint
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
+from system_under_test.client.consumer import LATEST as LATEST_TIME
+from system_under_test.client.consumer import SimpleConsumer
+from system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
+from system_under_test.client.producer import Producer
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.records.message import RecordError
+from workloads import log_operations
+from workloads.log_ends import LogEnds
+from workloads.log_operations import EARLIEST, END, POLL, SEND
+
+SEND_SECONDS: Final = 4.0
+READ_SECONDS: Final = 2.0
+LONGEST_WAIT: Final = 0.1
+"""Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
+
+
+class LogClient:
+    """Operations as in ``workloads.log_operations``."""
+
+    def __init__(self) -> None:
+        self._positions: dict[str, int] = {}
+        self._assignments: dict[str, int] = {}
+        self._started = 0
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        """Connections are made when they are first needed."""
+        bootstrap = list(endpoint.all)
+        self._producer = Producer(bootstrap, runtime=runtime, acks=-1, timeout=SEND_SECONDS)
+        self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS)
+        self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)
+
+    async def close(self) -> None:
+        await self._producer.close()
+        await self._consumer.close()
+        await self._ends.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.key is not None, f"{operation.f} on a log without a partition"
+        try:
+            match operation.f:
+                case "send":
+                    return await self._send(operation.key, operation.argument)
+                case "poll":
+                    return await self._poll(operation.key, operation.argument)
+                case "end":
+                    return await self._end(operation.key)
+        except (SendFailed, ReadFailed) as error:
+            return Completion(Outcome.FAIL, error=told(error))
+        except SendUnknown as error:
+            return Completion(Outcome.INFO, error=told(error))
+        except RecordError as error:
+            # Only reads decode records; the position stays, so the damage is met again until it is mended.
+            return Completion(Outcome.FAIL, error=f"corrupt: {error}")
+        raise ValueError(f"a log knows {SEND}, {POLL} and {END}, not {operation.f!r}")
+
+    async def _send(self, key: str, values: Sequence[int]) -> Completion:
+        topic, partition = split(key)
+        result = await self._producer.send(topic, partition, [(None, str(value).encode()) for value in values])
+        return Completion(Outcome.OK, {"offset": result.base_offset, "node": node_name(result.node)})
+
+    async def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
+        topic, partition = split(key)
+        start: int | None = None
+        sought = argument.get("seek", False) or key not in self._positions
+        if sought:
+            self._positions.pop(key, None)
+            earliest = argument["start"] == EARLIEST
+            position = await self._consumer.offsets(topic, partition, EARLIEST_TIME if earliest else LATEST_TIME)
+            start = position if earliest else None
+            self._started += 1
+            self._assignments[key] = self._started
+            self._positions[key] = position
+        begin = self._positions[key]
+        fetched = await self._consumer.fetch(topic, partition, begin, max_wait=LONGEST_WAIT)
+        if fetched.error is not ErrorCode.NONE:
+            # Out of range above all: whoever reads on starts anew, as a consumer with auto.offset.reset would.
+            del self._positions[key]
+            return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
+        records = [[message.offset, number(message.value)] for message in fetched.messages]
+        end = fetched.messages[-1].offset + 1 if fetched.messages else begin
+        self._positions[key] = end
+        result: dict[str, Any] = {
+            "begin": begin, "records": records, "end": end, "assignment": self._assignments[key],
+            "node": node_name(fetched.node),
+        }  # fmt: skip
+        if sought:
+            result["sought"] = True
+        if start is not None:
+            result["start"] = start
+        return Completion(Outcome.OK, result)
+
+    async def _end(self, key: str) -> Completion:
+        topic, partition = split(key)
+        end = await self._ends.ask(topic, partition)
+        return Completion(Outcome.OK, {"offset": end.offset, "epoch": end.epoch, "node": node_name(end.node)})
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return log_operations.effects(completed)
+
+
+def split(key: str) -> tuple[str, int]:
+    """``orders-3``: topic and partition."""
+    topic, _, partition = key.rpartition("-")
+    return topic, int(partition)
+
+
+def node_name(broker: int) -> str:
+    """Broker ids are the nodes' numbers."""
+    return f"n{broker}"
+
+
+def number(value: bytes | None) -> int | None:
+    """None for what nobody of ours has written, for the checks to wonder at."""
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        return None
+
+
+def told(error: ClientError) -> str:
+    """A short stable name, then what happened."""
+    name = error_name(error.error) if error.error is not None else type(error).__name__
+    return f"{name}: {error}"
+
+
+def error_name(error: ErrorCode) -> str:
+    return error.name.lower().replace("_", "-")

@@ -1,0 +1,61 @@
+"""Asks the leader of a partition for its log end together with its epoch.
+
+The public ListOffsets does not tell the epoch, without which nobody can say whether an end that went back is a
+violation: the broker answers a private request for it (``EndOffsetsRequest``), by the same rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from system_under_test.client.connection import CallError
+from system_under_test.client.errors import ReadFailed
+from system_under_test.client.metadata import Metadata
+from system_under_test.client.pool import Pool
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.internal import EndOffsetQuery, EndOffsetsRequest
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """``node`` is the broker that answered, ``epoch`` the term in which it leads."""
+
+    offset: int
+    epoch: int
+    node: int
+
+
+class LogEnds:
+    """``timeout`` (seconds) bounds each question; one try, as a look at the end is worth no more."""
+
+    def __init__(self, bootstrap: Sequence[str], chance: random.Random, *, timeout: float) -> None:
+        self._timeout = timeout
+        self._pool = Pool("assay-ends")
+        self._metadata = Metadata(bootstrap, self._pool, chance)
+
+    async def ask(self, topic: str, partition: int) -> LogEnd:
+        """Raises ``ReadFailed``."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        leader = await self._metadata.leader(topic, partition, deadline)
+        query = EndOffsetsRequest(partitions=[EndOffsetQuery(topic=topic, partition=partition)])
+        try:
+            connection = await self._pool.get(leader.address, deadline - loop.time())
+            response = await connection.call(query, 0, deadline - loop.time())
+        except CallError as error:
+            self._metadata.forget(topic, partition)
+            raise ReadFailed(f"{topic}-{partition} at broker {leader.id}: {error}", node=leader.id) from error
+        answer = next((one for one in response.partitions if (one.topic, one.partition) == (topic, partition)), None)
+        error_code = ErrorCode.UNKNOWN if answer is None else ErrorCode.of(answer.error_code)
+        if answer is None or error_code is not ErrorCode.NONE:
+            self._metadata.forget(topic, partition)
+            raise ReadFailed(
+                f"{topic}-{partition}: broker {leader.id} answered {error_code.name}", error=error_code, node=leader.id
+            )
+        return LogEnd(answer.offset, answer.leader_epoch, leader.id)
+
+    async def close(self) -> None:
+        await self._pool.close()

@@ -1,0 +1,142 @@
+"""The operations on a log, their effects, and the generators that make them.
+
+Operations, by ``f``; results are what a client answers when the operation was ok:
+
+========  =============================================  ==========================================================
+f         argument                                       result
+========  =============================================  ==========================================================
+``send``  list of values, one message set                ``{"offset": of the first, "epoch"?, "node"?}``
+``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [[offset, value], ...], "end",
+                                                         "assignment", "sought"?, "start"?, "node"?}``
+``end``   none                                           ``{"offset": log end, "epoch"?, "node"?}``
+========  =============================================  ==========================================================
+
+A poll reads on from its client's position in the partition. Where there is none, or with ``seek``, it begins at
+``start`` (``earliest`` or ``latest``), and that is a new ``assignment`` (``sought`` in the result; ``start`` there is
+the log start as it was reported). ``until`` is the sentinel's offset, in the drain.
+
+Values are whole numbers, unique in the run, and are never derived from a clock or from who sends them: the generator
+counts. The values of sentinels, which end each partition after the last heal, are below zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from harness.core.generator import Context, Generator, mix, unfold
+from harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+
+SEND: Final = "send"
+POLL: Final = "poll"
+END: Final = "end"
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+LONGEST_SET: Final = 3
+TAIL_READERS: Final = 3
+"""Of four clients that start to read a partition, so many begin at its end; the others read all of it."""
+
+
+def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
+    """Message sets of one to ``longest`` fresh values to partitions by chance, for ever."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = 1 + context.below(longest, salt=1)
+        values = list(range(following, following + count))
+        return Operation(SEND, context.choose(keys, salt=2), values), following + count
+
+    return unfold(step, 0)
+
+
+def poll(keys: Sequence[str]) -> Generator:
+    """Reads on from the client's own position in partitions by chance, for ever."""
+
+    def step(state: None, context: Context) -> tuple[Operation, None]:
+        start = EARLIEST if context.below(TAIL_READERS + 1, salt=3) == 0 else LATEST
+        return Operation(POLL, context.choose(keys, salt=4), {"start": start}), None
+
+    return unfold(step, None)
+
+
+def end(keys: Sequence[str]) -> Generator:
+    """Asks for log ends, for ever."""
+
+    def step(state: None, context: Context) -> tuple[Operation, None]:
+        return Operation(END, context.choose(keys, salt=5)), None
+
+    return unfold(step, None)
+
+
+def traffic(keys: Sequence[str]) -> Generator:
+    """The usual mix: as many polls as sends, one look at the log end in twenty."""
+    return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """The ``effects`` rows of one operation on a log, in order; see ``checkers.log`` for what they mean."""
+    match completed.operation.f:
+        case "send":
+            return list(_appends(completed))
+        case "poll":
+            return list(_observations(completed))
+        case "end":
+            return list(_ends(completed))
+        case other:
+            raise ValueError(f"a log knows no operation {other!r}")
+
+
+def _appends(completed: Completed) -> Iterator[Effect]:
+    """One row per value, whatever the outcome: a value whose send failed must never be read."""
+    result: Mapping[str, Any] = completed.completion.result or {}
+    first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
+    for rank, value in enumerate(completed.operation.argument):
+        yield Effect(
+            kind="append",
+            key=_key(completed),
+            position=None if first is None else first + rank,
+            value=value,
+            request=completed.index,
+            epoch=result.get("epoch"),
+            node=result.get("node"),
+        )
+
+
+def _observations(completed: Completed) -> Iterator[Effect]:
+    result = completed.completion.result
+    if result is None:
+        return
+    key, node, assignment = _key(completed), result.get("node"), result["assignment"]
+
+    def row(kind: str, position: int, value: int | None = None) -> Effect:
+        return Effect(kind=kind, key=key, position=position, value=value, assignment=assignment, node=node)
+
+    if result.get("start") is not None:
+        yield row("start", result["start"])
+    if result.get("sought"):
+        yield row("seek", result["begin"])
+    yield row("observe-begin", result["begin"])
+    for offset, value in result["records"]:
+        yield row("observe", offset, value)
+    yield row("observe-end", result["end"])
+    sentinel = completed.operation.argument.get("until")
+    if completed.operation.phase is Phase.DRAIN and sentinel is not None and result["end"] > sentinel:
+        yield row("drained", sentinel + 1)
+
+
+def _ends(completed: Completed) -> Iterator[Effect]:
+    result = completed.completion.result
+    if result is not None:
+        yield Effect(
+            kind="end",
+            key=_key(completed),
+            position=result["offset"],
+            epoch=result.get("epoch"),
+            node=result.get("node"),
+        )
+
+
+def _key(completed: Completed) -> str:
+    assert completed.operation.key is not None, f"operation {completed.index} on a log without a partition"
+    return completed.operation.key

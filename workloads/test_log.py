@@ -1,0 +1,27 @@
+"""The partitioned log: concurrent sends and polls on every partition while nodes fail.
+
+pytest workloads/test_log.py --nemesis=partition
+pytest workloads/test_log.py --cluster=sim --nemesis=kill --repeat=300 -q
+"""
+
+from __future__ import annotations
+
+from checkers.contract import forbid
+from checkers.log import LOG_ANOMALIES
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.generator import Generator
+from system_under_test.deployment import Broker
+from workloads.log_client import LogClient
+from workloads.log_drain import drain
+from workloads.log_operations import traffic
+
+SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
+CONTRACT = forbid(*LOG_ANOMALIES)
+
+
+@experiment(system=SYSTEM, client=LogClient, contract=CONTRACT)
+def test_log(settings: Settings) -> Generator:
+    """What was acknowledged is there, once, in order."""
+    keys = SYSTEM.keys()
+    return traffic(keys) | drain(keys, seconds=CONTRACT.recovery_deadline)
