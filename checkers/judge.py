@@ -101,7 +101,12 @@ def _try(engine: Engine, family: Family, contract: Contract, bench: _Bench, *, e
         bench.anomalies[NO_RECOVERY] = len(covered.slow)
         bench.findings += _placed(engine, covered.slow[:MOST_FINDINGS])
     bench.examined.append(
-        Examined(check=NO_RECOVERY, rows=len(covered.recoveries), seconds=time.perf_counter() - begun)
+        Examined(
+            check=NO_RECOVERY,
+            rows=len(covered.recoveries),
+            seconds=time.perf_counter() - begun,
+            note=coverage.slowest(covered.recoveries),
+        )
     )
 
 

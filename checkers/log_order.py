@@ -165,7 +165,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Told:
         f"at offset {row['position']}"
     )
     if row["amid"] > 0:
-        claim += f", with {row['between']} other known record{'s' if row['between'] > 1 else ''} between them"
+        claim += f", with {row['amid']} other known record{'s' if row['amid'] > 1 else ''} between them"
     return Told(claim[0].upper() + claim[1:] + ".", (row["op"],))
 
 
@@ -213,11 +213,13 @@ SEND_SKIP: Final = Check(
         ),
     ),
     evidence=f"""
-        select * from found_send_skip order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        select key, op, op as own_op, position, value, former, former_value, amid from found_send_skip
+        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
         """,
     examined="""
-        select count(*) as examined from log_set_pairs where outcome = 'ok' and former_outcome = 'ok'
-            and position is not null and former is not null
+        select cast(coalesce(sum(sends - 1), 0) as bigint) as examined from (
+            select count(*) as sends from log_sends
+            where outcome = 'ok' and position is not null and request is not null group by key, request) as sets
         """,
     tell=_send_skipped,
 )

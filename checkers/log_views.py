@@ -180,6 +180,7 @@ COVER: Final = View(
             union all select key, position, 0 from log_offsets) as ends
         group by key, position) as edges
     """,
+    keep=True,
 )
 """How many polls passed each offset."""
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,12 +23,13 @@ import msgspec
 from cluster import zookeeper
 from cluster.node import Cluster, Node, NodeError
 from cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
+from nemesis.attempt import attempt
 from nemesis.catalogue import catalogue
 from nemesis.cuts import Cuts
 from nemesis.fault import Bite, Context, Fault, Injection
 from nemesis.row import FaultPhase, FaultRow, Stage
 from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
-from nemesis.target import Chosen, Scene, TargetError, resolve, servers, zookeepers
+from nemesis.target import Chosen, Scene, resolve, servers, zookeepers
 
 ACTION_SECONDS = 30.0
 """An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""
@@ -37,7 +37,6 @@ RECOVERY_SECONDS = 60.0
 READY_EVERY = 0.25
 READY_SECONDS = 5.0
 
-KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 
 
@@ -178,7 +177,7 @@ class Conductor:
             began = self._elapsed()
             self._resolved[number] = Resolved(step, injection.names, began, None, detail)
             self._in_force[number] = injection
-            trouble = await _attempt(ACTION_SECONDS, fault.inject(injection))
+            trouble = await attempt(ACTION_SECONDS, fault.inject(injection))
             if trouble is None:
                 self._due[number] = step.until
                 extra = {"at": began, "parameters": step.parameters, "evidence": injection.evidence}
@@ -195,8 +194,20 @@ class Conductor:
         async def choose() -> None:
             chosen.append(await resolve(step.target, scene, random.Random(self._seeds[number - 1])))
 
-        trouble = await _attempt(ACTION_SECONDS, choose())
-        return chosen[0] if trouble is None else trouble
+        trouble = await attempt(ACTION_SECONDS, choose())
+        if trouble is not None:
+            return trouble
+        return self._sparing(chosen[0], scene) if step.keep_majority else chosen[0]
+
+    def _sparing(self, chosen: Chosen, scene: Scene) -> Chosen:
+        """The same, or one server that suffers already, when a majority of the servers would suffer otherwise."""
+        suffering = {name for held in self._in_force.values() for name in held.names}
+        suffer = [n for n in self._servers if n.name in suffering or n.name in {node.name for node in chosen.nodes}]
+        free = [node for node in self._servers if node.name in suffering and node.name not in scene.busy]
+        if len(suffer) <= (len(self._servers) - 1) // 2 or not free:
+            return chosen
+        note = f"took {free[0].name}, which another fault holds already, so that a majority is left in peace"
+        return Chosen((free[0],), key=chosen.key, note=note)
 
     def _busy(self, fault: Fault) -> list[str]:
         """The nodes that a fault of the same scope holds."""
@@ -219,11 +230,11 @@ class Conductor:
                 return None
             step, names, fault = injection.step, injection.names, self._faults[injection.step.fault]
             if failed is None:
-                unseen = await _attempt(ACTION_SECONDS, fault.observe(injection))
+                unseen = await attempt(ACTION_SECONDS, fault.observe(injection))
                 if unseen is not None:
                     self._fail(number, step, names, Stage.OBSERVE, unseen)
             began = self._elapsed()
-            trouble = await _attempt(ACTION_SECONDS, fault.heal(injection))
+            trouble = await attempt(ACTION_SECONDS, fault.heal(injection))
             if trouble is not None:
                 self._fail(number, step, names, Stage.HEAL, trouble)
                 return f"{step.fault} of {'+'.join(names)} could not be healed: {trouble}"
@@ -262,7 +273,7 @@ class Conductor:
                 else:
                     await asyncio.sleep(READY_EVERY)
 
-        trouble = await _attempt(self._recovery_seconds, all_ready())
+        trouble = await attempt(self._recovery_seconds, all_ready())
         if trouble is None:
             detail = {"seconds": loop.time() - began}
             self._row(number, injection.step, injection.names, FaultPhase.RECOVERED, detail)
@@ -299,17 +310,3 @@ class Conductor:
         # A copy as it is now: evidence goes on growing after the row has been written.
         plain = msgspec.json.decode(msgspec.json.encode(dict(detail)))
         self._record(FaultRow(number, step.fault, targets, phase, self._stamp(), plain, bit))
-
-
-async def _attempt(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
-    """Runs it to its end or to the deadline; what went wrong, or None. Only cancellation goes through."""
-    try:
-        async with asyncio.timeout(seconds) as deadline:
-            await action
-    except KNOWN_ERRORS as error:
-        return str(error)
-    except Exception as error:  # noqa: BLE001 - a user's system, fault or node may raise anything: it is reported whole
-        if isinstance(error, TimeoutError) and deadline.expired():
-            return f"no end within {seconds:g} s"
-        return "".join(traceback.format_exception(error)).strip()
-    return None

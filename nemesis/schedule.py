@@ -34,7 +34,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """One fault. ``at``: seconds from the start of the main phase; ``duration``: seconds from ``at`` to its heal.
 
     ``parameters`` are the fault's own (a partition's shape). ``seed`` feeds the choices left open until injection,
-    such as which node is ``one``; None takes them from the run's generator.
+    such as which node is ``one``; None takes them from the run's generator. ``keep_majority``: when others are in
+    force already, hit one of their nodes rather than leave less than a majority of the servers in peace.
     """
 
     at: Seconds
@@ -43,6 +44,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     duration: Annotated[float, msgspec.Meta(gt=0)]
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     seed: int | None = None
+    keep_majority: bool = False
 
     @property
     def until(self) -> float:

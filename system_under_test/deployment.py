@@ -106,7 +106,8 @@ class Broker:
         return EVENT_LOG
 
     def logs(self, node: _Node) -> Sequence[str]:
-        return [EVENT_LOG]
+        """None beyond the process's own output: events are in the history."""
+        return []
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         return await entry(runtime, argv[3:])

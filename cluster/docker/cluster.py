@@ -140,9 +140,7 @@ class DockerCluster:
         code = await self._call(source.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self._run_id, self._owner)
         net = await self._call(self._make_network, journal)
-        logins = {
-            item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans
-        }
+        logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
         secrets = _secrets(key, host_key)
 

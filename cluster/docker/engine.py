@@ -7,6 +7,8 @@ touched. The functions block; callers in an event loop run them in an executor.
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -34,8 +36,9 @@ class EngineError(Exception):
 def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
     """A client, closed at the end. The engine is the one ``DOCKER_HOST`` names, else the local socket's."""
     try:
+        _knock(timeout)
         client = docker.from_env(timeout=int(timeout))
-    except DockerException as error:
+    except (DockerException, OSError) as error:
         raise EngineError(f"no Docker engine answers: {error}; {REMEDY}") from error
     try:
         yield client
@@ -43,6 +46,15 @@ def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
         raise EngineError(f"the Docker engine refused or broke off: {error}; {REMEDY}") from error
     finally:
         client.close()
+
+
+def _knock(timeout: float) -> None:
+    """Raises ``OSError`` when nobody listens at a local socket. The SDK would leak its socket on finding that out."""
+    url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    if url.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+            one.settimeout(timeout)
+            one.connect(url.removeprefix("unix://"))
 
 
 def answers(timeout: float = 3) -> bool:

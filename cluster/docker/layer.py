@@ -119,7 +119,7 @@ def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str,
 def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     """Raises :class:`ImageError` with the last lines when it fails, is missing, or lasts over ``timeout`` seconds."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, env=_environment())
     except FileNotFoundError as error:
         raise ImageError(f"{argv[0]} is not installed; `make docker` installs it (Debian, as root)") from error
     except subprocess.TimeoutExpired as error:
@@ -130,6 +130,14 @@ def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) ->
             "`assay doctor` tells what this machine lacks"
         )
     return done
+
+
+def _environment() -> dict[str, str]:
+    """The docker command must speak to the engine that the SDK speaks to, which knows of no contexts."""
+    environment = dict(os.environ)
+    if not environment.get("DOCKER_HOST"):
+        environment["DOCKER_CONTEXT"] = "default"
+    return environment
 
 
 def _base(step: Step) -> str:
@@ -188,6 +196,7 @@ def _import(root: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
+            env=_environment(),
         )
     if done.returncode != 0 or tar.returncode != 0:
         raise ImageError(f"docker import exited {done.returncode} (tar: {tar.returncode}): {_tail(done.stderr)}")

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cluster.node import Node
 from cluster.sim.disk import SimDisk
 from cluster.sim.loop import SimLoop
 from cluster.sim.node import Crash, SimNode
-from cluster.sim.process import PROCESS, Process
+from cluster.sim.process import Process
 from cluster.sim.runtime import EPOCH, SimRuntime
 from cluster.sim.zookeeper import server
 from cluster.sim.zookeeper.ensemble import Ensemble
@@ -127,9 +126,3 @@ class SimCluster:
 
 def _unread(line: str) -> None:
     """The harness's own event log has no reader."""
-
-
-def current_node_name() -> str | None:
-    """For log lines and traces: on which node the running code runs; None for the harness."""
-    process: Any = PROCESS.get()
-    return None if process is None else process.name

@@ -51,9 +51,9 @@ class Host:
         return f"<Host {self.name} {self.address}>"
 
     def ephemeral_port(self) -> int:
-        self._next_port += 1
+        self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
         while self._next_port in self.listeners:
-            self._next_port += 1
+            self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
         return self._next_port
 
 
@@ -64,6 +64,8 @@ class Network:
         self.loop = loop
         self.random = source
         self.outside = Host("harness", OUTSIDE)
+        # as a selector would: without it an idle connection is garbage, and when it is collected is not deterministic
+        self.connections: dict[SimTransport, None] = {}
         self._hosts: dict[str, Host] = {OUTSIDE: self.outside, "harness": self.outside}
         self._draw = source.random
         self._base, self._spread = LATENCY[0], LATENCY[1] - LATENCY[0]

@@ -91,9 +91,9 @@ class SimTransport(asyncio.Transport):
     """One end; ``peer`` is the other. Made in pairs by the network."""
 
     __slots__ = (
-        "_arrived", "_closing", "_context", "_eof_sent", "_flight", "_high", "_last_due", "_loop", "_lost", "_low",
-        "_network", "_outstanding", "_process", "_protocol", "_reading", "_retrying", "_rto", "_stalled",
-        "_tail_at", "_unacknowledged", "_unreachable_since", "_void", "_write_paused", "host", "peer",
+        "_arrived", "_close_asked", "_closing", "_context", "_eof_sent", "_flight", "_high", "_last_due", "_loop",
+        "_lost", "_low", "_network", "_outstanding", "_process", "_protocol", "_reading", "_retrying", "_rto",
+        "_stalled", "_tail_at", "_unacknowledged", "_unreachable_since", "_void", "_write_paused", "host", "peer",
     )  # fmt: skip
 
     peer: SimTransport
@@ -128,7 +128,9 @@ class SimTransport(asyncio.Transport):
         self._arrived: deque[list[bytes] | _Mark] = deque()
         self._reading = True
         self._closing = False
+        self._close_asked = False  # by the step in which the process stopped
         self._lost = False
+        network.connections[self] = None
         if process is not None:
             process.own(self)
 
@@ -144,7 +146,7 @@ class SimTransport(asyncio.Transport):
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        return self._closing
+        return self._closing or self._close_asked
 
     def is_reading(self) -> bool:
         return self._reading and not self._closing
@@ -201,6 +203,7 @@ class SimTransport(asyncio.Transport):
         self._send(FIN)
 
     def close(self) -> None:
+        self._close_asked = True
         if self._off_stage(self.close) or self._closing:
             return
         self._closing = True
@@ -210,6 +213,7 @@ class SimTransport(asyncio.Transport):
         self._loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
+        self._close_asked = True
         if self._off_stage(self.abort) or self._lost:
             return
         self._flight_ends()
@@ -263,25 +267,48 @@ class SimTransport(asyncio.Transport):
 
     def _fire(self) -> None:
         """The head of the flight reaches the peer's machine, unless a cut link or the window is in the way."""
+        peer = self.peer
+        if self._void or self._unacknowledged or self.host.rules or peer.host.rules:
+            if self._passes():
+                self._deliver(self._flight.popleft())
+            return
+        item = self._flight.popleft()
+        process = peer._process
+        if (  # the usual case, in one step
+            type(item) is list
+            and peer._reading
+            and not peer._closing
+            and not peer._arrived
+            and peer._protocol is not None
+            and (process is None or process.running)
+        ):
+            data = item[0] if len(item) == 1 else b"".join(item)
+            self._outstanding -= len(data)
+            if self._write_paused:
+                self._consumed(0)
+            peer._receive(data)
+        else:
+            self._deliver(item)
+
+    def _passes(self) -> bool:
+        """Does the head of the flight reach the peer's machine? If not, all that follows from it has been done."""
         if self._void:  # a packet that was out when the connection stalled: it is sent again later
             self._void -= 1
-            if self._network.cut(self.host, self.peer.host):
-                self._network.count(self.host, self.peer.host)
-            return
+            self._network.count(self.host, self.peer.host)
+            return False
         host, other = self.host, self.peer.host
-        if other.rules and host in other.rules:
-            other.rules[host] += 1
+        if self._network.cut(host, other):
+            self._network.count(host, other)
             if self._flight[0] is RESET:  # never sent again: the peer learns nothing
                 self._flight.popleft()
             else:
                 self._stall()
-            return
-        if host.rules and other in host.rules:
-            if not self._deliver_unacknowledged():
-                return
-        elif self._unacknowledged:
+            return False
+        if self._network.cut(other, host):
+            return self._deliver_unacknowledged()
+        if self._unacknowledged:
             self._acknowledged()
-        self._deliver(self._flight.popleft())
+        return True
 
     def _deliver_unacknowledged(self) -> bool:
         """The link back is cut: the packet arrives, if the window allows, but its acknowledgement does not."""
@@ -454,6 +481,7 @@ class SimTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def _release(self) -> None:
+        self._network.connections.pop(self, None)
         if self._process is not None:
             self._process.disown(self)
         for item in self._arrived:  # the sender's buffer is not its receiver's business any more
@@ -467,6 +495,7 @@ class SimTransport(asyncio.Transport):
             return
         self._lost = True
         self._closing = True
+        self._network.connections.pop(self, None)
         self._arrived.clear()
         self._send(RESET)
 

@@ -7,6 +7,7 @@ It owns the world's event loop from set-up to tear-down and writes the run's fil
 from __future__ import annotations
 
 import asyncio
+import traceback
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +17,8 @@ import msgspec
 
 from checkers.judge import judge
 from checkers.verdict import Judgement, Verdict
-from cluster.node import NodeError
 from cluster.owner import current
-from cluster.system import DeploymentError, System
+from cluster.system import System
 from harness.app import store
 from harness.app.evidence import look_up
 from harness.app.experiment import Experiment
@@ -32,15 +32,11 @@ from harness.app.versions import versions
 from harness.app.worlds import World, open_world
 from reports.page import render
 
-__all__ = ["Attempt", "InfrastructureError", "TrialFailed", "Unavailable"]
+__all__ = ["Attempt", "InfrastructureError", "Unavailable"]
 
 
 class InfrastructureError(Exception):
     """The cluster or the system on it could not be started: nothing is known of the system's correctness."""
-
-
-class TrialFailed(AssertionError):
-    """The verdict is not pass; the message is the failure text."""
 
 
 @runtime_checkable
@@ -97,19 +93,17 @@ class Attempt:
         world = self._world = open_world(system, settings, run_id=run_id(folder.path))
         trial = self._trial = Trial(self.experiment, system, settings, world, folder, self.interrupt, self.progress)
         try:
-            with self.interrupt.listening():
-                world.loop.run_until_complete(trial.set_up())
-        except (NodeError, DeploymentError, OSError, TimeoutError) as error:
-            self._end(store.ERROR, problem=str(error))
-            raise InfrastructureError(f"the cluster did not start: {error}") from error
+            world.loop.run_until_complete(trial.set_up())
         except Unavailable as error:
             self._end(store.ERROR, problem=str(error))
             raise
+        except Exception as error:  # a cluster or a user's system may raise anything
+            self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
+            raise InfrastructureError(f"the cluster did not start: {type(error).__name__}: {error}") from error
         folder.write_json("settings.json", self._described(trial))
 
-    def run(self) -> None:
-        """Raises :class:`TrialFailed` with the failure text unless the verdict is pass."""
-        __tracebackhide__ = True
+    def run(self) -> str | None:
+        """None when the verdict is pass, else the failure text. Raises what a generator or a broken harness raises."""
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
         try:
@@ -129,8 +123,7 @@ class Attempt:
             problem="; ".join(ended.problems) or None,
         )
         report = render(self.folder.path)
-        if judgement.verdict is not Verdict.PASS:
-            raise TrialFailed(self._text(judgement, ended, report))
+        return None if judgement.verdict is Verdict.PASS else self._text(judgement, ended, report)
 
     def tear_down(self) -> None:
         """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
@@ -138,6 +131,8 @@ class Attempt:
         if world is None:
             return
         try:
+            # After a second Ctrl-C the run's tasks are still there; being cancelled, they heal what is in force.
+            cancel_all(world.loop)
             if self._trial is not None:
                 world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
         finally:
@@ -197,13 +192,17 @@ def with_defect(system: System, name: str | None) -> System:
     return system.with_defect(name)
 
 
-def close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancels what is left, lets it end, closes."""
+def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels every task and lets it end."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
     if left:
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    cancel_all(loop)
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()

@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     heal.set_defaults(run=_heal)
 
     doctor = commands.add_parser("doctor", help="what this machine can do, and what to install")
+    doctor.add_argument("--json", action="store_true", help="as a JSON list")
     doctor.set_defaults(run=_doctor)
 
     gc = commands.add_parser("gc", help="delete old runs", description=(
@@ -162,8 +163,21 @@ def _heal(arguments: argparse.Namespace) -> Exit:
 def _doctor(arguments: argparse.Namespace) -> Exit:
     from cluster.doctor import diagnose
 
-    print(diagnose())
-    return Exit.PASS
+    findings = diagnose()
+    if arguments.json:
+        import msgspec
+
+        print(msgspec.json.encode(findings).decode())
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            mark = "ok" if finding.good else "MISSING" if finding.required else "no"
+            print(f"{mark:<8}{finding.name:<{width}}  {finding.detail}")
+            if not finding.good:
+                print(
+                    f"{'':<8}{'':<{width}}  {finding.remedy}" + (f" (for {finding.enables})" if finding.enables else "")
+                )
+    return Exit.FAIL if any(finding.required and not finding.good for finding in findings) else Exit.PASS
 
 
 def _gc(arguments: argparse.Namespace) -> Exit:

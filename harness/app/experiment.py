@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pytest
+
 from checkers.contract import Contract
 from cluster.system import System
 from harness.app.settings import Settings
@@ -45,8 +47,9 @@ def experiment(*, system: System, client: type[Client], contract: Contract) -> C
 
     def decorate(body: Body) -> Callable[..., None]:
         def test(assay_trial: Any) -> None:
-            __tracebackhide__ = True
-            assay_trial.run()
+            failure = assay_trial.run()
+            if failure is not None:
+                pytest.fail(failure, pytrace=False)
 
         test.__name__ = body.__name__
         test.__qualname__ = body.__qualname__

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.app.options import Options, add_options, read_options, repeat_command, settings_for
-from harness.app.settings import SIM, SettingsError, asked_by_name
+from harness.app.settings import DOCKER, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
     from harness.app.experiment import Experiment
@@ -120,6 +120,8 @@ def assay_trial(request: pytest.FixtureRequest) -> Iterator[Any]:
     assert found is not None, "pytest_generate_tests lets experiments through alone"
     options = request.config.stash[OPTIONS]
     settings = _settings(request.config, request.param)
+    if settings.cluster == SIM and getattr(found.client, "blocking", False):
+        pytest.skip(f"{found.client.__name__} blocks; the simulation has no threads (--cluster=docker runs it)")
     base = request.node.nodeid.partition("[")[0]
     attempt = Attempt(
         experiment=found,
@@ -158,12 +160,25 @@ def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
 def _session(options: Options) -> Session:
     # Drawn where nothing is simulated yet; from here on all randomness derives from it.
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    if options.cluster is not None:
-        return Session(seed, options.cluster, f"cluster {options.cluster}")
-    from harness.app.worlds import default_cluster
+    if options.cluster is None:
+        from harness.app.worlds import default_cluster
 
-    cluster, reason = default_cluster()
-    return Session(seed, cluster, f"cluster {cluster} ({reason})")
+        cluster, reason = default_cluster()
+        announcement = f"cluster {cluster} ({reason})"
+    else:
+        cluster = options.cluster
+        announcement = f"cluster {cluster}"
+    return Session(seed, cluster, announcement + (_sweep() if cluster == DOCKER else ""))
+
+
+def _sweep() -> str:
+    """Removes what sessions that are dead have left on the engine; what that came to, for the announcement."""
+    from cluster.undo import sweep
+
+    report = sweep()
+    told = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
+    told += [f"not removed: {line}" for line in report.failed]
+    return "".join(f"; {line}" for line in told)
 
 
 def _check_faults(options: Options) -> None:

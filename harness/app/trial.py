@@ -110,14 +110,13 @@ class Trial:
 
     async def tear_down(self, *, keep: bool) -> None:
         """Keeps the nodes' logs and takes the cluster away, or leaves it when ``keep`` says so. Idempotent."""
-        cluster, self._cluster = self._cluster, None
-        if cluster is None:
-            return
         try:
-            await self._save_logs(cluster)
+            if self._cluster is not None:
+                for missing in await self.world.save_logs(self.folder.logs):
+                    self.progress.note(f"log not kept: {missing}")
         finally:
-            if not keep:
-                await cluster.close()
+            self._cluster = None
+            await self.world.close(keep=keep)
 
     async def _drive(self, history: HistoryWriter, stamps: Stamps) -> RunReport:
         settings = self.settings
@@ -226,16 +225,6 @@ class Trial:
 
     def _servers(self) -> list[Node]:
         return [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
-
-    async def _save_logs(self, cluster: Cluster) -> None:
-        for node in cluster.nodes:
-            for path in self.system.logs(node) if node.role != ZOOKEEPER_ROLE else ():
-                try:
-                    data = await node.read_file(path)
-                except (FileNotFoundError, NodeError) as error:
-                    self.progress.note(f"log {path} of {node.name} could not be kept: {error}")
-                    continue
-                (self.folder.logs / f"{node.name}-{path.rpartition('/')[2]}").write_bytes(data)
 
 
 def crashes(cluster: Cluster) -> list[str]:

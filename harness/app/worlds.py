@@ -11,12 +11,17 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster.node import Cluster
-from cluster.system import System
+from cluster.node import Cluster, NodeError
+from cluster.system import ZOOKEEPER_ROLE, System
 from harness.app.faults import node_counts
 from harness.app.settings import DOCKER, SIM, Settings, derive
+
+if TYPE_CHECKING:
+    from cluster.docker.cluster import DockerCluster
+    from cluster.sim.cluster import SimCluster
 
 
 class World(Protocol):
@@ -31,6 +36,14 @@ class World(Protocol):
 
     def runtime(self) -> Any:
         """What clients get: see ``system_under_test.runtime``."""
+        ...
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        """The nodes' logs, below ``folder``; returns what could not be had."""
+        ...
+
+    async def close(self, *, keep: bool) -> None:
+        """Takes the cluster away, or leaves it running when ``keep`` says so. Idempotent."""
         ...
 
 
@@ -70,7 +83,7 @@ class SimWorld:
         self._system = system
         self._settings = settings
         self._loop = SimLoop(derive(settings.seed, "network"))
-        self._cluster: Any = None
+        self._cluster: SimCluster | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -82,12 +95,34 @@ class SimWorld:
         cluster = SimCluster(
             self._system, node_counts(self._system, self._settings), derive(self._settings.seed, "cluster")
         )
-        await cluster.start()
         self._cluster = cluster
+        await cluster.start()
         return cluster
 
     def runtime(self) -> Any:
+        assert self._cluster is not None, "open comes first"
         return self._cluster.harness_runtime()
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        """Event logs never were files here; they are in the history."""
+        missing = []
+        for node in () if self._cluster is None else self._cluster.nodes:
+            paths = () if node.role == ZOOKEEPER_ROLE else self._system.logs(node)
+            for path in [path for path in paths if path != self._system.event_log(node)]:
+                try:
+                    data = await node.read_file(path)
+                except (OSError, NodeError) as error:
+                    missing.append(f"{path} of {node.name}: {error}")
+                    continue
+                target = folder / node.name / path.rpartition("/")[2]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data)
+        return missing
+
+    async def close(self, *, keep: bool) -> None:
+        """There is nothing to keep: the cluster ends with the process."""
+        if self._cluster is not None:
+            await self._cluster.close()
 
 
 class DockerWorld:
@@ -98,6 +133,7 @@ class DockerWorld:
         self._settings = settings
         self._run_id = run_id
         self._loop = asyncio.new_event_loop()
+        self._cluster: DockerCluster | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -107,7 +143,7 @@ class DockerWorld:
         from cluster.docker.cluster import DockerCluster
         from cluster.journal import state_folder
 
-        cluster = DockerCluster(
+        self._cluster = DockerCluster(
             self._system,
             node_counts(self._system, self._settings),
             run_id=self._run_id,
@@ -115,12 +151,15 @@ class DockerWorld:
             state_dir=state_folder(),
             progress=note,
         )
-        try:
-            await cluster.start()
-        except BaseException:
-            await cluster.close()
-            raise
-        return cluster
+        await self._cluster.start()
+        return self._cluster
 
     def runtime(self) -> Any:
         return HarnessRuntime(random.Random(derive(self._settings.seed, "client")))
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        return [] if self._cluster is None else await self._cluster.collect_logs(folder)
+
+    async def close(self, *, keep: bool) -> None:
+        if self._cluster is not None:
+            await (self._cluster.keep() if keep else self._cluster.close())

@@ -19,9 +19,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
+from harness.core.alarm import Alarm
 from harness.core.client import Endpoint
 from harness.core.generator.base import Generator, Source, as_generator
-from harness.core.generator.context import Context, Event, Exhausted, Invoke, bits, scatter, step_random
+from harness.core.generator.context import Event, Exhausted, Invoke, bits
+from harness.core.generator.roster import Roster
 from harness.core.operation import Completed, Completion, Effect, Outcome
 from harness.core.report import RunReport
 from harness.core.stamps import NANOSECONDS, Stamps
@@ -40,7 +42,7 @@ class Recorder(Protocol):
 
 
 class GeneratorError(Exception):
-    """A generator broke its law; the message says which and what it answered."""
+    """A generator broke its law; the message says how."""
 
 
 class Interpreter:
@@ -95,16 +97,11 @@ class Interpreter:
         self._loop = asyncio.get_running_loop()
         self._workers: list[Worker] = []
         self._left_behind: list[Worker] = []
-        self._all = (1 << concurrency) - 1
-        self._free = self._busy = 0
-        self._processes = tuple(range(concurrency))
-        self._cursor = self._index = 0
-        self._random = scatter(seed)
+        self._roster = Roster(concurrency, seed, free=False)
+        self._index = 0
         self._ended: deque[Worker] = deque()
         self._opened: deque[Worker] = deque()
-        self._sleeping: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
+        self._alarm = Alarm(self.stamps)
         self._expiry_at: int | None = None
         self._crash: BaseException | None = None
         self._closing = False
@@ -126,23 +123,26 @@ class Interpreter:
     ) -> None:
         await self.close()
 
-    async def run(self, generator: Source, *, stop: asyncio.Event | None = None) -> RunReport:
+    async def run(
+        self, generator: Source, *, stop: asyncio.Event | None = None, until: asyncio.Event | None = None
+    ) -> RunReport:
         """Runs ``generator`` until it is exhausted and all its operations have ended.
 
-        Once ``stop`` is set nothing more is invoked and what is under way has until its time limit. Returns the
-        report of this interpreter's runs so far. Raises what a generator, a recorder or a hook raises.
+        Once ``until`` or ``stop`` is set nothing more is invoked and what is under way has until its time limit;
+        ``stop`` is an interruption, which the report keeps in mind. Returns the report of this interpreter's runs so
+        far. Raises what a generator, a recorder or a hook raises.
         """
         if self._closing or not self._workers:
             raise RuntimeError("enter the interpreter first: async with Interpreter(...) as interpreter")
         self._generator = as_generator(generator)
         self._listening = self._generator.listens
-        watcher = None if stop is None else self._loop.create_task(self._watch(stop))
+        watchers = [self._loop.create_task(self._watch(event)) for event in (stop, until) if event is not None]
         try:
-            await self._schedule(stop)
+            await self._schedule(stop, until)
         finally:
-            if watcher is not None:
+            for watcher in watchers:
                 watcher.cancel()
-            self._disarm()
+            self._alarm.clear()
         return self.report
 
     async def close(self) -> None:
@@ -150,13 +150,13 @@ class Interpreter:
         if self._closing:
             return
         self._closing = True
-        self._disarm()
+        self._alarm.clear()
         self._listening = False
         everyone = [*self._workers, *self._left_behind]
         try:
             self._take_all()
             for worker in self._workers:
-                if self._busy >> worker.number & 1:
+                if self._roster.busy >> worker.number & 1:
                     self._take(worker, INTERRUPTED)
         finally:
             for worker in everyone:
@@ -165,7 +165,7 @@ class Interpreter:
                 await asyncio.wait([worker.task for worker in everyone], timeout=CANCEL_GRACE)
             await asyncio.gather(*(worker.close_client() for worker in everyone))
 
-    async def _schedule(self, stop: asyncio.Event | None) -> None:
+    async def _schedule(self, stop: asyncio.Event | None, until: asyncio.Event | None) -> None:
         exhausted = False
         while True:
             self._take_all()
@@ -173,42 +173,39 @@ class Interpreter:
                 raise self._crash
             if stop is not None and stop.is_set() and not exhausted:
                 self.report.stopped = exhausted = True
+            exhausted = exhausted or (until is not None and until.is_set())
             if not exhausted:
                 exhausted = self._hand_out()
-            if exhausted and not self._busy:
+            if exhausted and not self._roster.busy:
                 return
             self._housekeeping()
-            self._sleeping = self._loop.create_future()
-            await self._sleeping
+            await self._alarm.sleep()
 
     def _hand_out(self) -> bool:
         """Invokes all that the generator has for now. True when it is exhausted."""
         generator = self._generator
         while True:
             now = self.stamps.now()
-            answer, generator = generator.op(self._context(now))
+            answer, generator = generator.op(self._roster.context(now))
             if not isinstance(answer, Invoke):
                 self._generator = generator
                 if isinstance(answer, Exhausted):
                     return True
                 if answer.until is not None:
-                    self._arm(answer.until)
+                    self._alarm.at(answer.until)
+                elif self._roster.free == self._roster.everyone:
+                    raise GeneratorError(f"it waits for ever: nothing is under way and it names no time: {generator}")
                 return False
             self._invoke(answer, now)
             if self._listening:
                 worker = answer.worker
-                event = Event(worker, self._processes[worker], answer.operation, now)
-                generator = generator.update(self._context(now), event)
+                event = Event(worker, self._roster.processes[worker], answer.operation, now)
+                generator = generator.update(self._roster.context(now), event)
 
     def _invoke(self, answer: Invoke, now: int) -> None:
         number = answer.worker
-        bit = 1 << number
-        if not self._free & bit:
+        if not self._roster.occupy(number):
             raise GeneratorError(f"a generator answered {answer.operation} for worker {number}, which is not free")
-        self._free ^= bit
-        self._busy |= bit
-        self._cursor = (number + 1) % self._concurrency
-        self._random = step_random(self._random)
         worker = self._workers[number]
         worker.assign(answer.operation, self._index, now, answer.scheduled)
         self._index += 1
@@ -226,12 +223,12 @@ class Interpreter:
         while opened:
             worker = opened.popleft()
             if not worker.abandoned:
-                self._free |= 1 << worker.number
+                self._roster.opened(worker.number)
 
     def _take(self, worker: Worker, completion: Completion) -> None:
         """Records how an operation ended; the worker is free again unless the outcome is ``info``."""
         number = worker.number
-        process = self._processes[number]
+        process = self._roster.processes[number]
         info = completion.outcome is Outcome.INFO
         completed = Completed(
             worker.index,
@@ -243,24 +240,17 @@ class Interpreter:
             None if info else worker.ret,
             worker.scheduled,
         )
-        bit = 1 << number
-        self._busy &= ~bit
         if info:
-            self._processes = (
-                *self._processes[:number],
-                process + self._concurrency,
-                *self._processes[number + 1 :],
-            )
+            self._roster.retire(number)
         else:
-            self._free |= bit
+            self._roster.release(number)
         self.report.count(completion.outcome)
         self._recorder.completed(completed, self._effects(worker, completed))
         for hook in self._hooks:
             hook(completed)
         if self._listening:
-            now = self.stamps.now()
             event = Event(number, process, worker.operation, worker.ret, completed)
-            self._generator = self._generator.update(self._context(now), event)
+            self._generator = self._generator.update(self._roster.context(self.stamps.now()), event)
 
     def _effects(self, worker: Worker, completed: Completed) -> Sequence[Effect]:
         try:
@@ -268,9 +258,6 @@ class Interpreter:
         except Exception as error:  # noqa: BLE001 - user code; reported with its traceback, and the verdict unknown
             self.report.unexpected(completed.index, completed.process, completed.operation.f, error)
             return ()
-
-    def _context(self, now: int) -> Context:
-        return Context(now, self._free, self._busy, self._all, self._processes, self._cursor, self._random)
 
     def _housekeeping(self) -> None:
         """What is due by time, expiring operations and telling progress, and a timer for the next of these."""
@@ -281,7 +268,7 @@ class Interpreter:
             if now >= self._progress_at:
                 self._progress_at = now + self._progress_gap
                 self._progress(self.report)
-            self._arm(self._progress_at)
+            self._alarm.at(self._progress_at)
 
     def _expire(self, now: int) -> None:
         """Ends operations past their time limit and sees to it that the next one to reach it is not forgotten.
@@ -292,12 +279,12 @@ class Interpreter:
         assert self._expiry_at is not None
         if now >= self._expiry_at:
             self._expiry_at = None
-            for number in bits(self._busy):
+            for number in bits(self._roster.busy):
                 due = self._expire_one(self._workers[number], now)
                 if due is not None and (self._expiry_at is None or due < self._expiry_at):
                     self._expiry_at = due
         if self._expiry_at is not None:
-            self._arm(self._expiry_at)
+            self._alarm.at(self._expiry_at)
 
     def _expire_one(self, worker: Worker, now: int) -> int | None:
         """When to look at a busy worker again; None when its operation has now been given up."""
@@ -319,7 +306,7 @@ class Interpreter:
         self._left_behind.append(worker)
         self.report.stuck += 1
         self._take(worker, TIMEOUT)
-        self._workers[worker.number] = self._hire(worker.number, self._processes[worker.number])
+        self._workers[worker.number] = self._hire(worker.number, self._roster.processes[worker.number])
 
     def _hire(self, number: int, process: int) -> Worker:
         endpoint = self._endpoints[number % len(self._endpoints)]
@@ -329,45 +316,22 @@ class Interpreter:
 
     async def _watch(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self._wake()
+        self._alarm.wake()
 
     def _on_ended(self, worker: Worker) -> None:
         self._ended.append(worker)
-        self._wake()
+        self._alarm.wake()
 
     def _on_opened(self, worker: Worker) -> None:
         self._opened.append(worker)
-        self._wake()
+        self._alarm.wake()
 
     def _on_task_done(self, worker: Worker, task: asyncio.Task[None]) -> None:
         error = RuntimeError(f"a client cancelled the task of {worker.name}") if task.cancelled() else task.exception()
         if self._closing or worker.abandoned:
             return
         self._crash = error
-        self._wake()
-
-    def _wake(self) -> None:
-        sleeping = self._sleeping
-        if sleeping is not None and not sleeping.done():
-            sleeping.set_result(None)
-
-    def _arm(self, stamp: int) -> None:
-        """Wakes the scheduler at ``stamp`` at the latest; an earlier timer stays, and costs one idle turn."""
-        if self._timer is not None:
-            if self._timer_at <= stamp:
-                return
-            self._timer.cancel()
-        self._timer_at = stamp
-        self._timer = self._loop.call_at(self.stamps.loop_time(stamp), self._on_timer)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._wake()
+        self._alarm.wake()
 
 
 async def run(

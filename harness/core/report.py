@@ -42,7 +42,7 @@ class RunReport:
     stuck: int = 0
     """Operations past their time limit that did not let themselves be cancelled, and were left behind."""
     stopped: bool = False
-    """The last run was ended by its stop event."""
+    """A run was ended by its stop event."""
 
     @property
     def completed(self) -> int:

@@ -175,6 +175,8 @@ class Worker:
         return TIMEOUT
 
     def _unexpected(self, error: BaseException) -> Completion:
+        if self.expired_at is not None:
+            return TIMEOUT  # what our own cancellation has become on its way
         self._around.report.unexpected(self.index, self.process, self.operation.f, error)
         return Completion(Outcome.INFO, error=f"exception: {describe(error)}")
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 
 from system_under_test.client.addresses import Address, parse_addresses
-from system_under_test.client.cluster_view import ClusterView, Node, cluster_view
+from system_under_test.client.cluster_view import ClusterView, Node, TopicView, cluster_view
 from system_under_test.client.connection import CallError
 from system_under_test.client.errors import ReadFailed
 from system_under_test.client.pool import Pool
@@ -28,6 +28,8 @@ ATTEMPT_TIMEOUT = 1.0
 
 HOPELESS = frozenset({ErrorCode.INVALID_TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that do not go away by waiting."""
+
+_UNKNOWN_TOPIC = TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
 
 
 class Metadata:
@@ -48,25 +50,28 @@ class Metadata:
     async def leader(self, topic: str, partition: int, deadline: float) -> Node:
         """The leader as last heard of, looked up until ``deadline`` (loop time) when unknown. Raises ``ReadFailed``."""
         known = self._leaders.get((topic, partition))
+        problem: ReadFailed | None = None
         while known is None:
-            view = (await self._refresh(topic, deadline)).topics.get(topic)
+            view = await self._look(topic, deadline, problem)
             known = self._leaders.get((topic, partition))
-            if known is not None:
-                break
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if view is None else view.error
-            if view is not None and error is ErrorCode.NONE:
-                found = view.partitions.get(partition)
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.LEADER_NOT_AVAILABLE
-            await self._pause(f"{topic}-{partition} has no known leader ({error.name})", error, deadline)
+            if known is None:
+                error = view.error
+                if error is ErrorCode.NONE:
+                    missing = partition not in view.partitions
+                    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
+                problem = ReadFailed(f"{topic}-{partition} has no known leader ({error.name})", error=error)
+                await self._pause(problem, deadline)
         return known
 
     async def partitions(self, topic: str, deadline: float) -> int:
         """How many partitions the topic has. Raises ``ReadFailed``."""
+        problem: ReadFailed | None = None
         while not (count := self._partitions.get(topic, 0)):
-            view = (await self._refresh(topic, deadline)).topics.get(topic)
-            if view is None or view.error is not ErrorCode.NONE:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if view is None else view.error
-                await self._pause(f"topic {topic} is not known ({error.name})", error, deadline)
+            view = await self._look(topic, deadline, problem)
+            if not view.partitions:
+                error = view.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                problem = ReadFailed(f"topic {topic} is not known ({error.name})", error=error)
+                await self._pause(problem, deadline)
         return count
 
     def forget(self, topic: str, partition: int) -> None:
@@ -94,6 +99,16 @@ class Metadata:
                     self._nodes = dict(view.nodes)
                     return view
             await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
+
+    async def _look(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
+        """The topic by a fresh look. When that does not come in time, ``problem``, found before, says more."""
+        try:
+            view = await self._refresh(topic, deadline)
+        except ReadFailed:
+            if problem is None:
+                raise
+            raise problem from None
+        return view.topics.get(topic, _UNKNOWN_TOPIC)
 
     async def _refresh(self, topic: str, deadline: float) -> ClusterView:
         """One Metadata request for all topics of this client; learns from the answer."""
@@ -126,8 +141,9 @@ class Metadata:
         self._random.shuffle(known)
         return known
 
-    async def _pause(self, problem: str, error: ErrorCode, deadline: float) -> None:
+    @staticmethod
+    async def _pause(problem: ReadFailed, deadline: float) -> None:
         left = deadline - asyncio.get_running_loop().time()
-        if left <= 0 or error in HOPELESS:
-            raise ReadFailed(problem, error=error)
+        if left <= 0 or problem.error in HOPELESS:
+            raise problem
         await asyncio.sleep(min(BACK_OFF, left))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from system_under_test.client.errors import SendFailed
 from system_under_test.client.metadata import Metadata
@@ -27,17 +26,6 @@ ENTRY_OVERHEAD = 34
 """Bytes of a message of format 1 besides its key and value."""
 
 __all__ = ["KeyValue", "Producer", "SendResult"]
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerSettings:
-    """See :class:`Producer`."""
-
-    acks: int
-    timeout: float
-    retries: int
-    linger: float
-    batch_size: int
 
 
 class Producer:

@@ -261,19 +261,19 @@ class Log:
         return None
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts everything at or above ``offset``; at or below the start the log is emptied and starts there.
+        """Cuts everything at or above ``offset``; below the log's start, the empty log starts there: ``reset``.
 
         Before: the recovery point's checkpoint must durably be at most ``offset``, else a crash makes the log look
         damaged. After: ``flush`` before the next append. Raises :class:`DamagedLog`, :class:`CorruptLog`.
         """
         if offset >= self._end:
             return
-        if offset <= self.start_offset:
-            self._refuse_if_damaged()
+        self._refuse_if_damaged()
+        if offset < self.start_offset:
             self.reset(offset)
             return
-        self._refuse_if_damaged()
-        keep = bisect_right(self._bases, offset - 1)
+        # At the start itself the first segment stays, empty: its name is what tells where the log starts.
+        keep = max(1, bisect_right(self._bases, offset - 1))
         segment = self._segments[keep - 1]
         with self._noting(segment):
             position, next_offset = segment.cut_point(offset)
@@ -282,7 +282,11 @@ class Log:
         self._end_at(next_offset)
 
     def reset(self, start_offset: int) -> None:
-        """Discards everything, damage included; the log is empty and starts at ``start_offset``. As truncate_to."""
+        """Discards everything, damage included; the log is empty and starts at ``start_offset``.
+
+        Checkpoint before, ``flush`` after, as with ``truncate_to``: a power loss in between leaves any prefix of
+        the old log, or an empty one that starts at 0.
+        """
         self._remove_after(0)
         remove_leftovers(self._storage, self._directory, ())
         self._damage = None

@@ -136,8 +136,7 @@ class Segment:
             return position
         if offset >= self.next_offset:
             return self.size
-        start = self.index.floor(offset)[1]
-        data = self._block(start)
+        start, data = self._block_of(offset)
         for position, _, found in scan(data):
             if found >= offset:
                 return start + position
@@ -151,8 +150,9 @@ class Segment:
         target = start + max_bytes
         if target >= end:
             return end
-        begin = max(start, self.index.floor_position(target))
-        cut = begin
+        if start < self._trusted_from:
+            self._verify(start, target)
+        cut = begin = max(start, self.index.floor_position(target))
         for position, size, _ in scan(self._block(begin)):
             if begin + position + size > target:
                 break
@@ -208,9 +208,9 @@ class Segment:
         """Position of the first entry at or above ``offset``, and the offset after the entry before it."""
         if offset <= self.base_offset:
             return 0, self.base_offset
-        start = self.index.floor(offset - 1)[1]
+        start, data = self._block_of(offset - 1)
         cut, next_offset = start, self.base_offset
-        for position, size, found in scan(self._block(start)):
+        for position, size, found in scan(data):
             if found >= offset:
                 break
             cut, next_offset = start + position + size, found + 1
@@ -257,15 +257,24 @@ class Segment:
         self.file.close()
         self.index.close()
 
-    def _block(self, position: int) -> bytes:
-        """The bytes from an entry at ``position`` to the end of its block, checked."""
-        end = self.index.ceiling_position(position, self.size)
-        if position < self._trusted_from:
-            self._verify(position, end)
-        return self.file.read(position, end - position)
+    def _block_of(self, offset: int) -> tuple[int, bytes]:
+        """Position and bytes of the block in which ``offset`` lies if it is here, checked."""
+        start = self.index.floor(offset)[1]
+        if start < self._trusted_from and self._verify(start, start + 1):
+            start = self.index.floor(offset)[1]
+        return start, self._block(start)
 
-    def _verify(self, start: int, end: int) -> None:
-        """Checks the blocks between two positions that were there at opening and were never read since."""
+    def _block(self, position: int) -> bytes:
+        """The bytes from an entry that is known to be at ``position`` to the end of its block, checked."""
+        if position < self._trusted_from:
+            self._verify(position, position + 1)
+        return self.file.read(position, self.index.ceiling_position(position, self.size) - position)
+
+    def _verify(self, start: int, end: int) -> bool:
+        """Checks the blocks between two positions that were there at opening and were never read since.
+
+        True when the index was found bad and made anew: what it said before must be asked again.
+        """
         end = min(end, self._trusted_from)
         position = self.index.floor_position(start)
         while position < end:
@@ -273,9 +282,10 @@ class Segment:
             if position not in self._verified:
                 if not self._is_good(position, stop):
                     self._rescue()
-                    return
+                    return True
                 self._verified.add(position)
             position = stop
+        return False
 
     def _is_good(self, position: int, end: int) -> bool:
         found = check(self.file.read(position, end - position), self.index.offset_at(position), gaps=self.gaps)

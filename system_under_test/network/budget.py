@@ -33,9 +33,9 @@ class ByteBudget:
         try:
             await granted
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():
+            if not granted.cancelled():
                 self.release(size)
-            else:
+            elif entry in self._waiting:  # else a release has skipped it already
                 self._waiting.remove(entry)
                 self._grant()
             raise

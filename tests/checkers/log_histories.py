@@ -333,7 +333,7 @@ def _break(rows: list[Row], rng: random.Random) -> None:
         return
     row = rng.choice(some)
     values = [other["value"] for other in rows if other["value"] is not None]
-    match rng.randrange(9):
+    match rng.randrange(10):
         case 0:
             rows.remove(row)
         case 1 if row["position"] is not None:
@@ -352,8 +352,13 @@ def _break(rows: list[Row], rng: random.Random) -> None:
             position = row["position"]
             for one in [one for one in rows if one["kind"] == "observe" and one["position"] == position]:
                 rows.remove(one)
-        case 8 if row["epoch"] is not None:
-            row["epoch"] = max(0, row["epoch"] + rng.choice((-1, 1)))
+        case 8:
+            for end in [one for one in rows if one["kind"] == "end" and one["epoch"] is not None]:
+                end["epoch"] = max(0, end["epoch"] + rng.choice((-1, 0, 1)))
+                end["position"] = max(0, end["position"] + rng.choice((-2, 0, 0, 1)))
+        case 9 if row["kind"] == "append":
+            for one in [one for one in rows if one["op"] == row["op"]]:
+                one["outcome"] = "fail"
 
 
 def _shift(rows: list[Row], op: int, rng: random.Random) -> None:

@@ -6,7 +6,7 @@ Written from the definitions and independently of the SQL. Answers are sets of (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from typing import Any
 
 Row = dict[str, Any]
@@ -127,7 +127,8 @@ class Judge:
             return False
         if any(poll.passed(offset) and not poll.showed(value, offset) for poll in self.polls):
             return True
-        settled = max((r["position"] for r in self.rows if r["kind"] == "drained" and r["outcome"] == "ok"), default=None)
+        ends = [r["position"] for r in self.rows if r["kind"] == "drained" and r["outcome"] == "ok"]
+        settled = max(ends, default=None)
         if settled is None or offset < settled:
             return False
         sentinels = [s["call"] for s in self.acked if s["phase"] == "sentinel" and s["position"] == settled - 1]
@@ -209,14 +210,14 @@ class Judge:
         found = set()
         for process in {row["process"] for row in self.acked}:
             mine = sorted((r for r in self.acked if r["process"] == process), key=_order)
-            found |= {_id(y) for x, y in zip(mine, mine[1:], strict=False) if y["position"] < x["position"]}
+            found |= {_id(y) for x, y in pairwise(mine) if y["position"] < x["position"]}
         return found
 
     def find_send_skip(self) -> set[tuple[int, int]]:
         found = set()
         for request in {row["request"] for row in self.sends} - {None}:
             mine = sorted((r for r in self.sends if r["request"] == request), key=lambda r: (r["op"], r["sub"]))
-            for x, y in zip(mine, mine[1:], strict=False):
+            for x, y in pairwise(mine):
                 if x not in self.acked or y not in self.acked:
                     continue
                 low, high = x["position"], y["position"]

@@ -33,7 +33,7 @@ INSTANCE = {
     "high-watermark-regression": ("op", "sub"),
 }
 
-COUNT = 2500
+COUNT = 600
 STEPS = 45
 
 
@@ -86,10 +86,9 @@ def assert_equal(histories: list[list[Row]], found: dict[str, Found], contract: 
     return total
 
 
-@pytest.mark.parametrize("linearizable_ends", [False, True])
-def test_a_correct_log_raises_no_alarm(tmp_path: Path, linearizable_ends: bool) -> None:
-    histories = [simulated(1, index) for index in range(COUNT)]
-    contract = contract_for(histories, linearizable_ends=linearizable_ends)
+def test_a_correct_log_raises_no_alarm(tmp_path: Path) -> None:
+    histories = [simulated(1, index) for index in range(2 * COUNT)]
+    contract = contract_for(histories, linearizable_ends=True)
     found = by_sql(tmp_path / "history", histories, contract)
     total = assert_equal(histories, found, contract)
     # An unfinished drain leaves values unseen; that is the only thing that may be found here.
@@ -111,11 +110,11 @@ def test_broken_histories_get_the_oracles_answers(tmp_path: Path, linearizable_e
 def test_rule_u_agrees_with_trying_every_linearization(tmp_path: Path) -> None:
     rng = random.Random(3)
     histories = []
-    for index in range(1500):
+    for index in range(1000):
         history = simulated(3, index * 5, steps=16)
         histories.append(broken(history, rng) if index % 2 else history)
     small = [h for h in histories if h and len(Judge(h, linearizable_ends=True).timeline()) <= 6]
-    assert len(small) > 300
+    assert len(small) > 200
     found = by_sql(tmp_path / "history", small, Contract(linearizable_ends=True))
     answers = Counter[bool]()
     for history in small:

@@ -312,6 +312,15 @@ def test_a_leader_held_already_is_replaced_by_another_node() -> None:
     assert "n1, leader of orders-0, is held" in row.detail["note"]
 
 
+def test_a_companion_hits_who_suffers_already_rather_than_leave_no_majority() -> None:
+    for seed in range(20):
+        first = Step(2, "kill", parse("n1"), 5)
+        second = Step(4, "partition-one", parse("one"), 5, seed=seed, keep_majority=True)
+        play = Play(Schedule(1, (first, second)))
+        play.play()
+        assert play.row(2, FaultPhase.INJECTED).targets == ("n1",)
+
+
 def test_nobody_left_to_hit_is_a_failed_fault() -> None:
     play = Play(steps((2, "kill", "all", 6), (3, "stop", "one", 4), (12, "stop", "n2", 4), (13, "kill", "n2", 2)))
     play.play()

@@ -65,9 +65,20 @@ def test_combined_faults_overlap_sometimes_and_never_by_more_than_two() -> None:
 
 
 def test_two_faults_in_time_for_one_are_both_drawn_when_they_may_overlap() -> None:
-    schedule = draw(1, ["kill", "stop"], census=CENSUS, time_limit=12)
-    assert sorted(step.fault for step in schedule.steps) == ["kill", "stop"]
+    schedule = draw(1, ["kill", "partition"], census=CENSUS, time_limit=12)
+    assert sorted(step.fault for step in schedule.steps) == ["kill", "partition"]
     assert max(step.until for step in schedule.steps) < 12
+
+
+def test_two_faults_that_would_leave_no_majority_do_not_overlap() -> None:
+    for seed in range(60):
+        three = draw(seed, ["kill", "stop"], census=CENSUS, time_limit=60).steps
+        assert all(one.until <= two.at for one, two in itertools.pairwise(three)), "both hold the process of one server"
+    five = [draw(seed, ["kill", "stop"], census=Census(5, 1)).steps for seed in range(60)]
+    companions = [step for steps in five for step in steps if step.keep_majority]
+    assert companions, "of five servers two may suffer"
+    asked = draw(1, ["kill", "partition"], census=CENSUS, time_limit=12, target=Target(Kind.ONE)).steps
+    assert not any(step.keep_majority for step in asked)
 
 
 def test_the_partition_mix_draws_every_shape() -> None:

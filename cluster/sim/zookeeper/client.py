@@ -91,6 +91,8 @@ class SimZooKeeper:
         self._listeners.append(listener)
 
     async def connect(self, timeout: float) -> None:
+        if self._closed:
+            raise ConnectionError(f"this client of {self._names} was closed; make a new one")
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._keep_session(), name="zookeeper client")
         connected = asyncio.Event()
@@ -121,7 +123,7 @@ class SimZooKeeper:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._announced_session = 0
-        self._fail_all(ConnectionClosedError("the client was closed"))
+        self._fail_all(ConnectionLoss("the client was closed"))
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
         data, stat = await self._read("get", path, watch, self._data_watches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -30,7 +31,7 @@ class Mix(Generator, frozen=True):
         if not self.bounds:
             return ((random >> 32) * len(self.parts)) >> 32
         point = ((random >> 32) * self.bounds[-1]) >> 32
-        return next(i for i, bound in enumerate(self.bounds) if point < bound)
+        return bisect_right(self.bounds, point)
 
     def _instead(self, chosen: int, answer: Answer, after: Generator, below: Context) -> tuple[Answer, Generator]:
         """The chosen one has nothing now: the next one that has goes instead; the exhausted are dropped."""

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from harness.core.generator.base import Generator, Source, as_generator
-from harness.core.generator.context import Context, Event, Exhausted, Invoke, bits, scatter, step_random
+from harness.core.generator.context import Event, Exhausted, Invoke
+from harness.core.generator.roster import Roster
 from harness.core.operation import Completed, Completion, Operation, Outcome
 
 Respond: TypeAlias = Callable[[Operation, int], tuple[int, Outcome]]
@@ -35,12 +36,8 @@ def simulate(
 class _Simulation:
     def __init__(self, generator: Generator, workers: int, respond: Respond, seed: int) -> None:
         self.generator = generator
-        self.workers = workers
         self.respond = respond
-        self.random = scatter(seed)
-        self.free = (1 << workers) - 1
-        self.processes = list(range(workers))
-        self.cursor = 0
+        self.roster = Roster(workers, seed, free=True)
         self.time = 0
         self.index = 0
         self.open: list[tuple[int, int, Event, Outcome]] = []
@@ -48,46 +45,41 @@ class _Simulation:
 
     def run(self, most: int) -> list[Event]:
         exhausted = False
-        while self.index < most:
-            answer, self.generator = self.generator.op(self.context())
+        while self.index < most and not exhausted:
+            answer, self.generator = self.generator.op(self.roster.context(self.time))
             if isinstance(answer, Invoke):
                 self.invoke(answer)
-                continue
-            exhausted = isinstance(answer, Exhausted)
-            until = None if isinstance(answer, Exhausted) else answer.until
-            if exhausted or (until is None and not self.open):
-                break
-            if self.open and (until is None or self.open[0][0] <= until):
+            elif isinstance(answer, Exhausted):
+                exhausted = True
+            elif self.open and (answer.until is None or self.open[0][0] <= answer.until):
                 self.complete()
+            elif answer.until is not None:
+                self.time = max(self.time + 1, answer.until)
             else:
-                self.time = max(self.time + 1, until or 0)
-        if not exhausted and self.index < most:
-            raise RuntimeError(f"{self.generator} waits for ever: nothing is under way and it names no time")
+                raise RuntimeError(f"it waits for ever: nothing is under way and it names no time: {self.generator}")
         while self.open:
             self.complete()
         return self.events
 
-    def context(self) -> Context:
-        everyone = (1 << self.workers) - 1
-        busy = everyone & ~self.free
-        return Context(self.time, self.free, busy, everyone, tuple(self.processes), self.cursor, self.random)
-
     def invoke(self, answer: Invoke) -> None:
-        if answer.worker not in bits(self.free):
+        process = self.roster.processes[answer.worker]
+        if not self.roster.occupy(answer.worker):
             raise RuntimeError(f"{answer} is for a worker that is not free")
-        process = self.processes[answer.worker]
         event = Event(answer.worker, process, answer.operation, self.time)
         after, outcome = self.respond(answer.operation, process)
         heapq.heappush(self.open, (self.time + after, self.index, event, outcome))
-        self.free &= ~(1 << answer.worker)
-        self.cursor = (answer.worker + 1) % self.workers
-        self.random = step_random(self.random)
         self.index += 1
         self.tell(event)
 
     def complete(self) -> None:
         ret, index, event, outcome = heapq.heappop(self.open)
         self.time = max(self.time, ret)
+        info = outcome is Outcome.INFO
+        if info:
+            self.roster.retire(event.worker)
+            self.roster.opened(event.worker)
+        else:
+            self.roster.release(event.worker)
         completed = Completed(
             index,
             event.process,
@@ -95,13 +87,10 @@ class _Simulation:
             event.operation,
             Completion(outcome),
             event.time,
-            None if outcome is Outcome.INFO else ret,
+            None if info else ret,
         )
-        self.free |= 1 << event.worker
-        if outcome is Outcome.INFO:
-            self.processes[event.worker] += self.workers
         self.tell(Event(event.worker, event.process, event.operation, ret, completed))
 
     def tell(self, event: Event) -> None:
         self.events.append(event)
-        self.generator = self.generator.update(self.context(), event)
+        self.generator = self.generator.update(self.roster.context(self.time), event)

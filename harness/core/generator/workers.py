@@ -54,7 +54,7 @@ class EachProcess(Generator, frozen=True):
         if event.worker >= len(self.copies) or not context.workers >> event.worker & 1:
             return self
         entry = self.copies[event.worker]
-        if entry is None or entry[0] != event.process:
+        if entry is None:
             return self
         copies = list(self.copies)
         copies[event.worker] = (entry[0], entry[1].update(context.restrict(1 << event.worker), event))

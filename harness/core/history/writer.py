@@ -11,6 +11,7 @@ Durability is against the death of the process, not of the machine: nothing is f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -215,7 +216,7 @@ class HistoryWriter:
         if not self._closed:
             self._raise_if_unusable()
             for part in self._parts.values():
-                part.convert(self._digest)
+                self._convert(part)
         return self._digest.hexdigest()
 
     def close(self) -> None:
@@ -257,7 +258,7 @@ class HistoryWriter:
     def _added(self, part: PartWriter) -> None:
         self._raise_if_unusable()
         if len(part.pending) >= self._batch_rows:
-            part.convert(self._digest)
+            self._convert(part)
             if part.unsealed_rows >= self._part_rows:
                 self._seal()
         if self._timer is None and self._loop is not None:
@@ -265,15 +266,24 @@ class HistoryWriter:
 
     def _seal_in_time(self) -> None:
         self._timer = None
-        try:
+        with contextlib.suppress(HistoryError, OSError, pa.ArrowException):  # kept, for the next call to raise
             self._seal()
-        except (HistoryError, OSError, pa.ArrowException) as error:
-            self._error = error
 
     def _seal(self) -> None:
         for part in self._parts.values():
+            self._convert(part)
+            try:
+                part.seal()
+            except (OSError, pa.ArrowException) as error:
+                self._error = error
+                raise
+
+    def _convert(self, part: PartWriter) -> None:
+        try:
             part.convert(self._digest)
-            part.seal()
+        except (HistoryError, OSError, pa.ArrowException) as error:
+            self._error = error  # rows are lost: this history can never be marked as complete
+            raise
 
     def _raise_if_unusable(self) -> None:
         if self._error is not None:

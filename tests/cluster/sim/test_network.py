@@ -194,12 +194,16 @@ def test_a_slow_reader_stops_its_writer_and_lets_it_go_on() -> None:
         far = world.inbox.writers[0]
         far.transport.pause_reading()  # type: ignore[attr-defined]
         sent = 0
+
+        async def pour() -> None:
+            nonlocal sent
+            while True:
+                writer.write(bytes(10_000))
+                sent += 10_000
+                await writer.drain()
+
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(5):
-                while True:
-                    writer.write(bytes(10_000))
-                    sent += 10_000
-                    await writer.drain()
+            await asyncio.wait_for(pour(), 5)
         assert 300_000 < sent < 400_000
         assert not world.inbox.data
         far.transport.resume_reading()  # type: ignore[attr-defined]

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.node import Cluster, Node
+from harness.core.client import Endpoint
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from workloads import log_operations
 
 PORT = 7000
 
@@ -113,3 +116,58 @@ class Server:
                 return {"records": records, "end": len(log)}
             case _:
                 return {"end": len(log)}
+
+
+class ToyClient:
+    """One connection; operations as in ``workloads.log_operations``."""
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.assignments: dict[str, int] = {}
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        host, _, port = endpoint.all[0].rpartition(":")
+        self.reader, self.writer = await asyncio.open_connection(host, int(port))
+
+    async def close(self) -> None:
+        self.writer.close()
+
+    async def ask(self, **request: Any) -> dict[str, Any]:
+        self.writer.write(json.dumps(request).encode() + b"\n")
+        line = await self.reader.readline()
+        if not line:
+            raise ConnectionError("the server closed the connection")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        try:
+            return Completion(Outcome.OK, await self.result(operation.f, operation.key, operation.argument))
+        except OSError as error:
+            return Completion(Outcome.INFO, error=f"connection: {error}")
+
+    async def result(self, f: str, key: str, argument: Any) -> dict[str, Any]:
+        if f == "send":
+            return {"offset": (await self.ask(f=f, key=key, values=argument))["offset"]}
+        if f == "end":
+            return {"offset": (await self.ask(f=f, key=key))["end"], "epoch": 0}
+        sought = argument.get("seek", False) or key not in self.positions
+        if sought:
+            end = (await self.ask(f="end", key=key))["end"]
+            self.positions[key] = 0 if argument["start"] == "earliest" else end
+            self.assignments[key] = self.assignments.get(key, 0) + 1
+        begin = self.positions[key]
+        records = (await self.ask(f=f, key=key, position=begin))["records"]
+        self.positions[key] = begin + len(records)
+        return {
+            "begin": begin,
+            "records": records,
+            "end": self.positions[key],
+            "assignment": self.assignments[key],
+            "sought": sought,
+        }
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return log_operations.effects(completed)

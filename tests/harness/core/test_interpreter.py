@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -21,10 +22,13 @@ from harness.core import (
     Event,
     Generator,
     GeneratorError,
+    HistoryReader,
+    HistoryWriter,
     Interpreter,
     Invoke,
     Operation,
     Outcome,
+    Pending,
     RunReport,
     each_process,
     in_phase,
@@ -241,6 +245,19 @@ def test_an_answer_that_comes_after_the_cancellation_does_not_count() -> None:
     assert [row.process for row in recorded.rows] == [0, 1, 2]
 
 
+def test_an_exception_made_of_the_cancellation_is_the_time_limit_and_no_surprise() -> None:
+    async def translates(operation: Operation) -> Completion:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError as error:
+            raise ConnectionError("gone") from error
+        return OK
+
+    recorded, report = drive(some(2), translates, workers=1, operation_timeout=1.0)
+    assert [row.completion.error for row in recorded.rows] == ["timeout"] * 2
+    assert report.unknown == []
+
+
 def test_a_client_that_cannot_be_cancelled_is_left_behind() -> None:
     async def deaf(operation: Operation) -> Completion:
         while operation.argument == 0 and asyncio.get_running_loop().time() < 8:
@@ -268,6 +285,9 @@ def test_an_escaped_exception_is_info_and_makes_the_verdict_unknown_with_its_tra
     assert errors == ["exception: ValueError: no such thing as 10"]
     assert report.info == report.exceptions_total == 30
     assert len(report.exceptions) == 20
+    by_index = {row.index: row for row in recorded.rows}
+    assert all(by_index[found.index].process == found.process for found in report.exceptions)
+    assert len({found.process for found in report.exceptions}) == 20
     assert "in broken" in report.exceptions[0].traceback
     assert "30 unexpected exceptions" in report.unknown[0]
 
@@ -344,6 +364,20 @@ def test_a_cluster_that_is_down_for_good_does_not_hold_up_the_time_limit() -> No
     assert set(report.failed_opens) == {"n1", "n2"}
 
 
+def test_opening_has_a_time_limit_and_is_tried_again() -> None:
+    class Slow(Scripted):
+        async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+            if asyncio.get_running_loop().time() < 5:
+                await asyncio.sleep(1000)
+
+    recorded = Recorded()
+    client = lambda: Slow(quick, [])  # noqa: E731
+    options: dict[str, Any] = {"endpoints": ENDPOINTS[:1], "client": client, "concurrency": 1}
+    report = simulated(run(some(3), recorder=recorded, operation_timeout=2.0, **options))
+    assert report.failed_opens == {"n1": 3}
+    assert 6 * S < recorded.rows[0].call < 7 * S
+
+
 def test_a_client_whose_close_fails_does_no_harm() -> None:
     class Clinging(Scripted):
         async def close(self) -> None:
@@ -389,6 +423,57 @@ def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_sam
     log: list[str] = []
     simulated(go())
     assert log == []
+
+
+def test_until_ends_a_run_without_making_it_an_interruption() -> None:
+    async def go() -> None:
+        recorded, ended = Recorded(), asyncio.Event()
+        asyncio.get_running_loop().call_later(2.0, ended.set)
+        async with Interpreter(
+            endpoints=ENDPOINTS, client=lambda: Scripted(quick, []), recorder=recorded, concurrency=2
+        ) as interpreter:
+            report = await interpreter.run(stagger(0.1, numbers()), until=ended)
+            before = report.completed
+            await interpreter.run(some(5))
+        assert max(row.call for row in recorded.rows[:before]) < 2 * S
+        assert (report.completed, report.unknown) == (before + 5, [])
+
+    simulated(go())
+
+
+def test_a_generator_that_can_never_go_on_is_an_error_and_not_a_hang() -> None:
+    class Silent(Generator, frozen=True):
+        def op(self, context: Context) -> tuple[Pending, Generator]:
+            return Pending(), self
+
+    with pytest.raises(GeneratorError, match="waits for ever"):
+        drive(sequence(some(3), Silent()))
+
+
+def test_the_histories_of_two_simulated_runs_of_one_seed_have_one_digest(tmp_path: Path) -> None:
+    async def uneven(operation: Operation) -> Completion:
+        await asyncio.sleep((operation.argument * 7919 % 31) / 1000)
+        return Completion((Outcome.OK, Outcome.INFO)[operation.argument % 5 == 0], result={"n": operation.argument})
+
+    async def go(folder: Path, seed: int) -> str:
+        seconds = 0.05 * (1 + len(folder.name))
+        with HistoryWriter(folder, loop=asyncio.get_running_loop(), seal_seconds=seconds) as history:
+            await run(
+                limit(200, stagger(0.01, mix(numbers("a"), numbers("b")))),
+                endpoints=ENDPOINTS,
+                client=lambda: Scripted(uneven, []),
+                recorder=history,
+                concurrency=4,
+                seed=seed,
+            )
+            return history.digest()
+
+    first, again, other = (
+        simulated(go(tmp_path / name, seed)) for name, seed in (("first", 1), ("once again", 1), ("other", 2))
+    )
+    assert first == again == HistoryReader(tmp_path / "first").digest()
+    assert first != other
+    assert len(HistoryReader(tmp_path / "first").paths("ops")) > 3
 
 
 def test_what_is_open_when_the_interpreter_is_left_is_recorded_as_info() -> None:

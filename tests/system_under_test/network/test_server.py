@@ -88,7 +88,7 @@ async def serving(
 
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (what is waited for is on the other side of a socket)
             await asyncio.sleep(0.005)
 
 
@@ -222,7 +222,7 @@ def test_answers_before_the_bad_request_still_arrive() -> None:
     asyncio.run(main())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=5))
 def test_no_garbage_stops_the_server(chunks: list[bytes]) -> None:
     async def main() -> None:

@@ -296,6 +296,14 @@ def test_each_process_begins_anew_for_a_process_that_takes_over() -> None:
     assert sorted(seen) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (3, 0), (3, 1), (3, 2)]
 
 
+def test_each_process_waits_for_the_last_operation_which_may_bring_another_process() -> None:
+    def respond(operation: Operation, process: int) -> tuple[int, Outcome]:
+        return MS, Outcome.INFO if process == 0 else Outcome.OK
+
+    events = simulate(each_process(some("a", 1)), workers=2, respond=respond)
+    assert [event.process for event in invoked(events)] == [0, 1, 2]
+
+
 def test_each_process_routes_events_to_the_copy_concerned() -> None:
     stopping = until(lambda event: event.completed is not None and event.operation.argument == 2, numbers())
     events = simulate(each_process(stopping), workers=3)

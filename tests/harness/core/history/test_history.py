@@ -88,7 +88,7 @@ def write(folder: Path, run: Run, **options: Any) -> str:
         return writer.digest()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(RUNS, st.integers(1, 5), st.integers(1, 8))
 def test_what_is_written_is_read_whatever_the_parts(run: Run, batch_rows: int, part_rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ def test_what_is_written_is_read_whatever_the_parts(run: Run, batch_rows: int, p
         assert reader.closed.rows == {name: reader.rows(name) for name in SCHEMAS}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(RUNS, st.data())
 def test_the_digest_knows_rows_and_not_parts(run: Run, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -318,7 +318,10 @@ def test_what_is_not_plain_data_is_refused_where_it_came_from(tmp_path: Path) ->
     writer.completed(row(1), [Effect("append", "k", value=2**63)])
     with pytest.raises(HistoryError, match="column value of the history takes int64"):
         writer.flush()
+    with pytest.raises(HistoryError, match="failed earlier"):
+        writer.close()
     writer.abandon()
+    assert HistoryReader(tmp_path).closed is None
 
 
 def test_a_history_is_never_written_over(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+# Two commands on a fresh machine: make demo, make test. Only make installs anything, and only what is missing.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help demo test check docker image packages venv layer browser zookeeper stop-docker lock clean
+
+BIN := .venv/bin
+READY := .venv/.installed
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 22
+
+demo:  ## a broker cluster under partitions, its history checked, and a report (in Docker, else in the simulation)
+	@$(MAKE) -j2 venv layer
+	@status=0; $(BIN)/pytest workloads/test_log.py --nemesis=partition || status=$$?; \
+	report=$$(readlink -f store/latest/report.html || true); \
+	if [ -s "$$report" ]; then echo "assay: the report is store/latest/report.html ($$report)"; \
+	else echo "assay: there is no report"; fi; exit $$status
+
+test:  ## every test; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
+	@$(MAKE) -j2 venv layer browser zookeeper
+	@if $(BIN)/python -c 'import sys; from cluster.docker.engine import answers; sys.exit(not answers())'; \
+	then $(BIN)/assay image build; fi
+	@$(BIN)/pytest tests
+
+check: venv  ## ruff, mypy --strict, import arrows and the fast tests, in under a minute
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest tests -q -m "not docker and not browser and not slow"
+
+docker:  ## a Docker engine: installed and started if none answers (root)
+	@scripts/docker up
+
+image: venv docker  ## the image that Docker nodes run
+	@$(BIN)/assay image build
+
+packages:  ## all Debian packages that make ever installs (root)
+	@scripts/packages python3-venv=python3-venv dockerd=docker.io docker=docker.io debootstrap=debootstrap
+	@$(MAKE) browser zookeeper
+
+stop-docker:  ## stops the engine that make has started
+	@scripts/docker down
+
+lock: venv  ## requirements.lock from what is installed
+	@$(BIN)/pip list --format=freeze --exclude assay --exclude pip --exclude setuptools --exclude wheel > requirements.lock
+
+clean:  ## the virtual environment and caches; runs in store/ stay (assay gc)
+	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@scripts/packages python3-venv=python3-venv
+	@began=$$SECONDS; echo "assay: virtual environment ..."; \
+	[ -x $(BIN)/python ] || python3 -m venv .venv; \
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock; \
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .; \
+	touch $@; echo "assay: virtual environment: installed, $$((SECONDS - began)) s"
+
+# The lower part of the node image needs no virtual environment, so it is made beside it.
+layer:
+	@if scripts/docker up && scripts/packages debootstrap=debootstrap && python3 cluster/docker/layer.py; then :; \
+	else echo "assay: no Docker cluster to be had here: the simulation serves instead"; fi
+
+browser:
+	@scripts/packages chromium=chromium chromedriver=chromium-driver \
+	  || echo "assay: the browser tests of the reports will be skipped"
+
+zookeeper:
+	@scripts/packages java=openjdk-17-jre-headless /usr/share/java/zookeeper.jar=libzookeeper-java \
+	  /usr/share/java/slf4j-simple.jar=libslf4j-java || echo "assay: tests against a real ZooKeeper will be skipped"

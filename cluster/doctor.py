@@ -1,0 +1,172 @@
+"""What this machine can do, and what to install for the rest. Looks only; nothing is installed or built here.
+
+Rendering is the ``assay doctor`` command's. A finding that is not ``good`` and not ``required`` costs a feature, which
+its ``enables`` names; the simulation needs none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster import zookeeper
+from cluster.docker import image
+from cluster.docker.engine import EngineError, answers, engine
+from cluster.docker.layer import ImageError
+
+GIB = 2**30
+DISK_NEEDED = 3 * GIB
+"""The image (0.5 GiB), what building it takes, and some runs."""
+MEMORY_NEEDED = 2 * GIB
+"""Three brokers, a ZooKeeper, the harness and its checkers."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. ``remedy`` is empty when ``good``."""
+
+    name: str
+    good: bool
+    detail: str
+    remedy: str = ""
+    enables: str = ""
+    required: bool = False
+
+
+def diagnose() -> list[Finding]:
+    """In the order in which to repair. Takes some seconds: one check starts a container."""
+    findings = [_python(), _root(), _memory(), _disk(), _engine()]
+    if findings[-1].good:
+        findings += [_image(), _iptables()]
+    return [*findings, _java(), _zookeeper(), _chromium()]
+
+
+def engine_available() -> bool:
+    """Can a Docker cluster be had: an engine answers, and the node image is there or can be built. Within seconds."""
+    try:
+        return answers() and image.can_build()
+    except ImageError:
+        return False
+
+
+def _python() -> Finding:
+    good = sys.version_info >= (3, 11)
+    remedy = "" if good else "install Python 3.11 or newer"
+    return Finding("python", good, platform.python_version(), remedy, "everything", required=True)
+
+
+def _root() -> Finding:
+    good = os.geteuid() == 0
+    remedy = (
+        "" if good else "run make as root once, it installs packages; afterwards membership of group docker will do"
+    )
+    return Finding("root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap, power loss")
+
+
+def _memory() -> Finding:
+    available = _mem_available()
+    good = available >= MEMORY_NEEDED
+    remedy = "" if good else f"free memory up to {MEMORY_NEEDED / GIB:.0f} GiB, or use fewer --nodes"
+    return Finding("memory", good, f"{available / GIB:.1f} GiB available", remedy, "Docker clusters")
+
+
+def _mem_available() -> int:
+    """Bytes, as the kernel estimates them: free memory and what caches would give back."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+
+
+def _disk() -> Finding:
+    root = Path("/var/lib/docker")
+    place = root if root.is_dir() else Path("/")
+    try:
+        free = shutil.disk_usage(place).free
+    except PermissionError:
+        free = shutil.disk_usage("/").free
+    good = free >= DISK_NEEDED
+    remedy = "" if good else f"free {DISK_NEEDED / GIB:.0f} GiB below {place}: `docker system df`, `assay gc`"
+    return Finding("disk", good, f"{free / GIB:.0f} GiB free at {place}", remedy, "Docker clusters")
+
+
+def _engine() -> Finding:
+    enables = "--cluster=docker"
+    try:
+        with engine(timeout=5) as client:
+            version = client.version()["Version"]
+    except EngineError as error:
+        installed = shutil.which("dockerd") is not None
+        remedy = "`make docker` starts it (as root)" if installed else "`make docker` installs docker.io and starts it"
+        return Finding("docker engine", False, _first_line(error), remedy, enables)
+    return Finding("docker engine", True, str(version), enables=enables)
+
+
+def _image() -> Finding:
+    enables = "--cluster=docker"
+    try:
+        if image.exists():
+            return Finding("node image", True, image.reference(), enables=enables)
+        can = image.can_build()
+    except ImageError as error:
+        return Finding("node image", False, _first_line(error), "`make docker` installs the docker command", enables)
+    remedy = "`assay image build` (a minute or two)"
+    if not can:
+        remedy = "a registry with debian:bookworm-slim, or `apt install debootstrap` and root; then `assay image build`"
+    return Finding("node image", False, "not built yet", remedy, enables)
+
+
+def _iptables() -> Finding:
+    """In a container of the node image, where it matters: the host's own iptables says nothing about that."""
+    enables = "partition and every other fault of the network"
+    try:
+        if not image.exists():
+            return Finding("iptables in a node", False, "not tried: no node image", "`assay image build`", enables)
+        with engine() as client:
+            client.containers.run(
+                image.reference(),
+                ["-w", "-A", "INPUT", "-s", "198.19.255.1", "-j", "DROP"],
+                entrypoint="iptables",
+                cap_add=["NET_ADMIN"],
+                network_mode="none",
+                labels={"assay": "doctor"},
+                remove=True,
+            )
+    except (EngineError, ImageError) as error:
+        remedy = "the kernel needs nf_tables (or ip_tables) and containers the right to NET_ADMIN"
+        return Finding("iptables in a node", False, _first_line(error), remedy, enables)
+    return Finding("iptables in a node", True, "drops packets", enables=enables)
+
+
+def _java() -> Finding:
+    enables = "a ZooKeeper without Docker, Spark"
+    found = shutil.which("java")
+    if found is None:
+        return Finding("java", False, "no java command", "`apt install openjdk-17-jre-headless`", enables)
+    done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    version = (done.stderr or done.stdout).partition("\n")[0]
+    remedy = "" if done.returncode == 0 else "`apt install --reinstall openjdk-17-jre-headless`"
+    return Finding("java", done.returncode == 0, version, remedy, enables)
+
+
+def _zookeeper() -> Finding:
+    enables = "the conformance tests against a real ZooKeeper without Docker"
+    missing = [jar for jar in zookeeper.JARS.split(":") if not Path(jar).exists()]
+    if missing:
+        return Finding("zookeeper", False, "no " + ", ".join(missing), "`apt install libzookeeper-java`", enables)
+    return Finding("zookeeper", True, zookeeper.JARS.partition(":")[0], enables=enables)
+
+
+def _chromium() -> Finding:
+    enables = "the browser tests of the reports"
+    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    if missing:
+        return Finding("chromium", False, "no " + ", ".join(missing), "`apt install chromium chromium-driver`", enables)
+    return Finding("chromium", True, str(shutil.which("chromium")), enables=enables)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,33 @@
+"""The one place where whatever goes wrong with a fault becomes a message.
+
+A fault acts on machines that are being broken on purpose, through a user's system whose finders may have bugs. Neither
+may end the run: what was raised is reported, in full where nobody foresaw it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+from cluster.node import NodeError
+from cluster.system import DeploymentError
+from nemesis.target import TargetError
+
+KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
+"""Errors whose message says all; of others the traceback is kept."""
+
+
+async def attempt(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
+    """Runs it to its end or to the deadline; what went wrong, or None. Only cancellation goes through."""
+    try:
+        async with asyncio.timeout(seconds) as deadline:
+            await action
+    except KNOWN_ERRORS as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a user's system, fault or node may raise anything: it is reported whole
+        if isinstance(error, TimeoutError) and deadline.expired():
+            return f"no end within {seconds:g} s"
+        return "".join(traceback.format_exception(error)).strip()
+    return None

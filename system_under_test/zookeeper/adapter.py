@@ -1,0 +1,211 @@
+"""The ZooKeeper seam on a real server, with kazoo.
+
+kazoo reads a connection in one thread and hands results to a second and watch events to a third, so a result may
+overtake the watch event that was read before it. Here there is only the first: its handler posts everything (results,
+watch events, state changes) to the event loop from the thread that read it, so all arrive in the order in which they
+were read. That thread is the only one, and ``close`` joins it.
+
+Two more things are set right: kazoo's ``multi`` *returns* its exceptions, and it forgets the negotiated timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import RolledBackError, RuntimeInconsistency
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import KazooState, ZnodeStat
+
+from system_under_test.runtime import StateListener, Watch
+
+Post = Callable[..., None]
+"""``post(callback, *arguments)`` from any thread: runs it on the event loop, in the order of the posts."""
+
+RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
+"""kazoo's own would wait up to a minute between attempts; a session of seconds would be over by then."""
+
+log = logging.getLogger(__name__)
+
+
+class _Inline:
+    """Stands where kazoo keeps the queue of its completion thread: runs at once, in the thread that puts."""
+
+    def put(self, call: Callable[[], object]) -> None:
+        call()
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is not typed
+    """No worker threads: results complete in the connection's thread, watch events are posted to the event loop."""
+
+    def __init__(self, post: Post) -> None:
+        super().__init__()
+        self.completion_queue = _Inline()
+        self._post = post
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def dispatch_callback(self, callback: Any) -> None:
+        self._post(callback.func, *callback.args)
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not typed
+    """Remembers the timeout (seconds) that the server granted, before anyone hears that it is connected."""
+
+    negotiated = 0.0
+
+    def _invoke(self, timeout: float, request: Any, xid: Any = None) -> Any:
+        answer = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect) and answer[0].time_out > 0:
+            self.negotiated = answer[0].time_out / 1000
+        return answer
+
+
+class KazooZooKeeper:
+    """Satisfies ``system_under_test.runtime.ZooKeeper``. Made, used and closed on one event loop."""
+
+    def __init__(self, servers: str, session_timeout: float) -> None:
+        """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, to be negotiated."""
+        self._servers = servers
+        self._loop = asyncio.get_running_loop()
+        self._session_id = 0
+        self._session_timeout = session_timeout
+        self._listeners: list[StateListener] = []
+        self._connected = asyncio.Event()
+        self._closed = False
+        self._client = KazooClient(
+            hosts=servers,
+            timeout=session_timeout,
+            handler=_Handler(self._post_callback),
+            connection_retry=RECONNECT,
+            logger=log,
+        )
+        self._connection = _Connection(self._client, self._client._conn_retry.copy(), logger=log)
+        self._client._connection = self._connection
+        self._client.add_listener(self._changed)
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_timeout(self) -> float:
+        return self._session_timeout
+
+    def add_listener(self, listener: StateListener) -> None:
+        self._listeners.append(listener)
+
+    async def connect(self, timeout: float) -> None:
+        if self._closed:
+            raise ConnectionError(f"this client of {self._servers} was closed; make a new one")
+        self._client.start_async()
+        try:
+            await asyncio.wait_for(self._connected.wait(), timeout)
+        except TimeoutError:
+            await self.close()
+            raise ConnectionError(f"no ZooKeeper session with {self._servers} within {timeout} s") from None
+
+    async def close(self) -> None:
+        """Ends the session if a server can be reached, else leaves it to expire. No callback runs afterwards."""
+        if not self._closed:
+            self._closed = True
+            self._session_id = 0
+            await asyncio.to_thread(self._shut)
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
+        answer: tuple[bytes, ZnodeStat] = await self._answer(self._client.get_async(path, watch))
+        return answer
+
+    async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
+        return await self._answer(self._client.exists_async(path, watch))
+
+    async def get_children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return sorted(await self._answer(self._client.get_children_async(path, watch)))
+
+    async def create(
+        self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
+    ) -> str:
+        request = self._client.create_async(path, value, ephemeral=ephemeral, sequence=sequence, makepath=makepath)
+        created: str = await self._answer(request)
+        return created
+
+    async def set(self, path: str, value: bytes, version: int = -1) -> ZnodeStat:
+        return await self._answer(self._client.set_async(path, value, version))
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self._answer(self._client.delete_async(path, version))
+
+    async def multi(self, operations: Sequence[Any]) -> list[Any]:
+        transaction = self._client.transaction()
+        transaction.operations = list(operations)
+        results = await self._answer(transaction.commit_async())
+        failures = [result for result in results if isinstance(result, Exception)]
+        for failure in failures:
+            if not isinstance(failure, RolledBackError | RuntimeInconsistency):  # those befell the other operations
+                raise failure
+        if failures:
+            raise failures[0]
+        return [None if result is True else result for result in results]
+
+    async def sync(self, path: str) -> None:
+        await self._answer(self._client.sync_async(path))
+
+    # From kazoo's thread to the event loop
+
+    async def _answer(self, pending: Any) -> Any:
+        future = self._loop.create_future()
+        pending.rawlink(functools.partial(self._post, _resolve, future))
+        return await future
+
+    def _post(self, callback: Callable[..., object], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop was closed without closing this client: nobody is left to be told
+            log.warning("%s: the event loop is closed; dropped %r", self._servers, callback)
+
+    def _post_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
+        # one more turn of the loop, since whoever awaits a result, too, runs one turn after it is resolved
+        self._post(self._loop.call_soon, self._unless_closed, callback, *arguments)
+
+    def _unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:
+        if not self._closed:
+            callback(*arguments)
+
+    def _changed(self, state: str) -> None:
+        """In kazoo's thread: what is true at this moment travels with the message."""
+        identity = self._client.client_id
+        session = identity[0] if state == KazooState.CONNECTED and identity is not None else None
+        self._post_callback(self._announce, state, session, self._connection.negotiated)
+
+    def _announce(self, state: str, session: int | None, negotiated: float) -> None:
+        if state == KazooState.CONNECTED and session is not None:
+            self._session_id = session
+            self._session_timeout = negotiated
+            self._connected.set()
+        elif state == KazooState.LOST:
+            self._session_id = 0
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _shut(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+
+def _resolve(future: asyncio.Future[Any], done: Any) -> None:
+    if future.done():
+        return
+    if done.exception is not None:
+        future.set_exception(done.exception)
+    else:
+        future.set_result(done.value)

@@ -1,0 +1,49 @@
+"""Contracts are data: they survive JSON, and say what a found anomaly means."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.contract import NO_RECOVERY, Contract, forbid
+from checkers.log import LOG_ANOMALIES
+
+names = st.lists(st.sampled_from(LOG_ANOMALIES), unique=True)
+
+
+@given(names, names, st.floats(0.001, 1e6), st.booleans(), st.integers(0, 100))
+def test_json_round_trip(
+    forbidden: list[str], tolerated: list[str], deadline: float, ends: bool, minimum: int
+) -> None:
+    contract = Contract(
+        forbidden=tuple(forbidden),
+        recovery_deadline=deadline,
+        linearizable_ends=ends,
+        minimum_during_fault=minimum,
+        compacted=("t-0",),
+    ).tolerate(*tolerated)
+    assert Contract.from_json(contract.to_json()) == contract
+
+
+def test_forbid_includes_recovery_and_tolerate_takes_out() -> None:
+    contract = forbid(*LOG_ANOMALIES, recovery_deadline=5.0).tolerate("duplicate", NO_RECOVERY)
+    assert contract.forbids("lost-write")
+    assert not contract.forbids("duplicate")
+    assert contract.tolerates("duplicate")
+    assert not contract.forbids(NO_RECOVERY)
+    assert contract.deadline == 5_000_000_000
+    assert forbid("lost-write").forbids(NO_RECOVERY)
+
+
+def test_the_default_forbids_everything_but_what_it_tolerates() -> None:
+    assert Contract().forbids("anything")
+    assert not Contract().tolerate("duplicate").forbids("duplicate")
+    assert Contract().tolerate("duplicate").forbids("lost-write")
+
+
+def test_a_contradictory_contract_is_refused() -> None:
+    with pytest.raises(ValueError, match="both forbid and tolerate duplicate"):
+        Contract(forbidden=("duplicate",), tolerated=("duplicate",))
+    with pytest.raises(ValueError, match="must be positive"):
+        Contract(recovery_deadline=0)

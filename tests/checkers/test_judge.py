@@ -1,0 +1,246 @@
+"""Verdicts: fail on what is forbidden, never pass without proof that enough happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from log_histories import Book, Row, write
+
+from checkers.contract import NO_RECOVERY, Contract, forbid
+from checkers.judge import judge
+from checkers.log import LOG_ANOMALIES
+from checkers.verdict import Judgement, Verdict
+from harness.core.history import SCHEMAS, HistoryError
+
+SECOND = 1_000_000_000
+FAULT = (2_000, 4_000)
+"""When the fault of ``run`` is injected and healed, in milliseconds."""
+
+CONTRACT = forbid(*LOG_ANOMALIES, recovery_deadline=3.0)
+
+
+def fault(phase: str, time: int, *, id: int = 1, bit: bool | None = None) -> Row:
+    return {"id": id, "fault": "partition", "targets": '["n1"]', "phase": phase, "time": time * 1_000_000,
+            "detail": "{}", "bit": bit}
+
+
+def partition(*, bit: bool = True) -> list[Row]:
+    return [
+        fault("intended", 1_990),
+        fault("injected", FAULT[0]),
+        fault("healed", FAULT[1], bit=bit),
+        fault("recovered", FAULT[1] + 500),
+    ]
+
+
+def run(
+    *, silent: tuple[int, int] | None = None, stuck: bool = False, without: int | None = None, drained: bool = True
+) -> Book:
+    """Ten seconds of sends of two values, polls and end reads, a sentinel and a drain.
+
+    ``silent``: sends called in this span of milliseconds are not acknowledged. ``stuck``: polls find nothing once the
+    fault is healed. ``without``: an offset that the drain passes without showing it.
+    """
+    book, log, reader = Book(), [], 0
+    for number in range(50):
+        now = number * 200
+        values = [2 * number, 2 * number + 1]
+        if silent is not None and silent[0] <= now < silent[1]:
+            book.send(values, None, (now, None), outcome="info", process=100 + number)
+        else:
+            book.send(values, len(log), (now, now + 50), process=1)
+            log += values
+        end = reader if stuck and now >= FAULT[1] else len(log)
+        book.poll(reader, [(offset, log[offset]) for offset in range(reader, end)], end, (now + 60, now + 90))
+        reader = end
+        book.add("end", (now + 100, now + 110), len(log), epoch=1, process=2)
+    book.send([9_999], len(log), (10_000, 10_050), phase="sentinel", process=3)
+    log.append(9_999)
+    shown = [(offset, value) for offset, value in enumerate(log) if offset != without]
+    if drained:
+        book.poll(0, shown, len(log), (10_100, 10_200), phase="drain", process=4)
+        book.drained(len(log), (10_300, 10_400))
+    return book
+
+
+def verdict(
+    folder: Path, book: Book, contract: Contract = CONTRACT, faults: Sequence[Row] = (), **given: Any
+) -> Judgement:
+    return judge(write(folder / "history", book.rows, faults=faults), contract, **given)
+
+
+def test_a_good_run_passes(tmp_path: Path) -> None:
+    judged = verdict(tmp_path, run(), faults=partition())
+    assert judged.unknown == ()
+    assert judged.verdict is Verdict.PASS
+    assert judged.findings == ()
+    assert {one.check for one in judged.examined} == {*LOG_ANOMALIES, NO_RECOVERY}
+    assert all(one.rows > 0 for one in judged.examined)
+    assert (judged.operations, judged.engine) == (153, "duckdb")
+    (recovery,) = [one for one in judged.examined if one.check == NO_RECOVERY]
+    assert recovery.note == "fault 1 (partition): send 0.050 s, poll 0.090 s after the heal"
+
+
+def test_a_forbidden_anomaly_fails_and_a_tolerated_one_is_told(tmp_path: Path) -> None:
+    book = run(without=40)
+    for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 40]:
+        book.rows.remove(row)
+    failed = verdict(tmp_path / "a", book, faults=partition())
+    assert failed.verdict is Verdict.FAIL
+    assert failed.anomalies == {"lost-write": 1}
+    tolerated = verdict(tmp_path / "b", book, CONTRACT.tolerate("lost-write"), partition())
+    assert tolerated.verdict is Verdict.PASS
+    assert tolerated.anomalies == {"lost-write": 1}
+    assert [finding.anomaly for finding in tolerated.findings] == ["lost-write"]
+    silent = Contract(forbidden=tuple(name for name in LOG_ANOMALIES if name != "lost-write"))
+    neither = verdict(tmp_path / "c", book, silent, partition())
+    assert neither.verdict is Verdict.UNKNOWN
+    assert any("neither forbids nor tolerates" in reason for reason in neither.unknown)
+
+
+def test_a_finding_tells_faults_and_leader_of_its_time(tmp_path: Path) -> None:
+    book = run(without=22)
+    for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 22]:
+        book.rows.remove(row)
+    events = [
+        {"time": time * 1_000_000, "node": node, "incarnation": 1, "seq": time, "event": "became-leader",
+         "key": "orders-0", "epoch": epoch, "detail": "{}"}
+        for time, node, epoch in ((0, "n1", 0), (2_100, "n2", 1), (2_900, "n3", 2))
+    ]
+    folder = write(tmp_path / "history", book.rows, faults=partition(), events=events)
+    (finding,) = judge(folder, CONTRACT).findings
+    assert finding.time == 2_250_000_000
+    assert (finding.leader, finding.epoch, finding.faults) == ("n2", 1, (1,))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"interrupted": True}, "interrupted"),
+        ({"complete": False}, "not closed"),
+        ({"notes": ["process 3 raised KeyError"]}, "KeyError"),
+    ],
+)
+def test_never_a_pass_with_something_against_it(tmp_path: Path, given: dict[str, Any], reason: str) -> None:
+    judged = verdict(tmp_path, run(), faults=partition(), **given)
+    assert judged.verdict is Verdict.UNKNOWN
+    assert any(reason in told for told in judged.unknown)
+
+
+def test_an_interrupted_run_may_fail(tmp_path: Path) -> None:
+    book = run(without=40, drained=True)
+    judged = verdict(tmp_path, book, faults=partition(), interrupted=True)
+    assert judged.verdict is Verdict.FAIL
+    assert judged.anomalies == {"vanished": 1, "poll-skip": 1}
+
+
+def test_an_interrupted_drain_is_not_a_missed_deadline(tmp_path: Path) -> None:
+    book = run(drained=False)
+    assert verdict(tmp_path / "a", book, interrupted=True).anomalies == {}
+    assert verdict(tmp_path / "b", book).anomalies["unseen"] > 0
+
+
+def test_phantom_is_unknown_when_the_history_was_not_closed(tmp_path: Path) -> None:
+    book = run()
+    book.rows = [row for row in book.rows if row["kind"] != "append" or row["value"] != 41]
+    judged = verdict(tmp_path, book, faults=partition(), complete=False)
+    assert judged.verdict is Verdict.UNKNOWN
+    assert "phantom" not in judged.anomalies
+    assert any(told.startswith("phantom cannot be judged") for told in judged.unknown)
+
+
+@pytest.mark.parametrize("contract", [CONTRACT, Contract()])
+def test_an_empty_run_is_unknown(tmp_path: Path, contract: Contract) -> None:
+    judged = verdict(tmp_path, Book(), contract)
+    assert judged.verdict is Verdict.UNKNOWN
+    assert "the history is empty" in judged.unknown
+
+
+@pytest.mark.parametrize(
+    ("faults", "reason"),
+    [
+        (partition(bit=False), "nothing shows that it bit"),
+        ([fault("intended", 1_990), fault("failed", 2_000)], "never injected"),
+        (partition()[:2], "never healed"),
+        ([*partition(), fault("intended", 20_000, id=2)], "fault 2 (partition) was intended but never injected"),
+        ([*partition(), fault("failed", 4_500)], "failed in part"),
+        ([fault("injected", 2_000), fault("healed", 2_001, bit=True)], "only 0 operations succeeded during fault 1"),
+        ([fault("injected", 2_000), fault("healed", 60_000, bit=True)], "only 0 operations succeeded after the last"),
+    ],
+)
+def test_faults_that_prove_nothing_make_it_unknown(tmp_path: Path, faults: list[Row], reason: str) -> None:
+    judged = verdict(tmp_path, run(), faults=faults)
+    assert judged.verdict is Verdict.UNKNOWN
+    assert any(reason in told for told in judged.unknown), judged.unknown
+
+
+def test_no_success_during_a_fault_is_unknown_unless_the_contract_expects_it(tmp_path: Path) -> None:
+    book = run()
+    inside = {row["op"] for row in book.rows if 2_000 <= row["call"] // 1_000_000 <= 4_000}
+    book.rows = [row for row in book.rows if row["op"] not in inside or row["kind"] == "end"]
+    book.rows = [row for row in book.rows if row["kind"] != "observe" or row["phase"] == "drain"]
+    judged = verdict(tmp_path / "a", book, Contract(forbidden=("lost-write",)), partition())
+    assert any("succeeded during fault 1" in told for told in judged.unknown)
+    patient = Contract(forbidden=("lost-write",), minimum_during_fault=0)
+    assert not any("during fault" in told for told in verdict(tmp_path / "b", book, patient, partition()).unknown)
+
+
+def test_a_forbidden_anomaly_without_data_is_unknown(tmp_path: Path) -> None:
+    book = run()
+    book.rows = [row for row in book.rows if row["kind"] != "end"]
+    judged = verdict(tmp_path, book, faults=partition())
+    assert judged.unknown == ("high-watermark-regression is forbidden, but its check had no data",)
+    assert judged.verdict is Verdict.UNKNOWN
+
+
+def test_a_drain_that_did_not_reach_the_sentinel_is_unknown(tmp_path: Path) -> None:
+    judged = verdict(tmp_path, run(drained=False), CONTRACT.tolerate("unseen"), partition())
+    assert judged.unknown == ("the drain did not reach a sentinel in orders-0",)
+
+
+def test_no_send_in_time_after_the_heal_is_no_recovery(tmp_path: Path) -> None:
+    judged = verdict(tmp_path / "a", run(silent=(2_500, 7_800)), faults=partition())
+    assert judged.verdict is Verdict.FAIL
+    assert judged.anomalies == {NO_RECOVERY: 1}
+    assert "acknowledged only 3.850 s later, at 7.850 s" in judged.findings[0].claim
+    in_time = verdict(tmp_path / "b", run(silent=(2_500, 6_800)), faults=partition())
+    assert in_time.verdict is Verdict.PASS
+    patient = verdict(tmp_path / "c", run(silent=(2_500, 7_800)), forbid(*LOG_ANOMALIES), partition())
+    assert patient.verdict is Verdict.PASS
+
+
+def test_no_poll_that_reaches_the_end_is_no_recovery(tmp_path: Path) -> None:
+    judged = verdict(tmp_path, run(stuck=True), faults=partition())
+    assert judged.anomalies == {NO_RECOVERY: 1}
+    assert "first poll of orders-0 reached the end only 6.200 s later" in judged.findings[0].claim
+
+
+def test_the_next_fault_excuses_a_missing_recovery(tmp_path: Path) -> None:
+    second = [fault("intended", 5_000, id=2), fault("injected", 5_001, id=2), fault("healed", 7_000, id=2, bit=True)]
+    judged = verdict(tmp_path, run(silent=(2_500, 7_800)), faults=[*partition(), *second])
+    assert NO_RECOVERY not in judged.anomalies
+
+
+def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Path) -> None:
+    folder = write(tmp_path / "history", run().rows)
+    for name in ("events", "replicas"):
+        (folder / name / "part-000000.parquet").unlink()
+        (folder / name).rmdir()
+    old = SCHEMAS["faults"].remove(SCHEMAS["faults"].get_field_index("bit"))
+    rows = [{name: row[name] for name in old.names} for row in partition()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=old), folder / "faults" / "part-000000.parquet")
+    judged = judge(folder, CONTRACT)
+    assert judged.anomalies == {}
+    assert any("nothing shows that it bit" in told for told in judged.unknown)
+
+
+def test_what_is_no_history_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError):
+        judge(tmp_path / "nowhere", CONTRACT)
+    with pytest.raises(ValueError, match="no engine is called"):
+        judge(tmp_path, CONTRACT, engine="abacus")

@@ -1,0 +1,38 @@
+"""The checks' SQL keeps to the subset that DuckDB and Spark SQL share and answer alike."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from checkers.check import View
+from checkers.log import LOG
+
+TEXTS = [
+    *LOG.views,
+    *(view for check in LOG.checks for view in check.views),
+    *(View(f"evidence of {check.anomaly}", check.evidence) for check in LOG.checks),
+    *(View(f"examined of {check.anomaly}", check.examined) for check in LOG.checks),
+]
+
+FORBIDDEN = (
+    r"\brange\b", r"/", r"\bignore nulls\b", r"\bexclude\b", r"\bsemi\b", r"\bany_value\b", r"\bmax_by\b",
+    r"\bmin_by\b", r"\barg_max\b", r"\barg_min\b", r"\bstring_agg\b", r"\bstruct\b", r"\brecursive\b", r"::",
+    r"\bdouble\b", r"\bfloat\b", r"count\(distinct", r"\bgroup by all\b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("view", TEXTS, ids=lambda view: view.name)
+def test_only_shared_constructs(view: View) -> None:
+    text = " ".join(view.sql.lower().split())
+    for pattern in FORBIDDEN:
+        assert not re.search(pattern, text), pattern
+    for terms in re.findall(r"order by ((?:[\w.]+(?: nulls \w+)?(?:, )?)+)", text):
+        assert all(" nulls " in term for term in terms.strip(", ").split(", ")), terms
+    for window in re.findall(r"over \(([^)]*)\)", text):
+        assert "order by" in window
+    for frame in re.findall(r"(?:sum|max|min)\([^()]*(?:\([^()]*\)[^()]*)*\) over \(([^)]*)\)", text):
+        assert "rows between unbounded preceding" in frame
+    for before in re.findall(r"(.{12})sum\(", text):
+        assert before.endswith("cast(") or before.endswith("coalesce("), f"{before}sum( is not cast to bigint"

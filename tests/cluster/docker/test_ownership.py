@@ -1,0 +1,135 @@
+"""Clusters keep out of each other's way and leave nothing behind, however their owner ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from echo_system import Echo
+
+from cluster import journal, undo
+from cluster.docker import DockerCluster, network
+from cluster.docker.engine import engine, owned
+from cluster.docker.perform import perform
+from cluster.node import NodeError
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from echo_system import Echo
+from cluster.docker import DockerCluster
+
+async def main():
+    cluster = DockerCluster(
+        Echo(Path(sys.argv[2])), {"broker": 1}, run_id=sys.argv[4], seed=1, state_dir=Path(sys.argv[3])
+    )
+    await cluster.start()
+    node = cluster.nodes[0]
+    await node.start()
+    await node.drop_from([node])
+    print("up", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def left(run_id: str) -> list[str]:
+    with engine() as client:
+        return [thing.name for thing in owned(client) if thing.run_id == run_id]
+
+
+def test_the_lowest_subnet_that_meets_no_other_is_chosen() -> None:
+    taken = {ipaddress.IPv4Network("198.18.0.0/24"), ipaddress.IPv4Network("198.18.2.0/23")}
+    assert network.free_subnet(taken) == ipaddress.IPv4Network("198.18.1.0/24")
+    lower_half = ipaddress.IPv4Network("198.18.0.0/16")
+    assert network.free_subnet({lower_half}) == ipaddress.IPv4Network("198.19.0.0/24")
+    assert network.free_subnet({ipaddress.IPv4Network("198.0.0.0/8")}) is None
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+def test_two_clusters_at_once_have_distinct_subnets_and_close_leaves_nothing(echo: Echo, state: Path) -> None:
+    async def body() -> None:
+        both = [
+            DockerCluster(echo, {"broker": 1}, run_id=f"test-two-{number}", seed=number, state_dir=state)
+            for number in (1, 2)
+        ]
+        try:
+            await asyncio.gather(*(cluster.start() for cluster in both))
+            subnets = [cluster.description["subnet"] for cluster in both]
+            assert len(set(subnets)) == 2
+            assert left("test-two-1")
+        finally:
+            for cluster in both:
+                await cluster.close()
+                await cluster.close()
+
+    asyncio.run(body())
+    assert left("test-two-1") == left("test-two-2") == []
+    assert not [found for found in journal.pending(state)[0] if found.run_id.startswith("test-two")]
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+def test_a_start_that_fails_takes_away_what_it_had_made(echo: Echo, state: Path, monkeypatch: Any) -> None:
+    def broken(node: object, cluster: object) -> dict[str, bytes]:
+        raise NodeError("no files today")
+
+    async def body() -> None:
+        monkeypatch.setattr(echo, "files", broken, raising=False)
+        cluster = DockerCluster(echo, {"broker": 1}, run_id="test-broken", seed=1, state_dir=state)
+        with pytest.raises(NodeError, match="no files today"):
+            await cluster.start()
+
+    asyncio.run(body())
+    assert left("test-broken") == []
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+@pytest.mark.parametrize("journal_lost", [False, True])
+def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal_lost: bool) -> None:
+    run_id = f"test-orphan-{int(journal_lost)}"
+    state = tmp_path / "state"
+    arguments = [str(Path(__file__).parent), str(tmp_path / "echo"), str(state), run_id]
+    with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        undo.sweep(state)
+        assert len(left(run_id)) == 2, "a live owner's cluster is left alone"
+        child.kill()
+    assert len(left(run_id)) == 2
+    (found,), _ = journal.pending(state)
+    kinds = [type(action) for _, action in found.actions]
+    assert kinds == [journal.RunInContainer, journal.RemoveContainer, journal.RemoveNetwork]
+    if journal_lost:
+        found.path.unlink()
+    report = undo.sweep(state)
+    assert not report.failed
+    assert len(report.undone) == 2
+    assert left(run_id) == []
+    assert journal.pending(state) == ([], [])
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+def test_a_fault_noted_in_the_journal_is_undone_by_replay(live: Any) -> None:
+    """What heal does for faults inside containers that stay: the entry's command, run by the engine, not over SSH."""
+    node = live.node("n1")
+    live.run(node.drop_from([live.node("n2")]))
+    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == "test-echo"]
+    _, action = found.actions[0]
+    assert isinstance(action, journal.RunInContainer)
+    with engine() as client:
+        assert perform(client, action)
+    assert live.run(node.dropped()) == {}
+    live.run(node.accept_all())
+    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == "test-echo"]
+    assert not [action for _, action in found.actions if isinstance(action, journal.RunInContainer)]

@@ -1,0 +1,274 @@
+"""The simulated disk: a kill takes nothing, a power loss all that was not fsynced and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.sim.disk import SimDisk
+from system_under_test.runtime import Storage
+
+
+def view(disk: SimDisk) -> Storage:
+    """The structural match, which mypy proves."""
+    storage: Storage = disk.storage(fsync_delay=lambda: 0)
+    return storage
+
+
+def contents(disk: SimDisk) -> dict[str, bytes]:
+    return {path: disk.read(path) for path in disk.files()}
+
+
+def test_another_process_sees_what_a_killed_one_wrote() -> None:
+    disk = SimDisk(Random(0))
+    view(disk).open("a").append(b"unsynced")
+    assert view(disk).read_bytes("a") == b"unsynced"
+
+
+def test_an_unsynced_tail_is_torn_at_any_byte_and_the_synced_part_stays() -> None:
+    left = set()
+    for seed in range(60):
+        disk = SimDisk(Random(seed))
+
+        async def scenario(disk: SimDisk = disk) -> None:
+            storage = view(disk)
+            file = storage.open("a")
+            file.append(b"12")
+            await file.fsync()
+            await storage.fsync_directory("")
+            file.append(b"345")
+
+        asyncio.run(scenario())
+        disk.power_loss()
+        left.add(disk.read("a"))
+    assert left == {b"12", b"123", b"1234", b"12345"}
+
+
+def test_an_unsynced_cut_is_there_or_undone_as_a_whole() -> None:
+    left = set()
+    for seed in range(100):
+        disk = SimDisk(Random(seed))
+        disk.write("a", b"123456")
+        file = view(disk).open("a")
+        file.truncate(4)
+        file.truncate(2)
+        file.append(b"x")
+        disk.power_loss()
+        left.add(disk.read("a"))
+    assert left == {b"123456", b"12", b"12x"}
+
+
+def test_fsync_covers_what_was_there_at_the_call_and_nothing_later() -> None:
+    left = set()
+    for seed in range(60):
+        disk = SimDisk(Random(seed))
+        disk.write("a", b"")
+
+        async def scenario(disk: SimDisk = disk) -> None:
+            file = view(disk).open("a")
+            file.append(b"1234")
+            pending = asyncio.ensure_future(file.fsync())
+            await asyncio.sleep(0)
+            file.truncate(2)
+            file.append(b"x")
+            await pending
+
+        asyncio.run(scenario())
+        disk.power_loss()
+        left.add(disk.read("a"))
+    assert left == {b"1234", b"12", b"12x"}
+
+
+def test_an_earlier_fsync_that_ends_later_takes_nothing_back() -> None:
+    async def scenario(disk: SimDisk) -> None:
+        slow = disk.storage(fsync_delay=lambda: 0.01).open("a")
+        quick = disk.storage(fsync_delay=lambda: 0).open("a")
+        slow.append(b"1")
+        pending = asyncio.ensure_future(slow.fsync())
+        await asyncio.sleep(0)
+        quick.append(b"2")
+        await quick.fsync()
+        await pending
+
+    for seed in range(10):
+        disk = SimDisk(Random(seed))
+        disk.write("a", b"")
+        asyncio.run(scenario(disk))
+        disk.power_loss()
+        assert disk.read("a") == b"12"
+
+
+def test_a_cancelled_fsync_promises_nothing() -> None:
+    left = set()
+    for seed in range(40):
+        disk = SimDisk(Random(seed))
+        disk.write("a", b"")
+
+        async def scenario(disk: SimDisk = disk) -> None:
+            file = disk.storage(fsync_delay=lambda: 60).open("a")
+            file.append(b"1")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(file.fsync(), 0.001)
+
+        asyncio.run(scenario())
+        disk.power_loss()
+        left.add(disk.read("a"))
+    assert left == {b"", b"1"}
+
+
+def test_names_not_fsynced_may_be_undone_in_order_and_fsynced_ones_stay() -> None:
+    left = set()
+    for seed in range(100):
+        disk = SimDisk(Random(seed))
+        disk.write("old", b"old")
+
+        async def scenario(disk: SimDisk = disk) -> None:
+            storage = view(disk)
+            storage.write_bytes("kept", b"kept")
+            await storage.fsync("kept")
+            await storage.fsync_directory("")
+            storage.write_bytes("new", b"new")
+            await storage.fsync("new")
+            storage.rename("new", "old")
+            storage.remove("kept")
+
+        asyncio.run(scenario())
+        disk.power_loss()
+        left.add(tuple(sorted(contents(disk).items())))
+    assert left == {
+        (("kept", b"kept"), ("old", b"old")),
+        (("kept", b"kept"), ("new", b"new"), ("old", b"old")),
+        (("kept", b"kept"), ("old", b"new")),
+        (("old", b"new"),),
+    }
+
+
+def test_a_rename_between_folders_is_in_both_or_in_neither_and_fsync_of_one_is_enough() -> None:
+    for seed in range(60):
+        disk = SimDisk(Random(seed))
+        disk.write("a/x", b"x")
+        disk.write("b/y", b"y")
+        view(disk).rename("a/x", "b/x")
+        disk.power_loss()
+        assert disk.files() in (["a/x", "b/y"], ["b/x", "b/y"])
+        storage = view(disk)
+        if storage.exists("a/x"):
+            storage.rename("a/x", "b/x")
+        asyncio.run(storage.fsync_directory("a"))
+        disk.power_loss()
+        assert disk.files() == ["b/x", "b/y"]
+
+
+def test_a_removed_folder_may_come_back_with_what_is_left_in_it() -> None:
+    left = set()
+    for seed in range(100):
+        disk = SimDisk(Random(seed))
+        disk.write("t/a", b"1")
+        disk.write("t/b", b"2")
+        view(disk).remove("t")
+        disk.power_loss()
+        left.add(tuple(disk.files()))
+    assert left == {(), ("t/a", "t/b"), ("t/b",)}
+
+
+def test_old_handles_reach_nothing_after_a_power_loss() -> None:
+    disk = SimDisk(Random(0))
+    disk.write("a", b"1")
+    storage = view(disk)
+    file = storage.open("a")
+    disk.power_loss()
+    file.append(b"2")
+    storage.write_bytes("b", b"3")
+    asyncio.run(storage.fsync_directory(""))
+    assert contents(disk) == {"a": b"1"}
+
+
+@given(st.integers(0, 2**32), st.lists(st.tuples(st.sampled_from("acmrf"), st.integers(0, 2)), max_size=12))
+def test_the_same_seed_gives_the_same_disk(seed: int, steps: list[tuple[str, int]]) -> None:
+    def run() -> dict[str, bytes]:
+        disk = SimDisk(Random(seed))
+
+        async def scenario() -> None:
+            storage = view(disk)
+            for step, number in steps:
+                path = f"f{number}"
+                if step == "a":
+                    storage.open(path).append(b"123")
+                elif step == "c":
+                    storage.open(path).truncate(1)
+                elif step == "m":
+                    storage.rename(path, "f0") if storage.exists(path) else storage.write_bytes(path, b"w")
+                elif step == "r" and storage.exists(path):
+                    storage.remove(path)
+                else:
+                    await storage.fsync_directory("")
+
+        asyncio.run(scenario())
+        disk.power_loss()
+        return contents(disk)
+
+    assert run() == run()
+
+
+def test_every_operation_of_a_dead_process_fails_and_an_fsync_in_flight_does_not_return() -> None:
+    dead = False
+
+    def check() -> None:
+        if dead:
+            raise ProcessLookupError("dead")
+
+    disk = SimDisk(Random(0))
+    storage = disk.storage(check, lambda: 0)
+    file = storage.open("a")
+    part = file.slice(0, 0)
+
+    async def scenario() -> None:
+        nonlocal dead
+        pending = asyncio.ensure_future(file.fsync())
+        await asyncio.sleep(0)
+        dead = True
+        with pytest.raises(ProcessLookupError):
+            await pending
+
+    asyncio.run(scenario())
+    calls = (
+        lambda: storage.open("a"),
+        lambda: storage.read_bytes("a"),
+        lambda: storage.write_bytes("a", b""),
+        lambda: storage.listdir(""),
+        lambda: storage.exists("a"),
+        lambda: storage.mkdir("b"),
+        lambda: storage.rename("a", "b"),
+        lambda: storage.remove("a"),
+        lambda: file.append(b"x"),
+        lambda: file.truncate(0),
+        lambda: file.read(0, 1),
+        part.read,
+    )
+    for call in calls:
+        with pytest.raises(ProcessLookupError):
+            call()
+    assert disk.read("a") == b""
+
+
+def test_errors_are_those_of_an_operating_system() -> None:
+    storage = view(SimDisk(Random(0)))
+    with pytest.raises(FileNotFoundError):
+        storage.open("no/such")
+    with pytest.raises(FileNotFoundError):
+        storage.read_bytes("none")
+    storage.mkdir("d/e")
+    with pytest.raises(IsADirectoryError):
+        storage.open("d")
+    with pytest.raises(OSError, match="not empty"):
+        storage.rename("d/e", "d")
+    file = storage.open("f")
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.append(b"x")
+    with pytest.raises(ValueError, match="below the storage's root"):
+        storage.open("../f")

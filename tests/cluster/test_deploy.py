@@ -1,0 +1,131 @@
+"""Bringing a system up: in order, ready before the next, and a clear error when it does not come up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from cluster.deploy import start_system
+from cluster.node import Cluster, Node
+from cluster.sim.cluster import SimCluster
+from cluster.sim.loop import SimLoop
+from cluster.system import DeploymentError
+
+
+class Slow:
+    """Every node listens two seconds after its start; ``order`` records what happened."""
+
+    name = "slow"
+    roles = ("zookeeper", "store", "proxy")
+    defects: Sequence[str] = ()
+    source: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    def port(self, role: str) -> int:
+        return 7000
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return [node.name]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {}
+
+    def event_log(self, node: Node) -> str:
+        return "/events.jsonl"
+
+    def logs(self, node: Node) -> Sequence[str]:
+        return ()
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        self.order.append(f"start {argv[0]}")
+        await asyncio.sleep(2)
+
+        async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        await asyncio.start_server(serve, "0.0.0.0", 7000)
+        self.order.append(f"listen {argv[0]}")
+        await asyncio.get_running_loop().create_future()
+        return 0
+
+    async def ready(self, node: Node) -> bool:
+        _, writer = await asyncio.open_connection(node.address, 7000)
+        writer.close()
+        return True
+
+    async def set_up(self, cluster: Cluster) -> None:
+        self.order.append("set up")
+
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
+        return None
+
+    def keys(self) -> Sequence[str]:
+        return ()
+
+
+def deploy(system: Slow, deadline: float = 30, zookeepers: int = 1) -> list[str]:
+    heard: list[str] = []
+
+    async def main() -> None:
+        cluster = SimCluster(system, {"zookeeper": zookeepers, "store": 2, "proxy": 1}, 1)
+        try:
+            await start_system(system, cluster, deadline, heard.append)
+        finally:
+            await cluster.close()
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(main())
+    return heard
+
+
+def test_roles_start_in_order_and_each_waits_for_the_one_before() -> None:
+    system = Slow()
+    heard = deploy(system)
+    assert system.order == [
+        "start n1", "start n2", "listen n1", "listen n2", "start proxy1", "listen proxy1", "set up",
+    ]  # fmt: skip
+    assert heard == ["starting zookeeper: zk1", "starting store: n1, n2", "starting proxy: proxy1", "setting up slow"]
+
+
+def test_a_node_that_never_gets_ready_is_named_with_what_was_seen_last() -> None:
+    with pytest.raises(DeploymentError, match=r"n. \(store\) at 198.18.0.. was not ready within 1 s.*refused"):
+        deploy(Slow(), deadline=1)
+
+
+def test_a_node_that_answers_not_ready_and_one_that_does_not_answer() -> None:
+    class NotReady(Slow):
+        async def ready(self, node: Node) -> bool:
+            return False
+
+    class Silent(Slow):
+        async def ready(self, node: Node) -> bool:
+            await asyncio.sleep(1000)
+            return True
+
+    with pytest.raises(DeploymentError, match="it answered that it is not ready"):
+        deploy(NotReady(), deadline=5)
+    with pytest.raises(DeploymentError, match="it did not answer"):
+        deploy(Silent(), deadline=5)
+
+
+def test_a_process_that_dies_is_reported_at_once_with_its_traceback() -> None:
+    class Dying(Slow):
+        async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+            raise RuntimeError("no disk")
+
+    with pytest.raises(DeploymentError, match=r"(?s)n1.*ended before it was ready.*RuntimeError: no disk"):
+        deploy(Dying(), deadline=1000)
+
+
+def test_a_set_up_that_hangs_ends_at_the_deadline() -> None:
+    class Hanging(Slow):
+        async def set_up(self, cluster: Cluster) -> None:
+            await asyncio.sleep(1000)
+
+    with pytest.raises(DeploymentError, match="setting up slow was not done"):
+        deploy(Hanging(), deadline=10)

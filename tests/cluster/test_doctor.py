@@ -1,0 +1,53 @@
+"""The doctor names a remedy for whatever is wrong, and looks only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster import doctor
+from cluster.docker import engine, layer
+from cluster.doctor import Finding
+
+
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_without_an_engine_a_docker_cluster_is_not_available() -> None:
+    assert not doctor.engine_available()
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
+    findings = doctor.diagnose()
+    assert "docker engine" in {finding.name for finding in findings if not finding.good}
+    for finding in findings:
+        assert finding.detail
+        if not finding.good:
+            assert finding.remedy, finding
+            assert finding.enables, finding
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_an_engine_error_says_how_to_get_one() -> None:
+    with pytest.raises(engine.EngineError, match="make docker"), engine.engine(timeout=1):
+        pytest.fail("there is no engine to talk to")
+
+
+def test_a_missing_program_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(layer.ImageError, match="no-such-program-of-assay is not installed"):
+        layer.command(["no-such-program-of-assay"])
+
+
+def test_a_failed_command_shows_its_last_lines() -> None:
+    with pytest.raises(layer.ImageError, match="exited 3:\nthe very last line"):
+        layer.command(["sh", "-c", "echo the very last line; exit 3"])
+
+
+@pytest.mark.parametrize("check", [doctor._python, doctor._memory, doctor._disk])
+def test_this_machine_is_measured(check: Callable[[], Finding]) -> None:
+    assert any(character.isdigit() for character in check().detail)

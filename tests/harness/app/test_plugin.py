@@ -1,0 +1,194 @@
+"""The plugin as a user meets it: options, ids, header, outcomes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SIM = ("-p", "no:cacheprovider", "--cluster=sim", "--nodes=1")
+
+
+def collected(project: pytest.Pytester, *options: str) -> list[str]:
+    result = project.runpytest_inprocess(*SIM, "--collect-only", "-q", *options)
+    return [line for line in result.outlines if line.startswith("test_file.py::")]
+
+
+def test_ids_are_sorted_stable_and_say_the_faults(toy_project: pytest.Pytester) -> None:
+    options = ("--nemesis=stop", "--nemesis=partition,kill", "--nemesis=none", "--nemesis=kill,partition", "--nodes=3")
+    expected = [f"test_file.py::test_toy[{name}]" for name in ("kill+partition", "none", "stop")]
+    assert collected(toy_project, *options) == expected
+    assert collected(toy_project, *reversed(options)) == expected
+
+
+def test_repetitions_are_numbered_and_hold_no_seed(toy_project: pytest.Pytester) -> None:
+    assert collected(toy_project, "--nemesis=stop", "--repeat=3", "--seed=9") == [
+        f"test_file.py::test_toy[stop-{number}]" for number in (1, 2, 3)
+    ]
+
+
+def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Pytester) -> None:
+    assert collected(toy_project) == ["test_file.py::test_toy[none]"]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--nemesis=kil", "no fault 'kil'; did you mean kill?"),
+        ("--nemesis=none,kill", "none stands alone"),
+        ("--nemesis-target=nobody", "unknown target 'nobody'"),
+        ("--time-limit=x", "--time-limit='x' is not a number of seconds"),
+        ("--cluster=moon", "--cluster='moon' is not one of docker, sim"),
+        ("--concurrency=lots", "--concurrency='lots'"),
+        ("--seed=1.5", "--seed='1.5' is not a whole number"),
+        ("--defect=rust", "toy has no such defect; it has: forgetful"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error_that_names_it(toy_project: pytest.Pytester, option: str, told: str) -> None:
+    result = toy_project.runpytest_inprocess(*SIM, option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert told in "\n".join([*result.outlines, *result.errlines])
+
+
+def test_a_fault_for_which_the_system_lacks_the_role_is_skipped_unless_no_test_remains(
+    toy_project: pytest.Pytester,
+) -> None:
+    alone = toy_project.runpytest_inprocess(*SIM, "--nemesis=partition-from-zookeeper")
+    assert alone.ret == pytest.ExitCode.USAGE_ERROR
+    assert "needs a node of role zookeeper, which toy has not" in "\n".join([*alone.outlines, *alone.errlines])
+    both = toy_project.runpytest_inprocess(
+        *SIM, "--nemesis=partition-from-zookeeper", "--nemesis=none", "--time-limit=1", "-rs"
+    )
+    both.assert_outcomes(passed=1, skipped=1)
+    both.stdout.fnmatch_lines(["*needs a node of role zookeeper*"])
+
+
+def test_a_time_limit_into_which_no_fault_fits_is_a_usage_error(toy_project: pytest.Pytester) -> None:
+    result = toy_project.runpytest_inprocess(*SIM, "--nemesis=kill", "--time-limit=3")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "raise --time-limit or lower --nemesis-interval" in "\n".join([*result.outlines, *result.errlines])
+
+
+def test_the_header_tells_cluster_and_seed(toy_project: pytest.Pytester) -> None:
+    result = toy_project.runpytest_inprocess(*SIM, "--collect-only", "--seed=77")
+    result.stdout.fnmatch_lines(["assay: cluster sim, seed 77"])
+
+
+def test_the_list_of_faults_is_printed_and_nothing_is_run(toy_project: pytest.Pytester) -> None:
+    result = toy_project.runpytest_inprocess(*SIM, "--nemesis-list")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["none *", "kill *", "partition *"])
+
+
+def test_a_pass_leaves_a_run_that_can_be_repeated_to_the_byte(toy_project: pytest.Pytester) -> None:
+    for _ in range(2):
+        toy_project.runpytest_inprocess(*SIM, "--seed=5", "--time-limit=1").assert_outcomes(passed=1)
+    runs = sorted(toy_project.path.glob("store/test_file-test_toy-none/2*"))
+    infos = [json.loads((run / "run.json").read_text()) for run in runs]
+    assert len(infos) == 2
+    assert infos[0]["digest"] == infos[1]["digest"]
+    assert [info["status"] for info in infos] == ["finished"] * 2
+    assert (toy_project.path / "store" / "latest").resolve() == runs[1]
+    for name in ("settings.json", "schedule.json", "verdict.json", "report.html", "history/ops"):
+        assert (runs[1] / name).exists(), name
+    other = toy_project.runpytest_inprocess(*SIM, "--seed=6", "--time-limit=1")
+    other.assert_outcomes(passed=1)
+    assert json.loads((toy_project.path / "store/latest/run.json").read_text())["digest"] != infos[0]["digest"]
+
+
+def test_a_defect_makes_it_red_and_the_text_repeats_it(toy_project: pytest.Pytester) -> None:
+    options = ("--time-limit=1", "--defect=forgetful", "--repeat=2", "--seed=5")
+    result = toy_project.runpytest_inprocess(*SIM, *options)
+    result.assert_outcomes(failed=2)
+    text = section(result.outlines, "test_toy[none-2]")
+    assert text[0].startswith("FAIL ")
+    assert len(text) <= 25
+    command = next(line for line in text if line.startswith("repeat: ")).removeprefix("repeat: ").split()
+    again = toy_project.runpytest_inprocess("-p", "no:cacheprovider", *command[1:])
+    again.assert_outcomes(failed=1)
+    digest = [line for line in text if line.startswith("seed: ")]
+    assert digest == [line for line in section(again.outlines, "test_toy[none]") if line.startswith("seed: ")]
+
+
+def test_a_run_that_proves_nothing_fails_as_unknown(toy_project: pytest.Pytester) -> None:
+    test_file = toy_project.path / "test_file.py"
+    test_file.write_text(re.sub(r"return traffic.*", "return None", test_file.read_text()))
+    test_file.write_text(test_file.read_text().replace("return None", "return phases()"))
+    result = toy_project.runpytest_inprocess(*SIM, "--time-limit=1")
+    result.assert_outcomes(failed=1)
+    assert section(result.outlines, "test_toy[none]")[0].startswith("UNKNOWN: the history is empty")
+
+
+def test_a_cluster_that_does_not_start_is_an_error_not_a_failure(toy_project: pytest.Pytester) -> None:
+    test_file = toy_project.path / "test_file.py"
+    test_file.write_text(test_file.read_text().replace("ToySystem()", "ToySystem(broken=True)"))
+    result = toy_project.runpytest_inprocess(*SIM)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*the cluster did not start: DeploymentError: n1 (broker)*"])
+    assert json.loads((toy_project.path / "store/latest/run.json").read_text())["status"] == "error"
+
+
+def test_the_first_interrupt_stops_checks_and_reports_what_there_is(toy_project: pytest.Pytester) -> None:
+    interrupt_at(toy_project, 200)
+    result = toy_project.runpytest_inprocess(*SIM, "--repeat=2")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(failed=1)
+    assert section(result.outlines, "test_toy[none-1]")[0] == "UNKNOWN: the run was interrupted"
+    run = toy_project.path / "store" / "latest"
+    info = json.loads((run / "run.json").read_text())
+    assert (info["status"], info["verdict"]) == ("interrupted", "unknown")
+    assert (run / "report.html").exists()
+    assert json.loads((run / "verdict.json").read_text())["operations"] >= 200
+
+
+def test_the_second_interrupt_aborts(toy_project: pytest.Pytester) -> None:
+    interrupt_at(toy_project, 200, 200)
+    result = toy_project.runpytest_subprocess(*SIM)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "interrupted twice" in result.stdout.str()
+    info = json.loads((toy_project.path / "store/latest/run.json").read_text())
+    assert (info["status"], info["verdict"]) == ("error", None)
+
+
+def interrupt_at(project: pytest.Pytester, *operations: int) -> None:
+    """Ctrl-C from inside the client, once per number, when so many operations have been invoked."""
+    toy = project.path / "toy_log.py"
+    toy.write_text(
+        toy.read_text()
+        .replace("class ToyClient:", "import itertools, os, signal\nCOUNT = itertools.count(1)\n\n\nclass ToyClient:")
+        .replace(
+            "        assert operation.key is not None\n        try:",
+            "        assert operation.key is not None\n"
+            "        at = next(COUNT)\n"
+            f"        for number in {operations!r}:\n"
+            "            if number == at:\n"
+            "                os.kill(os.getpid(), signal.SIGINT)\n"
+            "        try:",
+        )
+    )
+
+
+def section(lines: list[str], name: str) -> list[str]:
+    """What pytest printed below the heading of one failed test."""
+    begin = next(number for number, line in enumerate(lines) if re.fullmatch(rf"_+ {re.escape(name)} _+", line))
+    rest = lines[begin + 1 :]
+    end = next(
+        number for number, line in enumerate(rest) if re.match(r"(=+|_+) .* (=+|_+)$", line) or line.startswith("---")
+    )
+    return rest[:end]
+
+
+def test_other_projects_pay_nothing_for_the_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text("def test_one(): pass\n")
+    code = (
+        "import sys, pytest\n"
+        "code = pytest.main(['-q', '-p', 'no:cacheprovider', '-p', 'no:hypothesispytest', '--rootdir=.'])\n"
+        "heavy = {'docker', 'pyarrow', 'duckdb', 'numpy', 'paramiko', 'kazoo', 'bokeh', 'rich.live', 'msgspec'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)), code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "LOADED [] 0" in done.stdout, done.stdout

@@ -1,0 +1,303 @@
+"""A producer keeps order, and tells "certainly not appended" from "nobody knows"."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+
+from system_under_test.client.errors import SendFailed, SendUnknown
+from system_under_test.client.producer import Producer, SendResult
+from system_under_test.protocol.errors import ErrorCode as E
+
+
+@asynccontextmanager
+async def producing(**settings: Any) -> AsyncIterator[tuple[FakeCluster, Producer]]:
+    async with fake_cluster() as cluster:
+        producer = Producer(cluster.bootstrap, runtime=FakeRuntime(), **{"timeout": 2.0, **settings})
+        try:
+            yield cluster, producer
+        finally:
+            await producer.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_message_set_is_appended_by_the_leader() -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            assert await producer.send("t", 0, [(None, b"a"), (b"k", b"b")]) == SendResult(0, 1)
+            assert await producer.send("t", 0, [(None, b"c")]) == SendResult(2, 1)
+            assert cluster.log == [b"a", b"b", b"c"]
+
+    asyncio.run(main())
+
+
+def test_concurrent_sends_share_message_sets_and_keep_their_order() -> None:
+    async def main() -> None:
+        async with producing(batch_size=34 * 10) as (cluster, producer):
+            values = [b"%d" % number for number in range(40)]
+            results = await asyncio.gather(*(producer.send("t", 0, [(None, value)]) for value in values))
+            assert cluster.log == values
+            assert [result.base_offset for result in results] == list(range(40))
+            assert 4 < len(cluster.brokers[1].requests) < 20
+
+    asyncio.run(main())
+
+
+def test_linger_waits_for_company() -> None:
+    async def main() -> None:
+        async with producing(linger=0.05) as (cluster, producer):
+            first = asyncio.create_task(producer.send("t", 0, [(None, b"1")]))
+            await asyncio.sleep(0.01)
+            await asyncio.gather(first, producer.send("t", 0, [(None, b"2")]))
+            assert len(cluster.brokers[1].requests) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        E.NOT_LEADER_FOR_PARTITION,
+        E.REQUEST_TIMED_OUT,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        E.UNKNOWN,
+        E.STALE_CONTROLLER_EPOCH,
+    ],
+)
+def test_codes_after_which_nobody_knows_are_not_tried_again(code: E) -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            cluster.brokers[1].script = [code]
+            with pytest.raises(SendUnknown) as caught:
+                await producer.send("t", 0, [(None, b"a")])
+            assert (caught.value.error, caught.value.node) == (code, 1)
+            assert len(cluster.brokers[1].requests) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "code", [E.MESSAGE_TOO_LARGE, E.INVALID_TOPIC, E.RECORD_LIST_TOO_LARGE, E.INVALID_REQUIRED_ACKS]
+)
+def test_refusals_that_will_not_change_fail_at_once(code: E) -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            cluster.brokers[1].script = [code]
+            with pytest.raises(SendFailed) as caught:
+                await producer.send("t", 0, [(None, b"a")])
+            assert caught.value.error is code
+            assert len(cluster.brokers[1].requests) == 1
+            assert cluster.log == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "code", [E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS, E.CORRUPT_MESSAGE]
+)
+def test_refusals_that_may_change_are_tried_again_and_appended_once(code: E) -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            cluster.brokers[1].script = [code, code]
+            assert await producer.send("t", 0, [(None, b"a")]) == SendResult(0, 1)
+            assert cluster.log == [b"a"]
+
+    asyncio.run(main())
+
+
+def test_definite_failures_to_the_last_try_are_a_definite_failure() -> None:
+    async def main() -> None:
+        async with producing(retries=2) as (cluster, producer):
+            cluster.brokers[1].script = [E.NOT_ENOUGH_REPLICAS] * 3
+            with pytest.raises(SendFailed, match="NOT_ENOUGH_REPLICAS"):
+                await producer.send("t", 0, [(None, b"a")])
+            assert len(cluster.brokers[1].requests) == 3
+
+    asyncio.run(main())
+
+
+def test_one_unknown_among_definite_failures_is_unknown() -> None:
+    async def main() -> None:
+        async with producing(retries=5) as (cluster, producer):
+            cluster.brokers[1].script = [E.NOT_ENOUGH_REPLICAS, E.REQUEST_TIMED_OUT]
+            with pytest.raises(SendUnknown):
+                await producer.send("t", 0, [(None, b"a")])
+            assert len(cluster.brokers[1].requests) == 2
+
+    asyncio.run(main())
+
+
+def test_a_connection_lost_after_sending_is_unknown() -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            cluster.brokers[1].script = [lose_connection]
+            with pytest.raises(SendUnknown, match="closed the connection"):
+                await producer.send("t", 0, [(None, b"a")])
+            assert await producer.send("t", 0, [(None, b"b")]) == SendResult(0, 1)
+
+    asyncio.run(main())
+
+
+def test_no_answer_in_time_is_unknown_and_the_next_send_gets_a_connection_of_its_own() -> None:
+    async def main() -> None:
+        async with producing(timeout=0.3) as (cluster, producer):
+            cluster.brokers[1].script = [never]
+            with pytest.raises(SendUnknown, match="no answer within"):
+                await producer.send("t", 0, [(None, b"a")])
+            assert await producer.send("t", 0, [(None, b"b")]) == SendResult(0, 1)
+
+    asyncio.run(main())
+
+
+def test_a_leader_that_refuses_connections_fails_definitely_and_its_successor_is_found() -> None:
+    async def main() -> None:
+        async with producing(timeout=0.6, retries=1000) as (cluster, producer):
+            await producer.send("t", 0, [(None, b"a")])
+            await cluster.brokers[1].stop()
+            with pytest.raises((SendFailed, SendUnknown)):  # unknown if it was sent before the end was noticed
+                await producer.send("t", 0, [(None, b"b")])
+            with pytest.raises(SendFailed, match="no connection"):
+                await producer.send("t", 0, [(None, b"c")])
+            waiting = asyncio.create_task(producer.send("t", 0, [(None, b"d")]))
+            await asyncio.sleep(0.2)
+            cluster.leader = 2
+            assert (await waiting).node == 2
+            assert cluster.log == [b"a", b"d"]
+
+    asyncio.run(main())
+
+
+def test_a_partition_without_leader_is_waited_for_until_the_time_is_over() -> None:
+    async def main() -> None:
+        async with producing(timeout=0.3) as (cluster, producer):
+            cluster.leader = -1
+            with pytest.raises(SendFailed) as caught:
+                await producer.send("t", 0, [(None, b"a")])
+            assert caught.value.error is E.LEADER_NOT_AVAILABLE
+            waiting = asyncio.create_task(producer.send("t", 0, [(None, b"b")]))
+            await asyncio.sleep(0.1)
+            cluster.leader = 2
+            assert (await waiting).node == 2
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_does_not_exist_is_a_definite_failure() -> None:
+    async def main() -> None:
+        async with producing(timeout=0.2) as (_, producer):
+            with pytest.raises(SendFailed) as caught:
+                await producer.send("nowhere", 0, [(None, b"a")])
+            assert caught.value.error is E.UNKNOWN_TOPIC_OR_PARTITION
+
+    asyncio.run(main())
+
+
+def test_no_broker_at_all_is_a_definite_failure() -> None:
+    async def main() -> None:
+        producer = Producer(f"127.0.0.1:{free_port()}", runtime=FakeRuntime(), timeout=0.2)
+        with pytest.raises(SendFailed):
+            await producer.send("t", 0, [(None, b"a")])
+        await producer.close()
+
+    asyncio.run(main())
+
+
+def test_after_not_leader_the_new_leader_is_looked_up() -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            await producer.send("t", 0, [(None, b"a")])
+            cluster.leader = 2
+            cluster.brokers[1].script = [E.NOT_LEADER_FOR_PARTITION]
+            with pytest.raises(SendUnknown):
+                await producer.send("t", 0, [(None, b"b")])
+            assert await producer.send("t", 0, [(None, b"c")]) == SendResult(1, 2)
+
+    asyncio.run(main())
+
+
+def test_acks_0_waits_for_no_answer() -> None:
+    async def main() -> None:
+        async with producing(acks=0) as (cluster, producer):
+            assert await producer.send("t", 0, [(None, b"a")]) == SendResult(-1, 1)
+            async with asyncio.timeout(2):
+                while cluster.log != [b"a"]:  # noqa: ASYNC110 (on the other side of a socket)
+                    await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+
+
+def test_close_settles_what_is_in_flight_as_unknown_and_what_waits_as_failed() -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            cluster.brokers[1].script = [never]
+            sent = asyncio.create_task(producer.send("t", 0, [(None, b"a")]))
+            async with asyncio.timeout(2):
+                while not cluster.brokers[1].requests:  # noqa: ASYNC110 (on the other side of a socket)
+                    await asyncio.sleep(0.005)
+            queued = asyncio.create_task(producer.send("t", 0, [(None, b"b")]))
+            await asyncio.sleep(0)
+            await producer.close()
+            with pytest.raises(SendUnknown):
+                await sent
+            with pytest.raises(SendFailed):
+                await queued
+            with pytest.raises(SendFailed):
+                await producer.send("t", 0, [(None, b"c")])
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_send_that_still_waited_is_not_sent() -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            go = asyncio.Event()
+            cluster.brokers[1].script = [go.wait]
+            first = asyncio.create_task(producer.send("t", 0, [(None, b"a")]))
+            await asyncio.sleep(0.05)
+            second = asyncio.create_task(producer.send("t", 0, [(None, b"b")]))
+            await asyncio.sleep(0)
+            second.cancel()
+            go.set()
+            await first
+            await producer.send("t", 0, [(None, b"c")])
+            assert cluster.log == [b"a", b"c"]
+
+    asyncio.run(main())
+
+
+def test_keyed_messages_go_where_the_java_producer_sends_them() -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            for key in (b"21", b"foobar"):
+                await producer.send_keyed("t", key, key)
+            partitions = [request.topics[0].partitions[0].partition for request in cluster.brokers[1].requests]
+            assert partitions == [(-973932308 & 0x7FFFFFFF) % 4, (-790332482 & 0x7FFFFFFF) % 4]
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_keeps_silent_about_the_partition_leaves_the_outcome_unknown() -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            broker = cluster.brokers[1]
+
+            def other_partition() -> None:
+                broker.requests[-1].topics[0].partitions[0].partition = 3
+
+            broker.script = [other_partition]
+            with pytest.raises(SendUnknown, match="does not speak of it"):
+                await producer.send("t", 0, [(None, b"a")])
+
+    asyncio.run(main())

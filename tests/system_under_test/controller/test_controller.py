@@ -1,0 +1,173 @@
+"""The controller as a whole, in the simulation: elections, fencing, topics, and lives that end and begin."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from sim_brokers import DATA, Brokers, brokers, simulate, until
+
+from system_under_test.client.admin import Admin, NewTopic
+from system_under_test.deployment import Broker
+from system_under_test.protocol.errors import ErrorCode
+
+
+def controller_epochs(cluster: Brokers) -> list[tuple[int, str]]:
+    found = [
+        (event["controller_epoch"], node.name)
+        for node in cluster.nodes
+        for event in cluster.events(node, "became-controller")
+    ]
+    return sorted(found)
+
+
+def test_a_controller_that_sleeps_through_its_session_is_replaced_and_resigns_when_it_wakes() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            old = await cluster.controller()
+            await old.stop()
+            await until(lambda: len(controller_epochs(cluster)) == 2, "another controller")
+            await old.resume()
+            await until(lambda: cluster.events(old, "resigned-controller") != [], "the old one resigns")
+            epochs = controller_epochs(cluster)
+            assert [epoch for epoch, _ in epochs] == [1, 2]
+            assert epochs[1][1] != old.name
+            # nobody obeys the old epoch once it has obeyed the new one
+            for node in cluster.nodes:
+                obeyed = [e["controller_epoch"] for e in cluster.events(node, "request-obeyed")]
+                assert obeyed == sorted(obeyed)
+            await until(lambda: len(cluster.events(old, "registered")) == 2, "the old one registers anew")
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+
+    simulate(check)
+
+
+def test_deleting_the_claim_by_hand_forces_an_election_and_no_two_hold_one_epoch() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            runtime = cluster.cluster.harness_runtime()
+            zookeeper = runtime.zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(5)
+            for round_ in range(2, 6):
+                await zookeeper.delete("/controller")
+                await until(lambda n=round_: len(controller_epochs(cluster)) == n, "an election")  # type: ignore[misc]
+            await zookeeper.set("/controller", b'{"version":1,"brokerid":77,"timestamp":"0"}')
+            await until(lambda: len(controller_epochs(cluster)) == 6, "an election after the claim was overwritten")
+            epochs = [epoch for epoch, _ in controller_epochs(cluster)]
+            assert epochs == list(range(1, 7))
+            assert (await zookeeper.get("/controller_epoch"))[0] == b"6"
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_quick_bounce_is_a_failure_and_then_a_start() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            leader = await cluster.leader()
+            await leader.kill()
+            await leader.start()  # well within the old session
+            await until(lambda: len(cluster.events(leader, "registered")) == 2, "a second life", 10)
+            await until(lambda: cluster.events(leader, "became-follower") != [], "it follows now", 10)
+            assert await cluster.leader() is not leader
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+
+    simulate(check)
+
+
+def test_topics_are_made_and_removed_with_their_files() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            outcomes = await admin.create_topics(
+                [
+                    NewTopic("second", partitions=3, replication=2),
+                    NewTopic("bad name", partitions=1, replication=1),
+                    NewTopic("wide", partitions=1, replication=4),
+                    NewTopic("orders", partitions=1, replication=1),
+                    NewTopic("odd", partitions=1, replication=1, configs={"no.such.setting": "1"}),
+                    NewTopic("placed", assignment={0: [3, 1]}),
+                ]
+            )
+            assert {name: outcome.error for name, outcome in outcomes.items()} == {
+                "second": ErrorCode.NONE,
+                "bad name": ErrorCode.INVALID_TOPIC,
+                "wide": ErrorCode.INVALID_REPLICATION_FACTOR,
+                "orders": ErrorCode.TOPIC_ALREADY_EXISTS,
+                "odd": ErrorCode.INVALID_CONFIG,
+                "placed": ErrorCode.NONE,
+            }
+            for partition in range(3):
+                await cluster.producer.send("second", partition, [(None, b"x")])
+
+            def folders() -> set[str]:
+                return {
+                    path.lstrip("/").removeprefix(DATA + "/").split("/")[0]
+                    for node in cluster.nodes
+                    for path in node.disk.files()
+                    if path.lstrip("/").startswith(f"{DATA}/second-")
+                }
+
+            assert folders() == {"second-0", "second-1", "second-2"}
+            gone = await admin.delete_topics(["second", "nothing"])
+            assert gone["second"].error == ErrorCode.NONE
+            assert gone["nothing"].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert folders() == set()
+            runtime = cluster.cluster.harness_runtime()
+            zookeeper = runtime.zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(5)
+            assert await zookeeper.get_children("/brokers/topics") == ["orders", "placed"]
+            assert await zookeeper.get_children("/admin/delete_topics") == []
+            state = json.loads((await zookeeper.get("/brokers/topics/placed/partitions/0/state"))[0])
+            assert (state["leader"], state["isr"]) == (3, [3, 1])
+            await zookeeper.close()
+            await admin.close()
+
+    simulate(check)
+
+
+def test_a_deletion_waits_for_the_dead_replica() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            await admin.create_topics([NewTopic("second", partitions=1, replication=3)])
+            controller = await cluster.controller()
+            dead = next(node for node in cluster.nodes if node is not controller)
+            await dead.kill()
+            runtime = cluster.cluster.harness_runtime()
+            zookeeper = runtime.zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(5)
+            await until(lambda: _registered(zookeeper, 2), "its session ends")
+            await zookeeper.create("/admin/delete_topics/second")
+            await asyncio.sleep(3)
+            assert "second" in await zookeeper.get_children("/brokers/topics")
+            await dead.start()
+            await until(lambda: _without(zookeeper, "second"), "deleted once all replicas live")
+            assert not [p for p in dead.disk.files() if "second-0" in p]
+            await zookeeper.close()
+            await admin.close()
+
+    async def _registered(zookeeper: object, count: int) -> bool:
+        return len(await zookeeper.get_children("/brokers/ids")) == count  # type: ignore[attr-defined]
+
+    async def _without(zookeeper: object, topic: str) -> bool:
+        return topic not in await zookeeper.get_children("/brokers/topics")  # type: ignore[attr-defined]
+
+    simulate(check)
+
+
+def test_an_ensemble_of_three_survives_the_loss_of_one_server() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2), zookeepers=3) as cluster:
+            await cluster.zookeepers[0].kill()
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            leader = await cluster.leader()
+            await leader.kill()
+
+            async def replaced() -> bool:
+                found = await cluster.system.find(cluster.cluster, "leader", "orders-0")
+                return found is not None and found is not leader
+
+            await until(replaced, "another leader")
+
+    simulate(check)

@@ -1,0 +1,197 @@
+"""Elections: pure rules, and a model of a partition's life in which no acknowledged record may be lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from system_under_test.controller.leaders import AskLogEnds, LiveBroker, Policy, alone, first_state, longest, next_state
+from system_under_test.replication.insync import Members
+from system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
+
+ASSIGNMENT = (1, 2, 3)
+POLICY = Policy(min_insync=2, unclean_election=False)
+
+
+def broker(broker_id: int, czxid: int, *, clean: bool = False) -> LiveBroker:
+    return LiveBroker(broker_id, f"host{broker_id}", 9092, czxid, clean)
+
+
+def state(leader: int, isr: list[int], epochs: dict[int, int], elr: tuple[int, ...] = (), epoch: int = 4) -> PartitionState:
+    return PartitionState(1, leader, epoch, isr, {str(k): v for k, v in epochs.items()}, list(elr))
+
+
+def test_nothing_is_written_while_all_members_live() -> None:
+    live = {i: broker(i, i * 10) for i in ASSIGNMENT}
+    assert next_state(state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 1) is None
+
+
+def test_a_dead_leader_is_replaced_by_the_first_living_member_of_the_isr() -> None:
+    live = {2: broker(2, 20), 3: broker(3, 30)}
+    found = next_state(state(1, [1, 3, 2], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 7)
+    assert isinstance(found, PartitionState)
+    assert (found.leader, found.isr, found.leader_epoch, found.controller_epoch) == (2, [3, 2], 5, 7)
+
+
+def test_a_leader_that_came_back_under_another_registration_has_failed() -> None:
+    live = {1: broker(1, 99), 2: broker(2, 20), 3: broker(3, 30)}
+    found = next_state(state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 1)
+    assert isinstance(found, PartitionState)
+    assert found.leader == 2
+    assert 1 not in found.isr
+
+
+def test_a_member_that_left_a_set_at_its_minimum_stays_eligible() -> None:
+    live = {1: broker(1, 10)}
+    shrunk = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, live, POLICY, 1)
+    assert isinstance(shrunk, PartitionState)
+    assert (shrunk.isr, shrunk.elr) == ([1], [2])
+    later = next_state(shrunk, ASSIGNMENT, {2: broker(2, 20)}, POLICY, 1)
+    assert isinstance(later, PartitionState)
+    assert (later.leader, later.isr, later.elr) == (2, [2], [1])
+
+
+def test_outside_isr_and_elr_nobody_is_elected() -> None:
+    found = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, POLICY, 1)
+    assert isinstance(found, PartitionState)
+    assert (found.leader, found.isr) == (NO_LEADER, [1, 2])
+
+
+def test_unclean_election_takes_anybody_when_the_topic_allows_it() -> None:
+    found = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, Policy(2, True), 1)
+    assert isinstance(found, PartitionState)
+    assert (found.leader, found.isr) == (3, [3])
+
+
+def test_unclean_starters_are_asked_only_when_all_are_back() -> None:
+    gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
+    assert next_state(gone, ASSIGNMENT, {1: broker(1, 50)}, POLICY, 1) is None
+    both = {1: broker(1, 50), 2: broker(2, 60)}
+    assert next_state(gone, ASSIGNMENT, both, POLICY, 1) == AskLogEnds((1, 2))
+    assert longest({1: (4, 10), 2: (5, 3)}, ASSIGNMENT) == 2
+    assert longest({2: (5, 3), 1: (5, 3)}, ASSIGNMENT) == 1
+
+
+def test_a_clean_return_is_elected_without_asking() -> None:
+    gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
+    found = next_state(gone, ASSIGNMENT, {1: broker(1, 50, clean=True)}, POLICY, 1)
+    assert isinstance(found, PartitionState)
+    assert (found.leader, found.isr_epochs["1"]) == (1, 50)
+
+
+@dataclass
+class Model:
+    """A partition whose logs are lengths. A kill may lose the log's tail, as a power loss does."""
+
+    logs: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ASSIGNMENT, 0))
+    live: dict[int, LiveBroker] = field(default_factory=dict)
+    acknowledged: int = 0
+    lives: int = 0
+    lost: bool = False
+    """All members lost their tails at once: beyond what is promised."""
+    state: PartitionState | None = None
+
+    def start(self, member: int, *, clean: bool) -> None:
+        if member not in self.live:
+            self.lives += 1
+            self.live[member] = broker(member, self.lives, clean=clean)
+            self.control()
+
+    def kill(self, member: int, keep: int) -> None:
+        if member in self.live:
+            del self.live[member]
+            self.logs[member] = min(self.logs[member], keep)
+
+    def stop_cleanly(self, member: int) -> None:
+        self.live.pop(member, None)
+
+    def control(self) -> None:
+        while True:
+            wanted = (
+                first_state(ASSIGNMENT, self.live, 1)
+                if self.state is None
+                else next_state(self.state, ASSIGNMENT, self.live, POLICY, 1)
+            )
+            if wanted is None:
+                return
+            if isinstance(wanted, AskLogEnds):
+                assert self.state is not None
+                leader = longest({m: (0, self.logs[m]) for m in wanted.members}, ASSIGNMENT)
+                self.lost = self.logs[leader] < self.acknowledged
+                self.acknowledged = min(self.acknowledged, self.logs[leader])
+                wanted = alone(leader, self.live, self.state, 1)
+            elif wanted.leader != NO_LEADER:
+                assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
+            self.state = wanted
+            for member in ASSIGNMENT:  # followers cut what the leader has not
+                if wanted.leader != NO_LEADER and member in self.live:
+                    self.logs[member] = min(self.logs[member], self.logs[wanted.leader])
+
+    def leader_works(self, appended: int, reachable: set[int]) -> None:
+        state = self.state
+        if state is None or state.leader not in self.live:
+            return
+        members = Members.of(state)
+        if members.epochs.get(state.leader) != self.live[state.leader].czxid:
+            return
+        self.logs[state.leader] += appended
+        end = self.logs[state.leader]
+        for member in sorted(reachable):
+            if member in self.live and member != state.leader:
+                self.logs[member] = end
+                if member not in members.isr or members.epochs[member] != self.live[member].czxid:
+                    members = members.with_member(member, self.live[member].czxid, POLICY.min_insync)
+        behind = [m for m in members.isr if m != state.leader and (m not in self.live or m not in reachable)]
+        members = members.without(behind, POLICY.min_insync)
+        self.state = members.state(1, state.leader, state.leader_epoch)
+        if len(members.isr) >= POLICY.min_insync:
+            self.acknowledged = end
+
+
+members = st.sampled_from(ASSIGNMENT)
+steps = st.one_of(
+    st.tuples(st.just("start"), members, st.booleans()),
+    st.tuples(st.just("kill"), members, st.integers(0, 20)),
+    st.tuples(st.just("stop"), members, st.just(0)),
+    st.tuples(st.just("control"), st.just(0), st.just(0)),
+    st.tuples(st.just("work"), st.integers(1, 3), st.sets(members)),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(steps, max_size=40))
+def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
+    model = Model()
+    stopped_cleanly: set[int] = set()
+    for member in ASSIGNMENT:
+        model.start(member, clean=True)
+    for what, who, how in history:
+        if what == "start":
+            model.start(who, clean=who in stopped_cleanly)
+        elif what == "kill":
+            stopped_cleanly.discard(who)
+            model.kill(who, how)  # type: ignore[arg-type]
+        elif what == "stop" and who in model.live:
+            stopped_cleanly.add(who)
+            model.stop_cleanly(who)
+        elif what == "control":
+            model.control()
+        elif what == "work":
+            model.leader_works(who, how)  # type: ignore[arg-type]
+
+
+@settings(max_examples=300)
+@given(st.lists(members, min_size=1, unique=True), st.lists(members, unique=True))
+def test_leaving_and_joining_keep_the_set_and_its_epochs_consistent(isr: list[int], leaving: list[int]) -> None:
+    start = Members(tuple(isr), {m: m * 10 for m in isr})
+    left = start.without(leaving, 2)
+    assert set(left.isr) == set(isr) - set(leaving)
+    assert set(left.epochs) == set(left.isr) | set(left.elr)
+    assert not set(left.isr) & set(left.elr)
+    assert bool(left.elr) == (len(left.isr) < 2 and bool(set(isr) & set(leaving)))
+    for member in leaving:
+        left = left.with_member(member, member * 100, 2)
+    assert set(isr) <= set(left.isr) | set(left.elr)
+    assert len(left.isr) < 2 or not left.elr

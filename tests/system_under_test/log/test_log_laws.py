@@ -1,0 +1,233 @@
+"""Laws of the log under any sequence of appends, rolls, flushes, cuts, kills, power losses and damage."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.sim.disk import SimDisk
+from system_under_test.log import CorruptLog, Log, LogConfig, OffsetOutOfRange, Recovery
+from system_under_test.records import message_set
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=90)
+DIRECTORY = "orders-0"
+
+FRACTION = st.floats(0, 1)
+GARBAGE = st.sampled_from(["none", "noise", "zeros", "copy of the first message", "half of the first message"])
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 4), st.integers(0, 80)),
+    st.tuples(st.just("replicate"), st.integers(1, 4), st.integers(0, 80)),
+    st.tuples(st.just("flush")),
+    st.tuples(st.just("truncate"), FRACTION),
+    st.tuples(st.just("reset"), st.integers(0, 50)),
+    st.tuples(st.just("read"), FRACTION, FRACTION, st.integers(0, 300)),
+    st.tuples(st.just("kill"), GARBAGE, FRACTION),
+    st.tuples(st.just("power"), GARBAGE, FRACTION),
+    st.tuples(st.just("clean restart")),
+)
+
+
+class Model:
+    """What the log must hold, beside the log."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = SimDisk(Random(seed))
+        self.serial = 0
+        self.start = 0
+        self.values: list[bytes] = []
+        self.flushed = 0
+        """Messages that no crash may take."""
+        self.before_cuts: tuple[int, list[bytes]] | None = None
+        """Start and content before the cuts that are not flushed: a power loss may undo these."""
+        self.log: Log
+
+    async def open(self, *, clean: bool, recovery_point: int) -> Recovery:
+        storage = self.disk.storage(fsync_delay=lambda: 0)
+        self.log, recovery = await Log.open(
+            storage, DIRECTORY, CONFIG, clean=clean, recovery_point=recovery_point, wall_clock=lambda: 1000.0
+        )
+        return recovery
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.values)
+
+    def records(self, count: int, size: int) -> list[message_set.Record]:
+        self.serial += count
+        return [(None, b"%d:" % (self.serial + i) + b"x" * size, 5) for i in range(count)]
+
+    async def append(self, count: int, size: int) -> None:
+        await self.settle()
+        records = self.records(count, size)
+        assert self.log.append(message_set.build(records), count) == (self.end, self.end + count - 1)
+        self.values += [value or b"" for _, value, _ in records]
+
+    async def replicate(self, count: int, size: int) -> None:
+        await self.settle()
+        records = self.records(count, size)
+        tail = message_set.build(records[:1], 1, self.end + count)[:-1]
+        assert self.log.append_replicated(message_set.build(records, 1, self.end) + tail) == self.end + count
+        self.values += [value or b"" for _, value, _ in records]
+
+    async def settle(self) -> None:
+        if self.before_cuts is not None:
+            await self.flush()
+
+    async def flush(self) -> None:
+        assert await self.log.flush() == self.log.flushed_offset == self.end
+        self.flushed, self.before_cuts = len(self.values), None
+
+    def truncate(self, fraction: float) -> None:
+        keep = round(fraction * len(self.values))
+        if keep < len(self.values):
+            self.before_cuts = self.before_cuts or (self.start, list(self.values))
+            self.log.truncate_to(self.start + keep)
+            del self.values[keep:]
+            self.flushed = min(self.flushed, keep)
+
+    async def reset(self, start: int) -> None:
+        self.log.reset(start)
+        assert self.log.size == 0
+        self.start, self.values = start, []
+        await self.flush()
+
+    def read(self, at: float, limit_at: float, max_bytes: int) -> None:
+        offset = self.start + round(at * len(self.values))
+        limit = self.start + round(limit_at * len(self.values))
+        data = self.log.read(offset, max_bytes, limit=limit).read()
+        messages = message_set.decode(data)
+        assert [m.offset for m in messages] == list(range(offset, offset + len(messages)))
+        assert [m.value for m in messages] == self.values[offset - self.start :][: len(messages)]
+        assert not messages or messages[-1].offset < limit
+        assert bool(messages) == (offset < limit)
+        assert len(data) <= max_bytes or len(messages) == 1
+        assert sum(size for _, size, _ in message_set.scan(data)) == len(data)
+
+    async def crash(self, kind: str, garbage: str, fraction: float) -> None:
+        expected, start, flushed = self.values, self.start, self.flushed
+        assert self.log.flushed_offset == start + flushed
+        if kind == "power":
+            self.disk.power_loss()
+            if self.before_cuts is not None:
+                expected = self.before_cuts[1]
+        self.add_garbage(garbage)
+        recovery_point = start + round(fraction * flushed)
+        recovery = await self.open(clean=False, recovery_point=recovery_point)
+        assert not recovery.damaged, recovery.problem
+        found = [m.value for m in self.log.decode(self.log.start_offset, self.log.end_offset)]
+        assert self.log.start_offset == start
+        assert found == expected[: len(found)], "what recovery yields is a prefix"
+        assert len(found) >= flushed, "and includes all that was fsynced"
+        if kind == "kill":
+            assert len(found) == len(expected), "a kill loses nothing"
+        assert recovery.end_after == self.log.end_offset == self.log.flushed_offset
+        self.values, self.flushed, self.before_cuts = found, len(found), None
+
+    def add_garbage(self, kind: str) -> None:
+        logs = [path for path in self.disk.files() if path.endswith(".log")]
+        if not logs:
+            return
+        content = self.disk.read(logs[-1])
+        first = next((content[at : at + size] for at, size, _ in message_set.scan(content)), b"")
+        extra = {
+            "none": b"",
+            "noise": self.random.randbytes(70),
+            "zeros": bytes(70),
+            "copy of the first message": first,
+            "half of the first message": first[: len(first) // 2],
+        }[kind]
+        if extra:
+            self.disk.write(logs[-1], content + extra)
+
+    async def restart_cleanly(self) -> None:
+        await self.log.close()
+        recovery = await self.open(clean=True, recovery_point=self.end)
+        assert (recovery.damaged, recovery.truncated_bytes, recovery.problem) == (False, 0, None)
+        self.flushed, self.before_cuts = len(self.values), None
+        assert self.log.flushed_offset == self.end
+
+    def check(self) -> None:
+        assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
+        assert self.log.flushed_offset <= self.log.end_offset
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.integers(0, 2**32), st.lists(STEPS, max_size=25))
+def test_whatever_happens_recovery_yields_a_prefix_with_all_that_was_fsynced(seed: int, steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    async def scenario() -> None:
+        model = Model(seed)
+        await model.open(clean=True, recovery_point=0)
+        for name, *arguments in steps:
+            if name == "append":
+                await model.append(*arguments)
+            elif name == "replicate":
+                await model.replicate(*arguments)
+            elif name == "flush":
+                await model.flush()
+            elif name == "truncate":
+                model.truncate(*arguments)
+            elif name == "reset":
+                await model.reset(*arguments)
+            elif name == "read":
+                model.read(*arguments)
+            elif name == "clean restart":
+                await model.restart_cleanly()
+            else:
+                await model.crash(name, *arguments)
+            model.check()
+        values = [m.value for m in model.log.decode(model.start, model.end)]
+        assert values == model.values
+
+    asyncio.run(scenario())
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 80)), min_size=1, max_size=12),
+    st.sampled_from([".log", ".index"]),
+    st.sampled_from(["flip", "cut", "wipe"]),
+    st.booleans(),
+)
+def test_no_wrong_byte_is_ever_served_from_damaged_files(
+    seed: int, batches: list[tuple[int, int]], suffix: str, damage: str, clean: bool
+) -> None:
+    async def scenario() -> None:
+        model = Model(seed)
+        await model.open(clean=True, recovery_point=0)
+        for count, size in batches:
+            await model.append(count, size)
+        await model.log.close()
+        paths = [p for p in model.disk.files() if p.endswith(suffix) and model.disk.read(p)]
+        if paths:
+            path = model.random.choice(paths)
+            content = bytearray(model.disk.read(path))
+            at = model.random.randrange(len(content))
+            if damage == "flip":
+                content[at] ^= 1 << model.random.randrange(8)
+            elif damage == "cut":
+                del content[at:]
+            else:
+                content[at:] = bytes(len(content) - at)
+            model.disk.write(path, bytes(content))
+        recovery = await model.open(clean=clean, recovery_point=model.end)
+        seen_damage = recovery.damaged
+        for offset in range(model.end):
+            try:
+                messages = message_set.decode(model.log.read(offset, 10_000).read())
+            except (CorruptLog, OffsetOutOfRange):
+                seen_damage = True
+                continue
+            if not messages:
+                assert model.log.end_offset == offset
+                continue
+            assert [m.offset for m in messages] == list(range(offset, offset + len(messages)))
+            assert [m.value for m in messages] == model.values[offset : offset + len(messages)]
+        assert seen_damage == (bool(paths) and suffix == ".log")
+        assert (model.log.damage is not None) == seen_damage
+
+    asyncio.run(scenario())

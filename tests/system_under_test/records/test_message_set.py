@@ -1,0 +1,116 @@
+"""Sets of messages: laws of building, scanning, checking, stamping and converting."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from system_under_test.records import message_set
+from system_under_test.records.message import CorruptMessage, Message, MessageTooLarge, UnsupportedCompression, encode
+from system_under_test.records.message_set import Record
+
+BLOBS = st.none() | st.binary(max_size=30)
+RECORDS = st.lists(st.tuples(BLOBS, BLOBS, st.none() | st.integers(0, 2**40)), max_size=6)
+SOME = RECORDS.filter(bool)
+MAGIC = st.sampled_from([0, 1])
+BASES = st.integers(0, 2**40)
+
+
+def contents(data: bytes) -> list[tuple[bytes | None, bytes | None]]:
+    return [(message.key, message.value) for message in message_set.decode(data)]
+
+
+@given(RECORDS, MAGIC, BASES)
+def test_a_built_set_decodes_to_its_records(records: list[Record], magic: int, base: int) -> None:
+    messages = message_set.decode(message_set.build(records, magic, base))
+    assert [(m.key, m.value, m.timestamp) for m in messages] == [
+        (key, value, timestamp if magic else None) for key, value, timestamp in records
+    ]
+    assert [m.offset for m in messages] == list(range(base, base + len(records)))
+
+
+@given(SOME, MAGIC, st.data())
+def test_every_reader_stops_at_a_partial_last_message(records: list[Record], magic: int, data: st.DataObject) -> None:
+    whole = message_set.build(records[:-1], magic)
+    full = message_set.build(records, magic)
+    cut = full[: data.draw(st.integers(len(whole), len(full) - 1))]
+    assert contents(cut) == contents(whole)
+    assert [size for _, size, _ in message_set.scan(cut)] == [size for _, size, _ in message_set.scan(whole)]
+    summary = message_set.validate(cut, 1000)
+    assert (summary.count, summary.size) == (len(records) - 1, len(whole))
+    checked = message_set.check(cut, 0)
+    assert (checked.size, checked.next_offset, checked.problem) == (len(whole), len(records) - 1, None)
+    assert message_set.convert(cut, magic) == whole
+    if len(cut) > len(whole):
+        with pytest.raises(CorruptMessage):
+            message_set.assign_offsets(cut, 0)
+
+
+@given(SOME, MAGIC, BASES, st.data())
+def test_check_ends_at_the_message_with_a_flipped_bit(
+    records: list[Record], magic: int, base: int, data: st.DataObject
+) -> None:
+    stored = bytearray(message_set.build(records, magic, base))
+    bit = data.draw(st.integers(0, len(stored) * 8 - 1))
+    victim = next(
+        index for index, (at, size, _) in enumerate(message_set.scan(bytes(stored))) if bit // 8 < at + size
+    )
+    stored[bit // 8] ^= 1 << bit % 8
+    found = message_set.check(stored, base)
+    assert (found.count, found.next_offset) == (victim, base + victim)
+    assert found.size == len(message_set.build(records[:victim], magic))
+    # A size that now points past the end looks like a message of which more will come; all else is a problem.
+    size_field = bit // 8 - found.size in range(8, 12)
+    assert found.problem is not None or size_field
+
+
+@given(SOME, MAGIC, BASES)
+def test_offsets_can_be_assigned_without_touching_anything_else(records: list[Record], magic: int, base: int) -> None:
+    stamped = message_set.assign_offsets(message_set.build(records, magic, 77), base)
+    assert stamped == message_set.build(records, magic, base)
+    assert message_set.first_offset(stamped) == base
+
+
+@given(RECORDS, BASES)
+def test_down_conversion_loses_timestamps_only_and_up_conversion_has_none(records: list[Record], base: int) -> None:
+    new, old = message_set.build(records, 1, base), message_set.build(records, 0, base)
+    assert message_set.convert(new, 0) == old
+    untimed: list[Record] = [(key, value, None) for key, value, _ in records]
+    assert message_set.convert(old, 1) == message_set.build(untimed, 1, base)
+    assert message_set.convert(new, 1) == new
+
+
+def test_down_conversion_clears_the_timestamp_type() -> None:
+    stamped_by_the_log = encode(Message(3, 1, 8, 5, b"k", b"v"))
+    assert message_set.decode(message_set.convert(stamped_by_the_log, 0)) == [Message(3, 0, 0, None, b"k", b"v")]
+
+
+def test_check_wants_dense_offsets_unless_gaps_are_allowed() -> None:
+    gap = message_set.build([(None, b"a", None)], 1, 4) + message_set.build([(None, b"b", None)], 1, 9)
+    dense = message_set.check(gap, 4)
+    assert (dense.count, dense.next_offset, dense.problem) == (1, 5, "offset 9 where 5 belongs")
+    assert message_set.check(gap, 2, gaps=True).next_offset == 10
+    back = message_set.build([(None, b"a", None)], 1, 4) * 2
+    assert message_set.check(back, 4, gaps=True).count == 1
+
+
+def test_validate_summarises() -> None:
+    mixed = message_set.build([(None, b"a", 40), (None, b"b", 7)], 1) + message_set.build([(None, b"c", None)], 0)
+    summary = message_set.validate(mixed, 1000)
+    assert (summary.count, summary.size, summary.maximum_timestamp) == (3, len(mixed), 40)
+    assert (summary.minimum_magic, summary.maximum_magic) == (0, 1)
+    assert message_set.validate(b"", 1000).count == 0
+
+
+def test_validate_refuses_what_a_leader_must_refuse() -> None:
+    good = message_set.build([(b"k", b"v" * 50, 1)])
+    with pytest.raises(MessageTooLarge):
+        message_set.validate(good, len(good) - 1)
+    assert message_set.validate(good, len(good)).count == 1
+    with pytest.raises(UnsupportedCompression, match="gzip"):
+        message_set.validate(encode(Message(0, 1, 1, 1, None, b"v")), 1000)
+    with pytest.raises(CorruptMessage, match="CRC"):
+        message_set.validate(good[:-1] + b"w", 1000)
+    with pytest.raises(CorruptMessage, match="size"):
+        message_set.validate(bytes(100), 1000)

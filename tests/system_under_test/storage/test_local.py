@@ -1,0 +1,119 @@
+"""The real file system behind the storage seam."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from system_under_test.runtime import Storage
+from system_under_test.storage import LocalStorage
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return LocalStorage(str(tmp_path / "data"))
+
+
+def test_a_file_keeps_what_is_appended_and_loses_what_is_cut(storage: Storage) -> None:
+    file = storage.open("a")
+    file.append(b"hello ")
+    file.append(b"world")
+    assert (file.size, file.read(6, 100), file.read(100, 5)) == (11, b"world", b"")
+    file.truncate(4)
+    file.append(b"!")
+    file.close()
+    again = storage.open("a")
+    assert again.read(0, again.size) == b"hell!"
+    again.close()
+
+
+def test_a_slice_refuses_when_its_bytes_are_gone(storage: Storage) -> None:
+    file = storage.open("a")
+    file.append(b"0123456789")
+    part = file.slice(4, 100)
+    assert (part.size, part.read()) == (6, b"456789")
+    file.truncate(7)
+    with pytest.raises(OSError, match="3 of 6 bytes"):
+        part.read()
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        part.read()
+
+
+def test_an_append_that_fails_half_way_leaves_nothing(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = storage.open("a")
+    file.append(b"before")
+    real = os.pwrite
+    calls = 0
+
+    def full_disk(descriptor: int, data: bytes, position: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            return real(descriptor, bytes(data)[:3], position)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        file.append(b"too much")
+    monkeypatch.undo()
+    assert file.size == len(storage.read_bytes("a")) == 6
+    file.append(b"!")
+    assert storage.read_bytes("a") == b"before!"
+    file.close()
+
+
+def test_after_a_failed_fsync_no_later_one_succeeds(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def scenario() -> None:
+        file = storage.open("a")
+        await file.fsync()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", broken)
+            with pytest.raises(OSError, match="Input/output"):
+                await file.fsync()
+        with pytest.raises(OSError, match="earlier fsync failed"):
+            await file.fsync()
+        file.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_may_be_closed_while_it_is_fsynced(storage: Storage) -> None:
+    async def scenario() -> None:
+        file = storage.open("a")
+        file.append(b"x")
+        pending = asyncio.ensure_future(file.fsync())
+        await asyncio.sleep(0)
+        file.close()
+        await pending
+
+    asyncio.run(scenario())
+
+
+def test_folders_and_names(storage: Storage) -> None:
+    storage.mkdir("t/u")
+    storage.mkdir("t/u")
+    storage.write_bytes("t/u/b", b"1")
+    storage.write_bytes("t/u/a", b"2")
+    assert storage.listdir("t/u") == ["a", "b"]
+    assert storage.listdir("nowhere") == []
+    storage.rename("t/u/a", "t/u/b")
+    assert storage.read_bytes("t/u/b") == b"2"
+    asyncio.run(storage.fsync("t/u/b"))
+    asyncio.run(storage.fsync_directory("t/u"))
+    storage.remove("t")
+    assert not storage.exists("t/u/b")
+    with pytest.raises(FileNotFoundError):
+        storage.open("t/u/b")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x"])
+def test_a_path_cannot_leave_the_root(storage: Storage, path: str) -> None:
+    with pytest.raises(ValueError, match="below the storage's root"):
+        storage.exists(path)

@@ -1,0 +1,136 @@
+"""A broker's start: each way in which it cannot come up gives one clear line and a non-zero exit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sim_brokers import brokers, simulate, until
+
+from cluster.sim.cluster import SimCluster
+from cluster.sim.loop import SimLoop
+from system_under_test.deployment import CONFIG_FILE, Broker
+
+
+def start(config: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    file = folder / "broker.json"
+    file.write_text(config)
+    return subprocess.run(
+        [sys.executable, "-m", "system_under_test", "broker", "--config", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+GOOD: dict[str, Any] = {"broker_id": 1, "zookeeper": "127.0.0.1:1", "host": "127.0.0.1", "connect_timeout_ms": 1000}
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("{", "broker.json"),
+        (json.dumps(GOOD | {"prot": 9092}), "prot"),
+        (json.dumps(GOOD | {"broker_id": "one"}), "broker_id"),
+        (json.dumps(GOOD | {"broker_id": -1}), "broker_id is -1"),
+        (json.dumps(GOOD | {"port": 70000}), "port is 70000"),
+        (json.dumps(GOOD | {"defects": ["ack-before-lunch"]}), "ack-before-lunch"),
+    ],
+)
+def test_a_wrong_configuration_is_one_clear_line(config: str, said: str, tmp_path: Path) -> None:
+    done = start(config, tmp_path)
+    assert done.returncode == 1
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_an_unreachable_zookeeper_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        where = f"127.0.0.1:{unused.getsockname()[1]}"
+        done = start(json.dumps(GOOD | {"zookeeper": where, "data_dir": str(tmp_path / "data")}), tmp_path)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.strip().splitlines() if line.startswith("broker:")]
+    assert len(lines) == 1
+    assert where in lines[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "system_under_test", "broker", "--config", str(tmp_path / "none.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert "none.json" in done.stderr
+
+
+@dataclass(frozen=True)
+class Twins(Broker):
+    """Two brokers of one id."""
+
+    def files(self, node: Any, cluster: Any) -> Mapping[str, bytes]:
+        config = json.loads(super().files(node, cluster)[CONFIG_FILE])
+        return {CONFIG_FILE: json.dumps(config | {"broker_id": 1}).encode()}
+
+
+def test_a_taken_id_is_one_clear_line_and_the_holder_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    async def check() -> None:
+        cluster = SimCluster(Twins(), {"zookeeper": 1, "broker": 2}, 1)
+        zookeeper, first, second = cluster.sim_nodes
+        await zookeeper.start()
+        await first.start()
+        await until(lambda: any('"registered"' in line for line in first.log._lines), "the first is up")
+        began = asyncio.get_running_loop().time()
+        await second.start()
+        await until(lambda: second.exit_code is not None, "the second gives up")
+        assert second.exit_code == 1
+        waited = asyncio.get_running_loop().time() - began
+        assert 4.9 <= waited <= 6.0, "session timeout + 2 s: its own former life would be gone by then"
+        assert first.exit_code is None
+        assert not cluster.crashes
+        await cluster.close()
+
+    loop = SimLoop(1)
+    loop.run_until_complete(check())
+    loop.close()
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert "broker id 1 is taken by" in said[0]
+
+
+def test_a_data_directory_of_another_broker_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1, replication=1)) as cluster:
+            node = cluster.nodes[2]
+            await node.kill()
+            config = json.loads(await node.read_file(CONFIG_FILE))
+            await node.write_file(CONFIG_FILE, json.dumps(config | {"broker_id": 9}).encode())
+            await node.start()
+            await until(lambda: node.exit_code is not None, "it gives up")
+            assert node.exit_code == 1
+
+    simulate(check)
+    assert "belongs to broker 3, not 9" in capsys.readouterr().err
+
+
+def test_a_restart_within_the_old_session_waits_for_its_end_and_comes_up() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            node = cluster.nodes[0]
+            await node.kill()
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) == 2, "registered again", 5)
+            first, second = cluster.events(node, "registered")
+            assert second["zxid"] > first["zxid"]
+            assert second["incarnation"] != first["incarnation"]
+
+    simulate(check)
