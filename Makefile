@@ -20,7 +20,7 @@ demo:  ## a broker cluster under partitions, its history checked, and a report (
 
 test:  ## every test; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
 	@$(MAKE) -j2 venv layer browser zookeeper
-	@if $(BIN)/python -c 'import sys; from cluster.docker.engine import answers; sys.exit(not answers())'; \
+	@if $(BIN)/python -c 'import sys; from cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
 	@$(BIN)/pytest tests
 

@@ -1,7 +1,7 @@
 """Proves from a history that promises were kept, or names the operations that say otherwise.
 
-``judge`` (history and contract to verdict), ``contract`` (what is forbidden), ``verdict`` (findings, judgement), ``check``
-and ``engine`` (SQL views over Parquet), ``source`` (a history's files as views), ``coverage`` (did enough happen), then
-one module per family of properties: ``log`` and its parts ``log_views``, ``log_integrity``, ``log_loss``, ``log_order``,
-``log_polls``.
+``judge`` (history and contract to verdict), ``contract`` (what is forbidden), ``verdict`` (findings, judgement),
+``check`` and ``engine`` (SQL views over Parquet), ``source`` (a history's files as views), ``coverage`` (did enough
+happen), then one module per family of properties: ``log`` and its parts ``log_views``, ``log_integrity``, ``log_loss``,
+``log_order``, ``log_polls``.
 """

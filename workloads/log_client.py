@@ -20,7 +20,6 @@ from system_under_test.client.consumer import SimpleConsumer
 from system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
 from system_under_test.client.producer import Producer
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.records.message import RecordError
 from workloads import log_operations
 from workloads.log_ends import LogEnds
 from workloads.log_operations import EARLIEST, END, POLL, SEND
@@ -65,9 +64,6 @@ class LogClient:
             return Completion(Outcome.FAIL, error=told(error))
         except SendUnknown as error:
             return Completion(Outcome.INFO, error=told(error))
-        except RecordError as error:
-            # Only reads decode records; the position stays, so the damage is met again until it is mended.
-            return Completion(Outcome.FAIL, error=f"corrupt: {error}")
         raise ValueError(f"a log knows {SEND}, {POLL} and {END}, not {operation.f!r}")
 
     async def _send(self, key: str, values: Sequence[int]) -> Completion:

@@ -109,12 +109,14 @@ class DockerCluster:
         if self._closed:
             return
         self._closed = True
-        await self._disconnect()
         failed: list[str] = []
-        if self._journal is not None:
-            failed = await self._call(self._remove_all)
-            self._journal.close(finished=not failed)
-        self._executor.shutdown(wait=True)
+        try:
+            await self._disconnect()
+        finally:
+            if self._journal is not None:
+                failed = await self._call(self._remove_all)
+                self._journal.close(finished=not failed)
+            self._executor.shutdown(wait=True)
         if failed:
             raise EngineError("not removed: " + "; ".join(failed) + "; `assay heal` tries again")
 

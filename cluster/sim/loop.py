@@ -108,6 +108,8 @@ class SimTimer(asyncio.TimerHandle):
 class SimLoop(asyncio.BaseEventLoop):
     """The event loop of one simulation; ``seed`` decides the network's latencies."""
 
+    simulated = True
+    """Tells the interpreter that threads, and so blocking clients, have no place here."""
     _stopping: bool
     _closed: bool
 

@@ -21,13 +21,11 @@ It knows no cluster, no fault and no system. From the outside in:
   ``HistoryReader(folder)`` with ``paths rows table batches dataset completed digest closed``; the schemas
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
 
-What needs Arrow is imported when first asked for: a worker process on a node runs clients without it.
+``harness.core.history`` needs Arrow and is therefore imported by its own name: a worker process on a node runs clients
+without it.
 """
 
 from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
 
 from harness.core.blocking import BlockingClient, BlockingClientError
 from harness.core.client import Client, Endpoint
@@ -70,30 +68,11 @@ from harness.core.operation import Completed, Completion, Effect, Operation, Out
 from harness.core.report import RunReport, UnexpectedException
 from harness.core.stamps import NANOSECONDS, Stamps
 
-if TYPE_CHECKING:
-    from harness.core.history import (
-        EFFECTS,
-        EVENTS,
-        FAULTS,
-        OPS,
-        REPLICAS,
-        SCHEMAS,
-        HistoryError,
-        HistoryReader,
-        HistoryWriter,
-    )
-
 __all__ = [
-    "EFFECTS",
-    "EVENTS",
     "EXHAUSTED",
-    "FAULTS",
     "NANOSECONDS",
     "NOTHING",
-    "OPS",
     "PENDING",
-    "REPLICAS",
-    "SCHEMAS",
     "Answer",
     "BlockingClient",
     "BlockingClientError",
@@ -107,9 +86,6 @@ __all__ = [
     "Exhausted",
     "Generator",
     "GeneratorError",
-    "HistoryError",
-    "HistoryReader",
-    "HistoryWriter",
     "Interpreter",
     "Invoke",
     "Operation",
@@ -144,13 +120,3 @@ __all__ = [
     "unfold",
     "until",
 ]
-
-_OF_HISTORY = frozenset(
-    {"EFFECTS", "EVENTS", "FAULTS", "OPS", "REPLICAS", "SCHEMAS", "HistoryError", "HistoryReader", "HistoryWriter"}
-)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _OF_HISTORY:
-        return getattr(importlib.import_module("harness.core.history"), name)
-    raise AttributeError(f"module {__name__} has no attribute {name}")

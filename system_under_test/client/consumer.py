@@ -33,6 +33,7 @@ from system_under_test.protocol.offsets import (
 )
 from system_under_test.protocol.schema import Request, records_bytes
 from system_under_test.records import message_set
+from system_under_test.records.message import RecordError
 from system_under_test.records.message import Message
 from system_under_test.runtime import Runtime
 
@@ -156,7 +157,12 @@ class SimpleConsumer:
                 raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch of something else")
             error = ErrorCode.of(found[0].error_code)
             if error not in TRANSIENT:
-                return _Answer(found[0], message_set.decode(records_bytes(found[0].records)), node.id)
+                try:
+                    messages = message_set.decode(records_bytes(found[0].records))
+                except RecordError as damage:
+                    what = f"{topic}-{partition}: broker {node.id} served damaged records: {damage}"
+                    raise ReadFailed(what, error=ErrorCode.CORRUPT_MESSAGE, node=node.id) from damage
+                return _Answer(found[0], messages, node.id)
             await self._retry_or_raise(topic, partition, error, node, deadline)
 
     async def _ask(

@@ -30,7 +30,6 @@ from system_under_test.records import message_set
 from system_under_test.records.message import CorruptMessage, Message
 from system_under_test.runtime import Slice, Storage
 
-
 __all__ = [
     "EARLIEST",
     "LATEST",
@@ -234,8 +233,9 @@ class Log:
         """At most ``count`` offsets at which segments begin, falling, as ListOffsets 0 wants them.
 
         ``timestamp`` in milliseconds: :data:`LATEST` for the log's end and what is before it, :data:`EARLIEST` for
-        its start; else the segments last written at or before it, by this node's clock (a segment not written since this process
-        started counts with its newest message's timestamp, else with that start). Kafka: ``fetchOffsetsBefore``.
+        its start; else the segments last written at or before it, by this node's clock. A segment not written since
+        this process started counts with its newest message's timestamp, or else with that start (Kafka, which has
+        the file's time: ``fetchOffsetsBefore``).
         """
         if timestamp == EARLIEST:
             return [self.start_offset][:count]

@@ -136,16 +136,24 @@ def _follows(segment: Segment, previous: Segment) -> bool:
 
 async def _load(segment: Segment, *, trust: bool) -> SegmentScan | None:
     """None when the segment could be believed, else the scan of all of it, adopted."""
-    if trust and segment.load():
-        return None
+    tail = segment.load() if trust else None
+    if tail is not None:
+        await _run(tail)
+        if tail.problem is None:
+            segment.trust(tail)
+            return None
     scan = segment.scan()
-    breath = YIELD_BYTES
+    await _run(scan)
+    segment.adopt(scan)
+    return scan
+
+
+async def _run(scan: SegmentScan) -> None:
+    breath = scan.position + YIELD_BYTES
     while scan.step():
         if scan.position >= breath:
             breath = scan.position + YIELD_BYTES
             await asyncio.sleep(0)
-    segment.adopt(scan)
-    return scan
 
 
 async def _settle(

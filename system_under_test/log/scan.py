@@ -1,7 +1,8 @@
-"""Reading a whole segment, checking every entry, and making its index on the way.
+"""Reading a segment to its end, checking every entry, and making its index on the way.
 
-Used where nothing is known: after an unclean stop, when an index is missing, and when a block turned out bad. It
-works in steps of about one index interval, so that a coroutine can let the loop breathe between them.
+Used where nothing is known: after an unclean stop, beyond the last entry of an index (all of a segment, when its
+index is missing), and when a block turned out bad. It works in steps of about one index interval, so that a
+coroutine can let the loop breathe between them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ INCOMPLETE = "the last message is not all there"
 class SegmentScan:
     """A scan under way; ``position`` and ``next_offset`` are the end of what was found good so far."""
 
-    __slots__ = ("_end", "_file", "_gaps", "_interval", "entries", "next_offset", "position", "problem")
+    __slots__ = ("_end", "_file", "_gaps", "_interval", "entries", "next_offset", "position", "problem", "start")
 
-    def __init__(self, file: File, base_offset: int, *, interval: int, gaps: bool) -> None:
+    def __init__(self, file: File, next_offset: int, *, interval: int, gaps: bool, position: int = 0) -> None:
         self._file = file
         self._end = file.size
         self._interval = max(interval, HEADER_SIZE)
         self._gaps = gaps
-        self.position = 0
-        self.next_offset = base_offset
+        self.start = position
+        self.position = position
+        self.next_offset = next_offset
         self.problem: str | None = None
         """Why the scan ended before the end of the file, or None."""
         self.entries: list[tuple[int, int]] = []
@@ -35,7 +37,7 @@ class SegmentScan:
         if self.position >= self._end or self.problem is not None:
             return False
         data, found = self._next_block()
-        if found.count and self.position:
+        if found.count and self.position > self.start:
             self.entries.append((ENTRY_HEADER.unpack_from(data)[0], self.position))
         self.position += found.size
         self.next_offset = found.next_offset

@@ -168,17 +168,23 @@ class Segment:
             self._verify(start, end)
         return LogSlice(self, start, end - start)
 
-    def load(self) -> bool:
-        """Believes what lies on the disk after a look at its last block; False when that is not as it should be."""
+    def load(self) -> SegmentScan | None:
+        """A scan, not yet begun, of what comes after the last entry of the index; None when that makes no sense."""
         if not self.index.load(self.size):
-            return False
+            return None
         start = self.index.last_position
-        found = check(self.file.read(start, self.size - start), self.index.offset_at(start), gaps=self.gaps)
-        if found.problem is not None or start + found.size < self.size:
-            return False
-        self.next_offset = found.next_offset
-        self._verified.add(start)
-        return True
+        offset = self.index.offset_at(start)
+        return SegmentScan(self.file, offset, interval=self.interval, gaps=self.gaps, position=start)
+
+    def trust(self, tail: SegmentScan) -> None:
+        """Believes what lies on the disk: ``tail`` is the finished scan of :meth:`load`, without a problem.
+
+        The blocks before it are checked when they are first read.
+        """
+        for entry in tail.entries:
+            self.index.append(*entry)
+        self._trusted_from = tail.start
+        self.next_offset = tail.next_offset
 
     def scan(self) -> SegmentScan:
         """A scan of the file, not yet begun."""

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from echo_system import Echo
 
 from cluster.docker import DockerCluster
-from cluster.docker.engine import answers
+from cluster.doctor import engine_available
 
 T = TypeVar("T")
 
@@ -38,8 +38,8 @@ class Live:
 
 @pytest.fixture(scope="session")
 def engine_needed() -> None:
-    if not answers():
-        pytest.skip("no Docker engine answers; `make docker` installs and starts one")
+    if not engine_available():
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,17 @@ from types import ModuleType
 import pytest
 
 # Extension modules cannot be loaded twice, and a pytest within this process forgets what it has loaded itself.
-import harness.app.attempt  # noqa: F401
+for name in (
+    "checkers.log",
+    "cluster.sim.cluster",
+    "duckdb",
+    "harness.app.attempt",
+    "harness.app.faults",
+    "harness.app.stored",
+    "harness.app.terminal",
+    "workloads.log_drain",
+):
+    import_module(name)
 
 TOY = Path(__file__).with_name("toy_log.py")
 

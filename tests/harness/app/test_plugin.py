@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SIM = ("-p", "no:cacheprovider", "--cluster=sim", "--nodes=1")
+SIM = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--cluster=sim", "--nodes=1")
 
 
 def collected(project: pytest.Pytester, *options: str) -> list[str]:

@@ -38,10 +38,10 @@ class Model:
         self.disk = SimDisk(Random(seed))
         self.serial = 0
         self.start = 0
-        self.values: list[bytes] = []
+        self.values: list[bytes | None] = []
         self.flushed = 0
         """Messages that no crash may take."""
-        self.before_cuts: tuple[int, list[bytes]] | None = None
+        self.before_cuts: tuple[int, list[bytes | None]] | None = None
         """Start and content before the cuts that are not flushed: a power loss may undo these."""
         self.log: Log
 
@@ -64,14 +64,14 @@ class Model:
         await self.settle()
         records = self.records(count, size)
         assert self.log.append(message_set.build(records), count) == (self.end, self.end + count - 1)
-        self.values += [value or b"" for _, value, _ in records]
+        self.values += [value for _, value, _ in records]
 
     async def replicate(self, count: int, size: int) -> None:
         await self.settle()
         records = self.records(count, size)
         tail = message_set.build(records[:1], 1, self.end + count)[:-1]
         assert self.log.append_replicated(message_set.build(records, 1, self.end) + tail) == self.end + count
-        self.values += [value or b"" for _, value, _ in records]
+        self.values += [value for _, value, _ in records]
 
     async def settle(self) -> None:
         if self.before_cuts is not None:

@@ -300,7 +300,7 @@ def test_each_process_waits_for_the_last_operation_which_may_bring_another_proce
     def respond(operation: Operation, process: int) -> tuple[int, Outcome]:
         return MS, Outcome.INFO if process == 0 else Outcome.OK
 
-    events = simulate(each_process(some("a", 1)), workers=2, respond=respond)
+    events = simulate(each_process(Operation("a")), workers=2, respond=respond)
     assert [event.process for event in invoked(events)] == [0, 1, 2]
 
 

@@ -20,21 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.sim.loop import SimLoop
-from harness.core import (
-    EFFECTS,
-    FAULTS,
-    OPS,
-    SCHEMAS,
-    Completed,
-    Completion,
-    Effect,
-    HistoryError,
-    HistoryReader,
-    HistoryWriter,
-    Operation,
-    Outcome,
-    Phase,
-)
+from harness.core import Completed, Completion, Effect, Operation, Outcome, Phase
+from harness.core.history import EFFECTS, FAULTS, OPS, SCHEMAS, HistoryError, HistoryReader, HistoryWriter
 
 BIG = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -151,6 +138,7 @@ def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
     script = (
         "import tempfile\n"
         "from harness.core import *\n"
+        "from harness.core.history import HistoryWriter\n"
         "with tempfile.TemporaryDirectory() as folder, HistoryWriter(folder) as writer:\n"
         "    operation, ok = Operation('send', 'k', {'b': 1, 'a': ['x', None]}), Completion(Outcome.OK)\n"
         "    writer.completed(Completed(1, 0, 'w0', operation, ok, 1, 2), [Effect('append', 'k')])\n"
@@ -229,6 +217,7 @@ def test_a_killed_run_is_read_up_to_its_last_flush(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "from harness.core import *\n"
+        "from harness.core.history import HistoryWriter\n"
         f"writer = HistoryWriter({str(tmp_path / 'h')!r}, batch_rows=4)\n"
         "for n in range(31):\n"
         "    operation, ok = Operation('send', 'k', n), Completion(Outcome.OK)\n"

@@ -1,0 +1,82 @@
+"""What was checked and what was not: one line per anomaly, from the judgement alone.
+
+That nothing was found says little unless one also sees how much was looked at; so a check without data and an anomaly
+that was not judged stand in the same table as the others, and are never counted as good.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from checkers.verdict import Judgement
+from reports.meaning import MEANINGS
+
+
+class State(enum.StrEnum):
+    """What a check came to."""
+
+    FOUND = "found"
+    CLEAR = "none found"
+    NO_DATA = "no data"
+    NOT_JUDGED = "not judged"
+
+
+class Policy(enum.StrEnum):
+    """What the contract says of an anomaly."""
+
+    FORBIDDEN = "forbidden"
+    TOLERATED = "tolerated"
+    OPEN = "neither"
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """``rows``: how many things the check looked at; ``instances``: how many contradictions it found."""
+
+    name: str
+    meaning: str | None
+    policy: Policy
+    state: State
+    instances: int
+    rows: int
+    seconds: float | None
+    note: str | None
+
+
+def policy(judgement: Judgement, anomaly: str) -> Policy:
+    if anomaly in judgement.forbidden:
+        return Policy.FORBIDDEN
+    return Policy.TOLERATED if anomaly in judgement.tolerated else Policy.OPEN
+
+
+def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
+    """Every anomaly that was looked for, found, forbidden or tolerated, once; found ones first, then by need of care."""
+    examined = {one.check: one for one in judgement.examined}
+    names = dict.fromkeys((*examined, *judgement.anomalies, *judgement.forbidden, *judgement.tolerated))
+    rows = []
+    for name in names:
+        one = examined.get(name)
+        instances = judgement.anomalies.get(name, 0)
+        rows.append(
+            CheckRow(
+                name=name,
+                meaning=MEANINGS.get(name),
+                policy=policy(judgement, name),
+                state=_state(instances, None if one is None else one.rows, one is not None and one.note is not None),
+                instances=instances,
+                rows=0 if one is None else one.rows,
+                seconds=None if one is None else one.seconds,
+                note="no check of it applied to this history" if one is None else one.note,
+            )
+        )
+    care = (State.FOUND, State.NOT_JUDGED, State.NO_DATA, State.CLEAR)
+    return tuple(sorted(rows, key=lambda row: care.index(row.state)))
+
+
+def _state(instances: int, rows: int | None, noted: bool) -> State:
+    if instances:
+        return State.FOUND
+    if rows is None or (rows == 0 and noted):
+        return State.NOT_JUDGED
+    return State.NO_DATA if rows == 0 else State.CLEAR

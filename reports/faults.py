@@ -1,0 +1,117 @@
+"""The faults of a run as bands on the time axis: injected to healed, healed to recovered, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from reports.recording import Recording, Row
+
+MOST_FAULTS: Final = 400
+"""Faults drawn and listed; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class FaultBand:
+    """One fault's life, nanoseconds since the run began; None for what did not happen."""
+
+    id: int
+    fault: str
+    what: str
+    """As the schedule put it: ``kill leader of orders-0``."""
+    targets: tuple[str, ...]
+    injected: int | None
+    healed: int | None
+    recovered: int | None
+    bit: bool | None
+    """Whether it showed its effect; None when nobody could tell."""
+    failures: tuple[str, ...]
+    """What went wrong with it: ``bite: no message was dropped``."""
+    failed_at: int | None
+    succeeded: int
+    """Operations called and returned ok while it was in force."""
+
+    @property
+    def who(self) -> str:
+        return ", ".join(self.targets) or "—"
+
+    def overlaps(self, start: int, stop: int) -> bool:
+        """Whether it was in force at some moment of the closed interval."""
+        return self.injected is not None and self.injected <= stop and (self.healed is None or self.healed >= start)
+
+
+def fault_bands(recording: Recording) -> tuple[tuple[FaultBand, ...], int]:
+    """The first faults, by id, and how many more there are."""
+    total = int(recording.rows("select count(distinct id) as total from faults")[0]["total"])
+    if total == 0:
+        return (), 0
+    rows = recording.rows(
+        "select id, fault, targets, phase, time, left(detail, 20000) as detail, bit "
+        "from faults where id in (select distinct id from faults order by id limit ?) order by id, time",
+        [MOST_FAULTS],
+    )
+    by_id: dict[int, list[Row]] = {}
+    for row in rows:
+        by_id.setdefault(row["id"], []).append(row)
+    succeeded = _succeeded(recording)
+    return tuple(_band(id, steps, succeeded.get(id, 0)) for id, steps in by_id.items()), total - len(by_id)
+
+
+def _succeeded(recording: Recording) -> dict[int, int]:
+    rows = recording.rows(
+        "with band as (select id, min(time) filter (phase = 'injected') as injected, "
+        "coalesce(max(time) filter (phase = 'healed'), 9223372036854775807) as healed from faults group by id "
+        "order by id limit ?) "
+        "select id, count(*) as total from band join ops on ops.call >= injected and ops.ret <= healed "
+        "where outcome = 'ok' group by id",
+        [MOST_FAULTS],
+    )
+    return {row["id"]: int(row["total"]) for row in rows}
+
+
+def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
+    def when(phase: str) -> int | None:
+        return next((int(step["time"]) for step in steps if step["phase"] == phase), None)
+
+    details = [_json(step["detail"]) for step in steps]
+    failed = [(step, detail) for step, detail in zip(steps, details, strict=True) if step["phase"] == "failed"]
+    fault = str(steps[0]["fault"])
+    targets = max((_names(step["targets"]) for step in steps), key=len)
+    return FaultBand(
+        id=id,
+        fault=fault,
+        what=next((str(detail["what"]) for detail in details if detail.get("what")), fault),
+        targets=targets,
+        injected=when("injected"),
+        healed=when("healed"),
+        recovered=when("recovered"),
+        bit=next((step["bit"] for step in steps if step["phase"] == "healed"), None),
+        failures=tuple(_failure(detail) for _, detail in failed),
+        failed_at=int(failed[0][0]["time"]) if failed else None,
+        succeeded=succeeded,
+    )
+
+
+def _failure(detail: dict[str, Any]) -> str:
+    stage, reason = detail.get("stage"), str(detail.get("reason", "no reason was given"))
+    return f"{stage}: {reason}" if stage else reason
+
+
+def _json(text: str) -> dict[str, Any]:
+    """What a fault's detail says; nothing when it is not what it should be, for the times alone make a band."""
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _names(text: str) -> tuple[str, ...]:
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return (text,)
+    return tuple(str(name) for name in found) if isinstance(found, list) else (text,)

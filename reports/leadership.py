@@ -1,0 +1,106 @@
+"""Who led what, when: drawn from the nodes' own event logs, so each node's belief on its own shifted clock.
+
+A node leads from its ``became-leader`` until another node's for the same key (then it is *superseded*), but it may not
+know: it goes on believing until it says that it follows, resigns, begins a new life, or is killed. The time in between
+is kept apart, because that is where stale leaders accept what will be lost. Nothing here proves anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reports.faults import FaultBand
+from reports.recording import Recording, Row
+
+MOST_LANES: Final = 12
+MOST_EVENTS: Final = 4_000
+CONTROLLER: Final = "controller"
+_BEGINS: Final = {"became-leader": False, "became-controller": True}
+_ENDS: Final = {"became-follower": False, "resigned-controller": True}
+
+
+@dataclass(frozen=True)
+class Reign:
+    """``node`` led ``lane`` from ``start`` to ``stop``, and believed so until ``believed`` (>= ``stop``); ns."""
+
+    lane: str
+    node: str
+    epoch: int | None
+    start: int
+    stop: int
+    believed: int
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """``lanes`` from top to bottom; ``omitted`` keys are not drawn."""
+
+    lanes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    reigns: tuple[Reign, ...] = ()
+    omitted: int = 0
+
+
+def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequence[str], end: int) -> Leadership:
+    """``wanted``: keys to draw first, those of the findings."""
+    keys = [
+        row["key"]
+        for row in recording.rows(
+            "select key from events where event = 'became-leader' and key is not null group by key order by key"
+        )
+    ]
+    ordered = sorted(keys, key=lambda key: (key not in wanted, key))[:MOST_LANES]
+    rows = recording.rows(
+        "select time, node, incarnation, event, key, epoch, controller_epoch from events "
+        "where event in ('became-leader', 'became-follower', 'became-controller', 'resigned-controller', 'registered') "
+        "and (key is null or list_contains(?, key)) order by time, node, incarnation, seq limit ?",
+        [ordered, MOST_EVENTS],
+    )
+    reigns = reigns_of(rows, _deaths(faults), end)
+    lanes = [key for key in sorted(ordered) if any(reign.lane == key for reign in reigns)]
+    if any(reign.lane == CONTROLLER for reign in reigns):
+        lanes.insert(0, CONTROLLER)
+    nodes = sorted({reign.node for reign in reigns})
+    return Leadership(tuple(lanes), tuple(nodes), tuple(reigns), len(keys) - len(ordered))
+
+
+def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[Reign]:
+    """From events in the order of their times; ``deaths``: when a node's process was killed."""
+    begins: dict[str, list[Row]] = defaultdict(list)
+    doubts: dict[tuple[str, str], list[int]] = defaultdict(list)
+    lives: dict[str, list[int]] = defaultdict(list)
+    for time, node in deaths:
+        lives[node].append(time)
+    seen: dict[str, int] = {}
+    for row in rows:
+        node, event = row["node"], row["event"]
+        if seen.setdefault(node, row["incarnation"]) != row["incarnation"]:
+            seen[node] = row["incarnation"]
+            lives[node].append(row["time"])
+        if event in _BEGINS:
+            begins[_lane(row, _BEGINS[event])].append(row)
+        elif event in _ENDS:
+            doubts[node, _lane(row, _ENDS[event])].append(row["time"])
+    reigns = []
+    for lane, changes in begins.items():
+        for position, row in enumerate(changes):
+            start, node = row["time"], row["node"]
+            following = next((other["time"] for other in changes[position + 1 :]), end)
+            again = [other["time"] for other in changes[position + 1 :] if other["node"] == node]
+            ends = [time for time in (*doubts[node, lane], *lives[node], *again) if time > start]
+            believed = min([*ends, max(end, start)])
+            epoch = row["controller_epoch"] if lane == CONTROLLER and row["key"] is None else row["epoch"]
+            reigns.append(Reign(lane, node, epoch, start, max(start, min(following, believed)), believed))
+    return reigns
+
+
+def _lane(row: Row, controller: bool) -> str:
+    return CONTROLLER if controller else str(row["key"])
+
+
+def _deaths(faults: Sequence[FaultBand]) -> list[tuple[int, str]]:
+    return [(band.injected, node) for band in faults if band.injected is not None and band.fault == "kill"
+            for node in band.targets]  # fmt: skip

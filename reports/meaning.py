@@ -1,0 +1,41 @@
+"""What an anomaly's name means, in one line for a reader who meets it for the first time.
+
+The definitions proper, which are finer, are the checks'. A name that is not here is shown without explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "inconsistent-offset": "one offset of a partition was seen with two different values",
+        "duplicate": "one value sits at two or more offsets",
+        "aborted-read": "a value was read although its write had certainly failed",
+        "phantom": "a value was read that nobody wrote",
+        "lost-write": "an acknowledged value is gone, and nobody ever read it",
+        "vanished": "a value was read once, and is gone",
+        "unseen": "an acknowledged value was not delivered by the deadline",
+        "real-time-order": "an operation took effect before another that had already ended when it began",
+        "nonmonotonic-send": "the offsets of one process's sends fall",
+        "send-skip": "the values of one message set are not consecutive",
+        "nonmonotonic-poll": "the offsets that one consumer read go back",
+        "poll-skip": "a consumer jumped over a record that was there",
+        "high-watermark-regression": "the reported end of a log went back",
+        "replica-divergence": "replicas hold different records below their high watermark",
+        "no-recovery": "after a fault was healed, service did not come back within the deadline",
+        "missing-writer": "a value was read that nobody wrote",
+        "future-read": "a value was read before it was written",
+        "stale-read": "an old value was read after a newer one was in place",
+        "lost-update": "two conditional writes both replaced the same value",
+        "double-ownership": "two owners held the same thing at once",
+        "zombie-commit": "a member of an earlier generation could still commit",
+        "generation-reuse": "one generation has two different assignments",
+        "fencing-violation": "an operation was accepted under a token that had been superseded",
+        "two-leaders": "two nodes accepted writes in one leader epoch",
+        "two-controllers": "two nodes held one controller epoch",
+        "stale-epoch-obeyed": "a node obeyed an epoch after it had obeyed a higher one",
+        "orphaned-partition": "a partition had no owner for longer than the deadline",
+    }
+)

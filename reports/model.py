@@ -1,0 +1,223 @@
+"""What a report says, before it is drawn: a run's folder read into one frozen value.
+
+The functional core of the page. Everything in it is bounded, however long the run was: points of a series, bars of
+the lanes, findings with their operations, faults. A run that was cut short, has no verdict, no history, or a damaged
+one, still makes a report, which says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from checkers.verdict import Finding, Judgement
+from harness.core.history import HistoryError
+from reports.coverage import CheckRow, Policy, coverage, policy
+from reports.faults import FaultBand, fault_bands
+from reports.files import RunFiles, read_files
+from reports.leadership import Leadership, leadership
+from reports.meaning import MEANINGS
+from reports.operations import Lanes, OperationRow, find, lanes
+from reports.recording import Recording
+from reports.series import Complaint, Series, Verb, complaints, series, verbs
+
+MOST_FINDINGS: Final = 120
+"""Findings told on a page, of all anomalies together."""
+MOST_NAMED: Final = 1_000
+"""Operations listed under findings; those of later findings are counted only."""
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """One finding and what the history has of it. ``start``, ``stop`` (ns): the window in which it lies."""
+
+    number: int
+    anomaly: str
+    policy: Policy
+    key: str | None
+    claim: str
+    time: int | None
+    leader: str | None
+    epoch: int | None
+    faults: tuple[FaultBand, ...]
+    operations: tuple[OperationRow, ...]
+    unlisted: int
+    """Operations involved that are not listed."""
+    start: int | None
+    stop: int | None
+
+
+@dataclass(frozen=True)
+class AnomalyGroup:
+    """All findings of one anomaly; ``count`` of them were found, of which ``findings`` are told."""
+
+    name: str
+    meaning: str | None
+    policy: Policy
+    count: int
+    findings: tuple[FindingView, ...]
+
+    @property
+    def untold(self) -> int:
+        return max(0, self.count - len(self.findings))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the history tells; ``end`` in nanoseconds. ``phases``: when sentinel and drain began."""
+
+    end: int
+    closed: bool
+    operations: int
+    effects: int
+    series: Series
+    verbs: tuple[Verb, ...]
+    complaints: tuple[Complaint, ...]
+    faults: tuple[FaultBand, ...]
+    more_faults: int
+    leadership: Leadership
+    lanes: Lanes
+    phases: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run. ``recorded`` None: there is no operation to draw. ``problems``: what could not be read or done."""
+
+    name: str
+    files: RunFiles
+    judgement: Judgement | None
+    groups: tuple[AnomalyGroup, ...]
+    checks: tuple[CheckRow, ...]
+    recorded: Recorded | None
+    problems: tuple[str, ...]
+
+    @property
+    def findings(self) -> tuple[FindingView, ...]:
+        return tuple(finding for group in self.groups for finding in group.findings)
+
+
+def read(run_dir: Path) -> Report:
+    """Never raises for what a folder lacks or holds damaged; raises ``FileNotFoundError`` when there is no folder."""
+    if not run_dir.is_dir():
+        raise FileNotFoundError(f"{run_dir} is not a folder: a report is made of a run's folder")
+    files = read_files(run_dir)
+    problems = list(files.problems)
+    judgement = files.judgement
+    told = _told(judgement)
+    recorded, rows = None, {}
+    if (run_dir / "history").is_dir():
+        try:
+            with Recording(run_dir / "history") as recording:
+                rows = find(recording, _named(told))
+                recorded = _recorded(recording, told, rows)
+        except (HistoryError, duckdb.Error, pa.ArrowException, OSError) as error:
+            problems.append(f"the history cannot be read: {error}")
+    else:
+        problems.append("there is no history in this run's folder")
+    faults = recorded.faults if recorded is not None else ()
+    return Report(
+        name=run_dir.name,
+        files=files,
+        judgement=judgement,
+        groups=() if judgement is None else groups(judgement, told, rows, faults),
+        checks=() if judgement is None else coverage(judgement),
+        recorded=recorded,
+        problems=tuple(problems),
+    )
+
+
+def groups(
+    judgement: Judgement, told: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]
+) -> tuple[AnomalyGroup, ...]:
+    """The anomalies in the order of their first finding; those without any finding told come last."""
+    by_id = {band.id: band for band in faults}
+    views: dict[str, list[FindingView]] = {finding.anomaly: [] for finding in told}
+    listed: set[int] = set(_named(told))
+    for number, finding in enumerate(told, start=1):
+        views[finding.anomaly].append(_view(number, finding, judgement, rows, by_id, listed))
+    names = [*views, *(name for name in judgement.anomalies if name not in views)]
+    return tuple(
+        AnomalyGroup(
+            name=name,
+            meaning=MEANINGS.get(name),
+            policy=policy(judgement, name),
+            count=judgement.anomalies.get(name, len(views.get(name, ()))),
+            findings=tuple(views.get(name, ())),
+        )
+        for name in names
+    )
+
+
+def _told(judgement: Judgement | None) -> tuple[Finding, ...]:
+    """At most ``MOST_FINDINGS``, the first of each anomaly before the second of any."""
+    if judgement is None:
+        return ()
+    rank: dict[str, int] = {}
+    ranked = []
+    for position, finding in enumerate(judgement.findings):
+        rank[finding.anomaly] = rank.get(finding.anomaly, 0) + 1
+        ranked.append((rank[finding.anomaly], position, finding))
+    kept = sorted(sorted(ranked, key=lambda one: one[:2])[:MOST_FINDINGS], key=lambda one: one[1])
+    return tuple(finding for _, _, finding in kept)
+
+
+def _named(told: Sequence[Finding]) -> list[int]:
+    """Operations that findings name, each once, those of the first finding first, at most ``MOST_NAMED``."""
+    return list(dict.fromkeys(index for finding in told for index in finding.operations))[:MOST_NAMED]
+
+
+def _view(
+    number: int,
+    finding: Finding,
+    judgement: Judgement,
+    rows: Mapping[int, OperationRow],
+    faults: Mapping[int, FaultBand],
+    listed: Collection[int],
+) -> FindingView:
+    found = tuple(rows[index] for index in finding.operations if index in listed and index in rows)
+    times = [time for row in found for time in (row.call, row.ret) if time is not None]
+    times += [finding.time] if finding.time is not None else []
+    return FindingView(
+        number=number,
+        anomaly=finding.anomaly,
+        policy=policy(judgement, finding.anomaly),
+        key=finding.key,
+        claim=finding.claim,
+        time=finding.time,
+        leader=finding.leader,
+        epoch=finding.epoch,
+        faults=tuple(faults[id] for id in finding.faults if id in faults),
+        operations=found,
+        unlisted=finding.omitted + len(finding.operations) - len(found),
+        start=min(times, default=None),
+        stop=max(times, default=None),
+    )
+
+
+def _recorded(recording: Recording, told: Sequence[Finding], rows: Mapping[int, OperationRow]) -> Recorded | None:
+    if recording.operations == 0:
+        return None
+    end = recording.end()
+    faults, more = fault_bands(recording)
+    suspects = list(dict.fromkeys(finding.key for finding in told if finding.key is not None))
+    phases = recording.rows("select phase, min(call) as start from ops where phase <> 'main' group by phase")
+    return Recorded(
+        end=end,
+        closed=recording.closed,
+        operations=recording.operations,
+        effects=recording.effects,
+        series=series(recording, end),
+        verbs=verbs(recording),
+        complaints=complaints(recording),
+        faults=faults,
+        more_faults=more,
+        leadership=leadership(recording, faults, suspects, end),
+        lanes=lanes(recording, [rows[index] for index in _named(told) if index in rows], end),
+        phases={row["phase"]: int(row["start"]) for row in phases},
+    )

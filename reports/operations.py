@@ -1,0 +1,163 @@
+"""Operations as rows and as bars: all that a finding names, and a sample of the rest.
+
+A run has more operations than a page can show. Drawn are, in this order: those that findings name, those that ran at
+about the same time, and every k-th of the others; how many of how many is always told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reports.recording import Recording, Row
+
+MOST_LANES: Final = 24
+MOST_AROUND: Final = 2_000
+MOST_SAMPLED: Final = 2_000
+MARGIN: Final = 100_000_000
+"""Nanoseconds before and after a named operation that count as the same time."""
+
+TEXT: Final = 600
+"""Characters of an argument or a result in a table; in a bar's label fewer."""
+LABEL: Final = 72
+
+NANOSECONDS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class OperationRow:
+    """One operation; times in nanoseconds since the run began, ``ret`` None for any time from ``call`` on, or never.
+
+    Long texts are cut, and end in an ellipsis then.
+    """
+
+    index: int
+    process: int
+    worker: str
+    f: str
+    key: str | None
+    argument: str
+    result: str | None
+    call: int
+    ret: int | None
+    outcome: str
+    error: str | None
+    phase: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One operation in the lane of its worker, ``stop`` (ns) being its ``ret``, or the call after one without."""
+
+    row: OperationRow
+    lane: int
+    stop: int
+    named: bool
+    """A finding names it."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """``workers`` from top to bottom. ``operations`` and ``all_workers``: how many the run has."""
+
+    workers: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    operations: int
+    all_workers: int
+
+    @property
+    def complete(self) -> bool:
+        return len(self.bars) == self.operations
+
+
+def find(recording: Recording, indexes: Collection[int]) -> dict[int, OperationRow]:
+    """The operations that the history has of these, by index."""
+    if not indexes:
+        return {}
+    found = recording.rows(
+        f"select {_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))]
+    )
+    return {row["index"]: operation(row) for row in found}
+
+
+def lanes(recording: Recording, named: Sequence[OperationRow], end: int) -> Lanes:
+    """The bars to draw; ``named``: the operations of the findings, the most telling first."""
+    known = recording.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
+    suspects = dict.fromkeys(row.worker for row in named)
+    order = {row["worker"]: number for number, row in enumerate(known)}
+    chosen = sorted(order, key=lambda worker: (worker not in suspects, order[worker]))[:MOST_LANES]
+    workers = tuple(sorted(chosen, key=order.__getitem__))
+    total = sum(int(row["total"]) for row in known)
+    if not workers:
+        return Lanes((), (), 0, 0)
+    indexes = {row.index for row in named}
+    _choose(recording, workers, named, total)
+    rows = recording.rows(
+        f"select {_columns(LABEL, 'c.')}, o.call as following from chosen c "
+        "asof left join (select worker, call from ops) o on c.worker = o.worker and c.call < o.call order by c.index"
+    )
+    place = {worker: number for number, worker in enumerate(workers)}
+    bars = tuple(Bar(operation(row), place[row["worker"]], _stop(row, end), row["index"] in indexes) for row in rows)
+    return Lanes(workers, bars, total, len(known))
+
+
+def merged(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Disjoint closed intervals that cover the same moments, in order."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def operation(row: Row) -> OperationRow:
+    return OperationRow(
+        row["index"], row["process"], row["worker"], row["f"], row["key"], row["argument"], row["result"],
+        row["call"], row["ret"], row["outcome"], row["error"], row["phase"],
+    )  # fmt: skip
+
+
+def _choose(recording: Recording, workers: Sequence[str], named: Sequence[OperationRow], total: int) -> None:
+    """Makes the table ``chosen``; never more than the two limits and the named ones."""
+    recording.table("lane", "select * from ops where list_contains(?, worker)", [list(workers)])
+    if total <= MOST_AROUND + MOST_SAMPLED:
+        recording.table("chosen", "select * from lane")
+        return
+    around = merged({(row.call - MARGIN, (row.ret or row.call) + MARGIN) for row in named})
+    recording.table(
+        "spans",
+        "select unnest(?::bigint[]) as start, unnest(?::bigint[]) as stop",
+        [[start for start, _ in around], [stop for _, stop in around]],
+    )
+    recording.table(
+        "near",
+        "select index from lane l asof join spans s on l.call <= s.stop where s.start <= coalesce(l.ret, l.call)",
+    )
+    stride = "select greatest(1, ceil(count(*) / ?)::bigint) from"
+    recording.table(
+        "chosen",
+        "select * from lane where list_contains(?::bigint[], index) "
+        f"or index in (select index from near where index % ({stride} near) = 0) "
+        f"or index % ({stride} lane) = 0",
+        [[row.index for row in named], MOST_AROUND, MOST_SAMPLED],
+    )
+
+
+def _stop(row: Row, end: int) -> int:
+    if row["ret"] is not None:
+        return int(row["ret"])
+    return int(row["following"]) if row["following"] is not None else max(end, int(row["call"]))
+
+
+def _columns(limit: int, of: str = "") -> str:
+    def cut(name: str) -> str:
+        text = f"{of}{name}"
+        return f"case when length({text}) > {limit} then left({text}, {limit - 1}) || '…' else {text} end as {name}"
+
+    return (
+        f"{of}index, {of}process, {of}worker, {of}f, {cut('key')}, {cut('argument')}, {cut('result')}, "
+        f"{of}call, {of}ret, {of}outcome, {cut('error')}, {of}phase"
+    )

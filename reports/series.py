@@ -1,0 +1,158 @@
+"""Throughput and latency over the whole run, in a bounded number of points.
+
+The run is cut into at most 240 intervals of equal, round length. Rates count an operation where it ended (``info``,
+which has no end, where it was called). A latency belongs to the interval in which the operation was due, so that the
+begin of an outage stands where it began, and is measured from when an open loop meant it to be called: a system that
+stalls must not be excused for the calls that it held up (coordinated omission, G. Tene, "How NOT to Measure Latency").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from reports.recording import Recording, Row
+
+MOST_POINTS: Final = 240
+LEAST_WIDTH: Final = 1_000_000
+"""Nanoseconds; narrower intervals would show the clock, not the system."""
+
+NANOSECONDS: Final = 1_000_000_000
+MILLISECOND: Final = 1_000_000
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One value per interval. ``time``: seconds at an interval's begin; rates per second; latencies in milliseconds.
+
+    A latency is NaN where no operation succeeded.
+    """
+
+    width: float
+    """Seconds per interval."""
+    time: Floats
+    ok: Floats
+    fail: Floats
+    info: Floats
+    median: Floats
+    p99: Floats
+    longest: Floats
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What became of all operations of one kind; latencies in milliseconds, None when none succeeded."""
+
+    f: str
+    total: int
+    ok: int
+    fail: int
+    info: int
+    median: float | None
+    p99: float | None
+    longest: float | None
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """How often an error was met; ``error`` without the detail after its colon."""
+
+    f: str
+    outcome: str
+    error: str
+    count: int
+
+
+_LATENCY: Final = "greatest(ret - coalesce(scheduled, call), 1000)"
+"""At least a microsecond: a logarithmic axis has no zero."""
+
+
+def interval(span: int, most: int = MOST_POINTS) -> int:
+    """The least width 1, 2 or 5 times a power of ten (ns), at least 1 ms, that cuts ``span`` into at most ``most``."""
+    width = LEAST_WIDTH
+    while True:
+        for factor in (1, 2, 5):
+            if -(-max(span, 1) // (width * factor)) <= most:
+                return width * factor
+        width *= 10
+
+
+def series(recording: Recording, end: int) -> Series:
+    """From the begin of the run to ``end`` (ns)."""
+    width = interval(end + 1)
+    count = end // width + 1
+    rates = recording.columns(
+        f"select {_bucket('coalesce(ret, call)', width, count)} as bucket, "
+        "count(*) filter (outcome = 'ok') as ok, count(*) filter (outcome = 'fail') as fail, "
+        "count(*) filter (outcome not in ('ok', 'fail')) as info from ops group by 1 order by 1"
+    )
+    latencies = recording.columns(
+        f"select {_bucket('coalesce(scheduled, call)', width, count)} as bucket, "
+        f"approx_quantile({_LATENCY}, 0.5) as median, approx_quantile({_LATENCY}, 0.99) as p99, "
+        f"max({_LATENCY}) as longest from ops where outcome = 'ok' and ret is not null group by 1 order by 1"
+    )
+    seconds = width / NANOSECONDS
+
+    def rate(name: str) -> Floats:
+        return _dense(rates["bucket"], rates[name] / seconds, count, 0.0)
+
+    def latency(name: str) -> Floats:
+        return _dense(latencies["bucket"], latencies[name] / MILLISECOND, count, np.nan)
+
+    return Series(
+        width=seconds,
+        time=np.arange(count) * seconds,
+        ok=rate("ok"),
+        fail=rate("fail"),
+        info=rate("info"),
+        median=latency("median"),
+        p99=latency("p99"),
+        longest=latency("longest"),
+    )
+
+
+def verbs(recording: Recording, most: int = 20) -> tuple[Verb, ...]:
+    """The most frequent kinds of operation."""
+    found = recording.rows(
+        "select f, count(*) as total, count(*) filter (outcome = 'ok') as ok, "
+        "count(*) filter (outcome = 'fail') as fail, count(*) filter (outcome not in ('ok', 'fail')) as info, "
+        f"approx_quantile(case when outcome = 'ok' then {_LATENCY} end, 0.5) as median, "
+        f"approx_quantile(case when outcome = 'ok' then {_LATENCY} end, 0.99) as p99, "
+        f"max(case when outcome = 'ok' then {_LATENCY} end) as longest "
+        "from ops group by f order by total desc, f limit ?",
+        [most],
+    )
+    return tuple(_verb(row) for row in found)
+
+
+def complaints(recording: Recording, most: int = 12) -> tuple[Complaint, ...]:
+    """The most frequent errors."""
+    found = recording.rows(
+        "select f, outcome, left(split_part(error, ':', 1), 80) as error, count(*) as count from ops "
+        "where error is not null group by all order by count desc, f, outcome, error limit ?",
+        [most],
+    )
+    return tuple(Complaint(**row) for row in found)
+
+
+def _verb(row: Row) -> Verb:
+    def milliseconds(name: str) -> float | None:
+        return None if row[name] is None else row[name] / MILLISECOND
+
+    counts = {name: int(row[name]) for name in ("total", "ok", "fail", "info")}
+    return Verb(row["f"], **counts, median=milliseconds("median"), p99=milliseconds("p99"),
+                longest=milliseconds("longest"))  # fmt: skip
+
+
+def _bucket(time: str, width: int, count: int) -> str:
+    return f"least(greatest({time} // {width}, 0), {count - 1})"
+
+
+def _dense(buckets: np.ndarray[Any, Any], values: np.ndarray[Any, Any], count: int, empty: float) -> Floats:
+    filled = np.full(count, empty, dtype=np.float64)
+    filled[buckets.astype(np.int64)] = values
+    return filled

@@ -1,0 +1,70 @@
+"""Offset checkpoints: Kafka's text, nobody forgotten, damage named."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.sim.disk import SimDisk
+from system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
+
+ENTRIES = st.dictionaries(
+    st.tuples(st.from_regex(r"[a-zA-Z0-9._-]{1,9}", fullmatch=True), st.integers(0, 99)), st.integers(0, 2**63)
+)
+
+
+def checkpoint(disk: SimDisk) -> OffsetCheckpoint:
+    return OffsetCheckpoint(disk.storage(fsync_delay=lambda: 0), "points")
+
+
+@given(ENTRIES, ENTRIES, st.integers(0, 2**32))
+def test_a_write_keeps_the_partitions_it_does_not_name(
+    first: dict[tuple[str, int], int], second: dict[tuple[str, int], int], seed: int
+) -> None:
+    """KAFKA-1647, across a power loss and a new process."""
+    disk = SimDisk(Random(seed))
+    asyncio.run(checkpoint(disk).write(first))
+    asyncio.run(checkpoint(disk).write(second))
+    disk.power_loss()
+    assert checkpoint(disk).load() == {**first, **second}
+
+
+def test_the_text_is_kafkas() -> None:
+    disk = SimDisk(Random(0))
+    points = checkpoint(disk)
+    assert points.load() == {}
+    asyncio.run(points.write({("b", 1): 77, ("b", 0): 5, ("a-x", 0): 1042}))
+    assert disk.read("points") == b"0\n3\na-x 0 1042\nb 0 5\nb 1 77\n"
+    asyncio.run(points.write({("b", 0): 6}, remove=[("b", 1), ("never", 0)]))
+    assert disk.read("points") == b"0\n2\na-x 0 1042\nb 0 6\n"
+
+
+def test_concurrent_writes_are_all_there() -> None:
+    async def scenario() -> None:
+        disk = SimDisk(Random(0))
+        points = OffsetCheckpoint(disk.storage(fsync_delay=lambda: 0.001), "points")
+        await asyncio.gather(*(points.write({("t", index): index}) for index in range(5)))
+        assert checkpoint(disk).load() == {("t", index): index for index in range(5)}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("", "line 1"),
+        ("1\n0\n", "version 0"),
+        ("0\n2\nt 0 5\n", "announces '2' entries, there are 1"),
+        ("0\n1\nt 0\n", "line 3"),
+        ("0\n2\nt 0 5\nt x 5\n", "line 4"),
+    ],
+)
+def test_damage_names_the_file_and_the_line(text: str, where: str) -> None:
+    disk = SimDisk(Random(0))
+    disk.write("points", text.encode())
+    with pytest.raises(CheckpointError, match=f"points.*{where}"):
+        checkpoint(disk).load()

@@ -1,0 +1,95 @@
+"""Names and small files of a log directory."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.sim.disk import SimDisk
+from system_under_test.log import directory
+from system_under_test.log.directory import DirectoryError, MetaProperties
+from system_under_test.runtime import Storage
+
+
+def view(disk: SimDisk) -> Storage:
+    return disk.storage(fsync_delay=lambda: 0)
+
+
+@given(st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True), st.integers(0, 10**6))
+def test_a_directorys_name_tells_topic_and_partition(topic: str, partition: int) -> None:
+    assert directory.parse_directory_name(directory.directory_name(topic, partition)) == (topic, partition)
+
+
+@pytest.mark.parametrize("name", ["orders", "-1", "orders-", "orders-x", "orders-01", "o-1.deleted", "o-1.0.stray"])
+def test_other_names_are_no_partitions(name: str) -> None:
+    assert directory.parse_directory_name(name) is None
+
+
+def test_the_clean_marker_counts_once_and_is_durably_gone_when_taken() -> None:
+    async def scenario() -> None:
+        for seed in range(20):
+            disk = SimDisk(Random(seed))
+            disk.write("data/x", b"")
+            assert not await directory.take_clean_marker(view(disk), "data")
+            await directory.write_clean_marker(view(disk), "data")
+            disk.power_loss()
+            assert await directory.take_clean_marker(view(disk), "data")
+            disk.power_loss()
+            assert not await directory.take_clean_marker(view(disk), "data")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("properties", [MetaProperties(7), MetaProperties(1001, "abc_DEF-123")])
+def test_meta_properties_come_back(properties: MetaProperties) -> None:
+    disk = SimDisk(Random(0))
+    assert directory.read_meta_properties(view(disk)) is None
+    asyncio.run(directory.write_meta_properties(view(disk), properties))
+    assert directory.read_meta_properties(view(disk)) == properties
+
+
+def test_meta_properties_of_java_are_read_and_nonsense_is_named() -> None:
+    disk = SimDisk(Random(0))
+    disk.write("meta.properties", b"#Mon Jan 02\nversion=0\nbroker.id=3\n")
+    assert directory.read_meta_properties(view(disk)) == MetaProperties(3)
+    disk.write("meta.properties", b"\x00\x00")
+    with pytest.raises(DirectoryError, match=r"meta\.properties"):
+        directory.read_meta_properties(view(disk))
+
+
+def test_a_topics_incarnation_comes_back_and_damage_is_named() -> None:
+    disk = SimDisk(Random(0))
+    disk.write("t-0/x", b"")
+    assert directory.read_incarnation(view(disk), "t-0") is None
+    asyncio.run(directory.write_incarnation(view(disk), "t-0", 8589934605))
+    assert directory.read_incarnation(view(disk), "t-0") == 8589934605
+    disk.write("t-0/topic-incarnation", b"")
+    with pytest.raises(DirectoryError, match="t-0/topic-incarnation"):
+        directory.read_incarnation(view(disk), "t-0")
+
+
+def test_a_log_set_aside_keeps_its_bytes_under_a_name_that_nobody_serves() -> None:
+    async def scenario() -> None:
+        disk = SimDisk(Random(0))
+        for content in (b"first", b"second"):
+            disk.write("data/t-0/log", content)
+            path = await directory.set_aside(view(disk), "data/t-0")
+            disk.power_loss()
+            assert disk.read(f"{path}/log") == content
+        assert directory.partition_directories(view(disk), "data") == []
+        assert len(disk.files()) == 2
+
+    asyncio.run(scenario())
+
+
+def test_interrupted_deletions_are_finished_and_partitions_listed() -> None:
+    disk = SimDisk(Random(0))
+    for path in ("data/b-1/x", "data/a-0.deleted/x", "data/a-c-2/x", "data/file"):
+        disk.write(path, b"")
+    assert asyncio.run(directory.remove_deleted(view(disk), "data")) == ["a-0.deleted"]
+    assert directory.partition_directories(view(disk), "data") == [("a-c", 2), ("b", 1)]
+    assert disk.files() == ["data/a-c-2/x", "data/b-1/x", "data/file"]

@@ -1,0 +1,427 @@
+"""The log, property by property; the laws under any sequence of events are in ``test_log_laws``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from cluster.sim.disk import SimDisk
+from system_under_test.log import CorruptLog, DamagedLog, Log, LogConfig, OffsetOutOfRange, UnflushedTruncation
+from system_under_test.log.log import EARLIEST, LATEST
+from system_under_test.records import message_set
+from system_under_test.records.message import CorruptMessage
+from system_under_test.storage import LocalStorage
+
+DIRECTORY = "data/orders-0"
+ENTRY = len(message_set.build([(None, b"0", 5)]))
+
+
+class Bench:
+    """A disk, a clock, and logs on them."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(Random(7))
+        self.now = 1000.0
+        self.delay = 0.0
+
+    async def open(self, *, clean: bool = False, recovery_point: int = 0, **config: Any) -> Log:
+        storage = self.disk.storage(fsync_delay=lambda: self.delay)
+        log, _ = await Log.open(
+            storage,
+            DIRECTORY,
+            LogConfig(**config),
+            clean=clean,
+            recovery_point=recovery_point,
+            wall_clock=lambda: self.now,
+        )
+        return log
+
+
+def fill(log: Log, count: int, timestamp: int = 5) -> None:
+    for _ in range(count):
+        value = b"%d" % (log.end_offset % 10)
+        log.append(message_set.build([(None, value, timestamp)]), 1)
+
+
+def values(data: bytes) -> list[bytes | None]:
+    return [message.value for message in message_set.decode(data)]
+
+
+def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario(Bench()))
+
+
+def test_a_read_gives_whole_messages_from_the_offset_up_to_the_limits() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(index_interval_bytes=50)
+        fill(log, 10)
+        assert values(log.read(3, 10_000).read()) == [b"3", b"4", b"5", b"6", b"7", b"8", b"9"]
+        assert values(log.read(3, 10_000, limit=5).read()) == [b"3", b"4"]
+        assert values(log.read(3, 2 * ENTRY + 1).read()) == [b"3", b"4"]
+        assert values(log.read(3, 2 * ENTRY).read()) == [b"3", b"4"]
+        assert values(log.read(3, 1).read()) == [b"3"]
+        assert log.read(3, ENTRY - 1, at_least_one=False).size == 0
+        assert values(log.read(3, ENTRY, at_least_one=False).read()) == [b"3"]
+        assert log.read(3, 10_000, limit=3).size == log.read(10, 10_000).size == 0
+        for outside in (-1, 11):
+            with pytest.raises(OffsetOutOfRange) as raised:
+                log.read(outside, 100)
+            assert (raised.value.start, raised.value.end) == (0, 10)
+
+    run(scenario)
+
+
+def test_an_append_is_refused_whole() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        two = message_set.build([(None, b"a", 5), (None, b"b", 5)])
+        with pytest.raises(ValueError, match="2 messages was announced as 3"):
+            log.append(two, 3)
+        with pytest.raises(CorruptMessage):
+            log.append(two[:-1], 2)
+        with pytest.raises(CorruptMessage, match="CRC"):
+            log.append_replicated(two[:-1] + b"c")
+        with pytest.raises(CorruptMessage, match="offset 4 where 0 belongs"):
+            log.append_replicated(message_set.assign_offsets(two, 4))
+        assert (log.size, log.end_offset) == (0, 0)
+        assert log.append_replicated(two[:-1]) == 1
+
+    run(scenario)
+
+
+def test_a_compacted_log_takes_gaps_and_finds_its_way_over_them_after_a_restart() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(compacted=True, segment_bytes=100, index_interval_bytes=40)
+        for offset in (3, 7, 8, 20, 31):
+            log.append_replicated(message_set.build([(None, b"%d" % offset, 5)], 1, offset))
+        with pytest.raises(CorruptMessage):
+            log.append_replicated(message_set.build([(None, b"x", 5)], 1, 31))
+        for _ in range(2):
+            assert log.end_offset == 32
+            assert [m.offset for m in log.decode(9, 32)] == [20, 31]
+            assert log.read(9, 100, limit=15).size == 0
+            log = await bench.open(compacted=True, segment_bytes=100, index_interval_bytes=40)
+        log.truncate_to(15)
+        assert log.end_offset == 9, "the end is where a restart would find it"
+
+    run(scenario)
+
+
+def test_segments_roll_by_size_by_age_and_when_their_index_is_full() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=3 * ENTRY)
+        fill(log, 7)
+        assert log.segment_offsets == (0, 3, 6)
+        log.reset(0)
+        await log.close()
+        log = await bench.open(segment_ms=60_000)
+        fill(log, 2)
+        bench.now += 59
+        fill(log, 1)
+        bench.now += 1
+        fill(log, 1)
+        bench.now -= 3600
+        fill(log, 1)
+        assert log.segment_offsets == (0, 3), "a clock that went back rolls nothing"
+        log.reset(0)
+        await log.close()
+        log = await bench.open(index_max_bytes=16, index_interval_bytes=1)
+        fill(log, 8)
+        assert log.segment_offsets == (0, 3, 6)
+
+    run(scenario)
+
+
+def test_a_cut_log_takes_no_append_before_it_is_flushed() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        fill(log, 4)
+        log.truncate_to(4)
+        fill(log, 1)
+        log.truncate_to(2)
+        assert (log.end_offset, log.flushed_offset) == (2, 0)
+        with pytest.raises(UnflushedTruncation):
+            fill(log, 1)
+        assert await log.flush() == 2
+        fill(log, 1)
+        assert values(log.read(0, 1000).read()) == [b"0", b"1", b"2"]
+
+    run(scenario)
+
+
+def test_a_flush_does_not_count_what_came_after_it_began() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        bench.delay = 0.01
+        fill(log, 3)
+        pending = asyncio.ensure_future(log.flush())
+        await asyncio.sleep(0.001)
+        fill(log, 2)
+        assert (await pending, log.flushed_offset, log.end_offset) == (3, 3, 5)
+
+    run(scenario)
+
+
+def test_a_flush_does_not_count_what_was_cut_and_written_anew_meanwhile() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=3 * ENTRY)
+        bench.delay = 0.01
+        fill(log, 8)
+        first = asyncio.ensure_future(log.flush())
+        await asyncio.sleep(0.001)
+        log.truncate_to(2)
+        second = asyncio.ensure_future(log.flush())
+        assert await first == 2
+        with pytest.raises(UnflushedTruncation):
+            fill(log, 1)
+        assert await second == 2
+        fill(log, 1)
+        assert log.flushed_offset == 2
+        assert await log.flush() == 3
+
+        fill(log, 3)
+        third = asyncio.ensure_future(log.flush())
+        await asyncio.sleep(0.001)
+        log.reset(100)
+        assert await third == 100
+        assert log.flushed_offset == log.end_offset == 100
+
+    run(scenario)
+
+
+def test_concurrent_flushes_share_an_fsync() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await log.flush()
+        fsyncs = 0
+
+        def count() -> float:
+            nonlocal fsyncs
+            fsyncs += 1
+            return 0.001
+
+        storage = bench.disk.storage(fsync_delay=count)
+        shared, _ = await Log.open(
+            storage, "data/x-0", LogConfig(), clean=True, recovery_point=0, wall_clock=lambda: 0.0
+        )
+        await shared.flush()
+        fsyncs = 0
+        fill(shared, 1)
+        flushes = [asyncio.ensure_future(shared.flush())]
+        await asyncio.sleep(0)
+        for _ in range(5):
+            fill(shared, 1)
+            flushes.append(asyncio.ensure_future(shared.flush()))
+        assert [await flush for flush in flushes][1:] == [6] * 5
+        assert fsyncs == 2
+
+    run(scenario)
+
+
+def test_a_slice_that_was_cut_is_never_sent() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        fill(log, 4)
+        found = log.read(0, 1000)
+        fill(log, 1)
+        assert values(found.read()) == [b"0", b"1", b"2", b"3"]
+        log.truncate_to(2)
+        await log.flush()
+        log.append(message_set.build([(None, b"x", 5), (None, b"y", 5)]), 2)
+        with pytest.raises(OSError, match="cut from the log"):
+            found.read()
+        found = log.read(0, 1000)
+        await log.close()
+        with pytest.raises(OSError, match="cut from the log"):
+            found.read()
+
+    run(scenario)
+
+
+def test_an_append_that_fails_leaves_the_log_as_it_was() -> None:
+    async def scenario(bench: Bench) -> None:
+        full = False
+
+        def check() -> None:
+            if full:
+                raise OSError(28, "No space left on device")
+
+        log, _ = await Log.open(
+            bench.disk.storage(check, lambda: 0),
+            DIRECTORY,
+            LogConfig(index_interval_bytes=1),
+            clean=True,
+            recovery_point=0,
+            wall_clock=lambda: 0.0,
+        )
+        fill(log, 3)
+        full = True
+        with pytest.raises(OSError, match="No space"):
+            fill(log, 1)
+        full = False
+        assert log.end_offset == 3
+        fill(log, 3)
+        assert values(log.read(0, 1000).read()) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+    run(scenario)
+
+
+def test_offsets_by_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        for timestamp in (10, 30, 20, 50, 40):
+            fill(log, 1, timestamp)
+            bench.now += 1
+        for _ in range(2):
+            assert log.offset_for_time(0) == (10, 0)
+            assert log.offset_for_time(11) == log.offset_for_time(30) == (30, 1)
+            assert log.offset_for_time(31) == (50, 3)
+            assert log.offset_for_time(51) is None
+            await log.close()
+            log = await bench.open(clean=True, recovery_point=5, segment_bytes=2 * ENTRY)
+        log.truncate_to(3)
+        assert log.offset_for_time(31) is None
+
+    run(scenario)
+
+
+def test_offsets_before_a_time_are_where_segments_begin() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        assert log.offsets_before(LATEST, 5) == log.offsets_before(EARLIEST, 5) == [0]
+        for _ in range(5):
+            fill(log, 1)
+            bench.now += 1
+        assert log.offsets_before(LATEST, 5) == [5, 4, 2, 0]
+        assert log.offsets_before(LATEST, 1) == [5]
+        assert log.offsets_before(EARLIEST, 5) == [0]
+        assert log.offsets_before(1_001_000, 5) == [0]
+        assert log.offsets_before(1_003_000, 5) == [2, 0]
+        assert log.offsets_before(999_999, 5) == []
+        assert log.offsets_before(2_000_000, 5) == [5, 4, 2, 0]
+
+    run(scenario)
+
+
+def test_a_log_shorter_than_its_recovery_point_is_damaged_and_takes_nothing_until_repaired() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        fill(log, 6)
+        await log.close()
+        path = bench.disk.files()[1]
+        bench.disk.write(path, bench.disk.read(path)[: 4 * ENTRY + 3])
+        kept = bench.disk.read(path)
+        log = await bench.open(recovery_point=6)
+        assert log.damage is not None
+        assert "not all there" in log.damage
+        assert values(log.read(0, 1000).read()) == [b"0", b"1", b"2", b"3"]
+        with pytest.raises(DamagedLog, match="not all there"):
+            fill(log, 1)
+        with pytest.raises(DamagedLog, match="not all there"):
+            log.truncate_to(2)
+        await log.close()
+        assert bench.disk.read(path) == kept, "every byte is kept"
+        log = await bench.open(recovery_point=6)
+        assert log.repair() == log.end_offset == 4
+        await log.flush()
+        fill(log, 1)
+        assert log.damage is None
+        log = await bench.open(recovery_point=5)
+        assert (log.damage, log.end_offset) == (None, 5)
+
+    run(scenario)
+
+
+def test_damage_met_by_a_read_is_repaired_by_cutting_before_it_or_by_starting_over() -> None:
+    async def scenario(bench: Bench) -> None:
+        for start_over in (False, True):
+            log = await bench.open(segment_bytes=3 * ENTRY, index_interval_bytes=1)
+            log.reset(0)
+            await log.flush()
+            fill(log, 9)
+            await log.close()
+            path = f"{DIRECTORY}/{3:020d}.log"
+            content = bytearray(bench.disk.read(path))
+            content[ENTRY + 20] ^= 1
+            bench.disk.write(path, bytes(content))
+            log = await bench.open(clean=True, recovery_point=9, segment_bytes=3 * ENTRY, index_interval_bytes=1)
+            assert log.damage is None, "a clean start looks at each segment's last block only"
+            with pytest.raises(CorruptLog, match="offset 4"):
+                log.read(4, 1000)
+            assert values(log.read(7, 1000).read()) == [b"7", b"8"]
+            if start_over:
+                log.reset(20)
+                assert (log.start_offset, log.end_offset, log.damage) == (20, 20, None)
+            else:
+                assert log.repair() == 4
+            await log.flush()
+            fill(log, 1)
+            await log.close()
+
+    run(scenario)
+
+
+def test_a_deleted_log_never_leaves_a_part_of_itself_under_its_name() -> None:
+    async def scenario() -> None:
+        for seed in range(40):
+            bench = Bench()
+            bench.disk = SimDisk(Random(seed))
+            budget = 10_000
+
+            def check() -> None:
+                nonlocal budget
+                budget -= 1
+                if budget < 0:
+                    raise ProcessLookupError
+
+            storage = bench.disk.storage(check, lambda: 0)
+            log, _ = await Log.open(
+                storage, "a-0", LogConfig(segment_bytes=50), clean=False, recovery_point=0, wall_clock=lambda: 0.0
+            )
+            fill(log, 4)
+            await log.flush()
+            before = bench.disk.files()
+            budget = seed % 20
+            with contextlib.suppress(ProcessLookupError):
+                await log.delete()
+            bench.disk.power_loss()
+            left = [path for path in bench.disk.files() if path.startswith("a-0/") and path.endswith(".log")]
+            assert left in ([], [path for path in before if path.endswith(".log")])
+
+    asyncio.run(scenario())
+
+
+def test_it_works_on_a_real_file_system(tmp_path: Any) -> None:
+    async def scenario() -> None:
+        for clean in (False, True, False):
+            storage = LocalStorage(str(tmp_path))
+            log, recovery = await Log.open(
+                storage,
+                "orders-0",
+                LogConfig(segment_bytes=200),
+                clean=clean,
+                recovery_point=0,
+                wall_clock=lambda: 0.0,
+            )
+            assert recovery.problem is None
+            before = log.end_offset
+            fill(log, 10)
+            assert await log.flush() == before + 10
+            log.truncate_to(before + 7)
+            await log.close()
+            assert recovery.end_after == before
+        assert before == 14
+        storage = LocalStorage(str(tmp_path))
+        log, _ = await Log.open(
+            storage, "orders-0", LogConfig(), clean=True, recovery_point=21, wall_clock=lambda: 0.0
+        )
+        assert [m.offset for m in log.decode(0, 21)] == list(range(21))
+        await log.delete()
+        assert storage.listdir("") == []
+
+    asyncio.run(scenario())

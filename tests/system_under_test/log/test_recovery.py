@@ -1,0 +1,152 @@
+"""What a restart makes of the files that it finds."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from cluster.sim.disk import SimDisk
+from system_under_test.log import Log, LogConfig, Recovery
+from system_under_test.log.index import ENTRY
+from system_under_test.records import message_set
+
+CONFIG = LogConfig(segment_bytes=200, index_interval_bytes=60)
+ONE = message_set.build([(None, b"v", 5)])
+FIRST, SECOND = (f"t-0/{base:020d}" for base in (0, 5))
+
+
+async def reopen(disk: SimDisk, *, clean: bool = False, recovery_point: int = 0) -> tuple[Log, Recovery]:
+    return await Log.open(
+        disk.storage(fsync_delay=lambda: 0),
+        "t-0",
+        CONFIG,
+        clean=clean,
+        recovery_point=recovery_point,
+        wall_clock=lambda: 0.0,
+    )
+
+
+async def twelve_messages() -> SimDisk:
+    """Segments 0-4, 5-9, 10-11, cleanly closed."""
+    disk = SimDisk(Random(1))
+    log, _ = await reopen(disk)
+    for _ in range(12):
+        log.append(ONE, 1)
+    assert log.segment_offsets == (0, 5, 10)
+    await log.close()
+    return disk
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_missing_and_mangled_indexes_are_made_anew(clean: bool) -> None:
+    async def scenario() -> None:
+        disk = await twelve_messages()
+        disk.remove(FIRST + ".index")
+        disk.write(SECOND + ".index", b"\xff" * 13)
+        disk.write(f"t-0/{77:020d}.index", b"orphan")
+        log, recovery = await reopen(disk, clean=clean, recovery_point=12)
+        assert (recovery.damaged, recovery.problem) == (False, None)
+        assert [m.offset for m in log.decode(0, 12)] == list(range(12))
+        assert log.read(12, 1).size == 0
+        await log.close()
+        for path in (FIRST, SECOND):
+            segment = {position: offset for position, _, offset in message_set.scan(disk.read(path + ".log"))}
+            base = min(segment.values())
+            entries = list(ENTRY.iter_unpack(disk.read(path + ".index")))
+            assert len(entries) >= 2
+            assert all(segment[position] == base + offset for offset, position in entries)
+        assert f"t-0/{77:020d}.index" not in disk.files()
+
+    asyncio.run(scenario())
+
+
+def test_the_report_tells_what_was_cut() -> None:
+    async def scenario() -> None:
+        disk = await twelve_messages()
+        content = bytearray(disk.read(SECOND + ".log"))
+        content[2 * len(ONE) + 20] ^= 1
+        disk.write(SECOND + ".log", bytes(content))
+        log, recovery = await reopen(disk, recovery_point=5)
+        assert (recovery.end_before, recovery.end_after, recovery.truncated_messages) == (12, 7, 5)
+        assert recovery.truncated_bytes == 5 * len(ONE)
+        assert not recovery.damaged
+        assert recovery.problem is not None
+        assert "CRC" in recovery.problem
+        assert SECOND in recovery.problem
+        assert log.segment_offsets == (0, 5)
+        log, recovery = await reopen(disk, recovery_point=7)
+        assert (recovery.problem, recovery.truncated_bytes) == (None, 0)
+
+    asyncio.run(scenario())
+
+
+def test_damage_below_the_recovery_point_keeps_every_byte() -> None:
+    async def scenario() -> None:
+        disk = await twelve_messages()
+        content = bytearray(disk.read(SECOND + ".log"))
+        content[2 * len(ONE) + 20] ^= 1
+        disk.write(SECOND + ".log", bytes(content))
+        before = {path: disk.read(path) for path in disk.files() if path.endswith(".log")}
+        log, recovery = await reopen(disk, recovery_point=8)
+        assert recovery.damaged
+        assert (log.end_offset, recovery.end_before) == (7, 12)
+        await log.close()
+        assert {path: disk.read(path) for path in disk.files() if path.endswith(".log")} == before
+
+    asyncio.run(scenario())
+
+
+def test_a_segment_that_is_gone_is_a_hole_and_nothing_behind_it_is_served() -> None:
+    async def scenario() -> None:
+        for recovery_point, damaged in ((12, True), (5, False)):
+            disk = await twelve_messages()
+            disk.remove(SECOND + ".log")
+            log, recovery = await reopen(disk, clean=True, recovery_point=recovery_point)
+            assert recovery.damaged == damaged
+            assert log.end_offset == 5
+
+    asyncio.run(scenario())
+
+
+def test_what_a_killed_process_left_in_the_page_cache_is_durable_once_the_log_is_open() -> None:
+    async def scenario() -> None:
+        for seed in range(20):
+            disk = SimDisk(Random(seed))
+            log, _ = await reopen(disk)
+            for _ in range(12):
+                log.append(ONE, 1)
+            log, _ = await reopen(disk)  # the first process was killed
+            assert log.flushed_offset == 12
+            disk.power_loss()
+            _, recovery = await reopen(disk, recovery_point=12)
+            assert (recovery.end_after, recovery.damaged) == (12, False)
+
+    asyncio.run(scenario())
+
+
+def test_a_long_scan_lets_others_run() -> None:
+    async def scenario() -> None:
+        disk = SimDisk(Random(0))
+        big = LogConfig()
+        storage = disk.storage(fsync_delay=lambda: 0)
+        log, _ = await Log.open(storage, "t-0", big, clean=True, recovery_point=0, wall_clock=lambda: 0.0)
+        for _ in range(40):
+            log.append(message_set.build([(None, bytes(100_000), 5)]), 1)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        scan = Log.open(storage, "t-0", big, clean=False, recovery_point=0, wall_clock=lambda: 0.0)
+        _, recovery = await scan
+        task.cancel()
+        assert recovery.end_after == 40
+        assert turns >= 3
+
+    asyncio.run(scenario())

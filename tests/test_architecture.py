@@ -1,0 +1,184 @@
+"""The layout's promises: who may import whom, and what code that runs in the simulation never calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("system_under_test", "cluster", "nemesis", "harness", "checkers", "reports", "workloads")
+
+ALLOWED = {
+    "system_under_test": set(),
+    "cluster": set(),
+    "nemesis": {"cluster"},
+    "harness/core": set(),
+    "checkers": {"harness/core"},
+    "reports": {"harness/core", "checkers"},
+    "workloads": {"harness/core", "harness/app", "checkers", "system_under_test"},
+    "harness/app": {"harness/core", "cluster", "nemesis", "checkers", "reports", "workloads", "system_under_test"},
+}
+"""Part of the project -> the other parts that it may import."""
+
+TOP = ("broker", "deployment", "__main__")
+LAYERS = {
+    "controller": {"replication", "zookeeper", "network", "protocol"},
+    "replication": {"log", "records", "storage", "zookeeper", "network", "protocol"},
+    "log": {"records", "storage"},
+    "records": set(),
+    "storage": set(),
+    "zookeeper": set(),
+    "protocol": set(),
+    "network": {"protocol"},
+    "client": {"records", "protocol", "network", "zookeeper"},
+}
+"""Inside the broker imports go down only."""
+COMMON = {"runtime", "config", "events", "defects", "tasks"}
+"""Modules that every layer of the broker may know."""
+
+
+def modules(folder: str) -> Iterator[Path]:
+    return iter(sorted((ROOT / folder).rglob("*.py")))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names of what a module imports, ``from a import b`` as ``a.b``."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def part(dotted: str) -> str | None:
+    words = dotted.split(".")
+    if words[0] == "harness":
+        return f"harness/{words[1]}" if len(words) > 1 else None
+    return words[0] if words[0] in PACKAGES else None
+
+
+@pytest.mark.parametrize("folder", sorted(ALLOWED))
+def test_parts_import_only_what_they_may(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(folder)
+        for name in imports(path)
+        if (found := part(name)) is not None and found != folder and found not in ALLOWED[folder]
+    ]
+    assert not wrong
+
+
+def test_workloads_know_of_the_system_its_client_and_deployment_only() -> None:
+    wrong = [
+        f"{path.name} imports {name}"
+        for path in modules("workloads")
+        for name in imports(path)
+        if name.startswith("system_under_test.")
+        and name.split(".")[1] not in {"client", "deployment", "protocol", "runtime"}
+    ]
+    assert not wrong
+
+
+def test_inside_the_broker_imports_go_down_only() -> None:
+    wrong = []
+    for path in modules("system_under_test"):
+        layer = path.relative_to(ROOT / "system_under_test").parts[0].removesuffix(".py")
+        if layer in TOP or layer == "__init__":
+            continue
+        for name in imports(path):
+            words = name.split(".")
+            if words[0] != "system_under_test" or len(words) < 2 or words[1] == layer or words[1] in COMMON:
+                continue
+            if words[1] not in LAYERS.get(layer, COMMON):
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not wrong
+
+
+def test_package_files_only_describe_and_re_export() -> None:
+    wrong = []
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("__init__.py"):
+            for node in ast.parse(path.read_text()).body:
+                plain = isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) or (
+                    isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+                )
+                if not plain:
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong
+
+
+FORBIDDEN_CALLS = {
+    "time.time",
+    "time.time_ns",
+    "time.monotonic",
+    "time.monotonic_ns",
+    "time.perf_counter",
+    "time.sleep",
+    "os.urandom",
+    "uuid.uuid4",
+    "uuid.uuid1",
+    "secrets.token_hex",
+    "datetime.now",
+    "datetime.utcnow",
+    "random.SystemRandom",
+    "threading.Thread",
+}
+SIMULATED = ("system_under_test", "harness/core", "nemesis", "workloads", "cluster/sim")
+OUTSIDE = {
+    "system_under_test/__main__.py": "the real process",
+    "system_under_test/storage/local.py": "the real disk",
+    "system_under_test/zookeeper/adapter.py": "the real ZooKeeper",
+}
+
+
+def calls(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield node.lineno, ast.unparse(node.func)
+
+
+@pytest.mark.parametrize("folder", SIMULATED)
+def test_simulated_code_takes_time_and_chance_from_its_runtime_only(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} calls {name}"
+        for path in modules(folder)
+        if str(path.relative_to(ROOT)) not in OUTSIDE
+        for line, name in calls(path)
+        if name in FORBIDDEN_CALLS
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("folder", SIMULATED)
+def test_simulated_code_has_no_generator_of_its_own(folder: str) -> None:
+    """``random.Random`` with a seed is the only name of that module that it imports or uses."""
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(folder)
+        if str(path.relative_to(ROOT)) not in OUTSIDE
+        for name in imports(path)
+        if name.startswith("random.") and name != "random.Random"
+    ]
+    for path in modules(folder):
+        if "random" in imports(path) and str(path.relative_to(ROOT)) not in OUTSIDE:
+            used = {n.attr for n in ast.walk(ast.parse(path.read_text())) if is_module_random(n)}
+            wrong += [f"{path.relative_to(ROOT)} uses random.{name}" for name in sorted(used - {"Random"})]
+    assert not wrong
+
+
+def is_module_random(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random"
+
+
+def test_nothing_outside_the_simulation_asks_whether_it_is_in_one() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("system_under_test", "nemesis", "workloads", "checkers")
+        for path in modules(folder)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.If) and "sim" in ast.unparse(node.test).lower().replace("simple", "").split("_")
+    ]
+    assert not wrong
