@@ -13,6 +13,8 @@ from typing import Final
 from reports.recording import Recording, Row
 
 MOST_LANES: Final = 24
+MOST_COMPLETE: Final = 7_000
+"""A run of at most so many operations is drawn whole."""
 MOST_AROUND: Final = 2_000
 MOST_SAMPLED: Final = 2_000
 MARGIN: Final = 100_000_000
@@ -121,9 +123,9 @@ def operation(row: Row) -> OperationRow:
 
 
 def _choose(recording: Recording, workers: Sequence[str], named: Sequence[OperationRow], total: int) -> None:
-    """Makes the table ``chosen``; never more than the two limits and the named ones."""
+    """Makes the table ``chosen``: all, or at most the two limits and the named ones."""
     recording.table("lane", "select * from ops where list_contains(?, worker)", [list(workers)])
-    if total <= MOST_AROUND + MOST_SAMPLED:
+    if total <= MOST_COMPLETE:
         recording.table("chosen", "select * from lane")
         return
     around = merged({(row.call - MARGIN, (row.ret or row.call) + MARGIN) for row in named})

@@ -1,12 +1,245 @@
-"""The report page of one run."""
+"""The report page of one run: one HTML file that needs nothing else, to be looked at rather than read.
+
+``render`` reads the run's folder (``reports.model``), draws the timeline (``reports.timeline``) and fills the template.
+Values come from the system under test and may be hostile. Jinja escapes all text; the plot's data is JSON in which no
+tag can end; and the page's content policy lets only its own scripts run, by their hashes, and loads nothing from
+anywhere, so that even a mistake here would not execute what a system wrote.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from bokeh.embed import json_item
+from bokeh.resources import Resources
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from checkers.verdict import Verdict
+from reports.model import FindingView, Report, read
+from reports.operations import OperationRow
+from reports.palette import DARK, LIGHT, variables
+from reports.timeline import Timeline, timeline
+
+FOLDER: Final = Path(__file__).parent
+NANOSECONDS: Final = 1_000_000_000
+EXACT_BELOW: Final = 500_000_000
+"""Nanoseconds; in a shorter window times are told to the microsecond."""
+LONG: Final = 110
+"""Characters of an argument or a result that are shown at once; the rest unfolds."""
 
 
 def render(run_dir: Path) -> Path:
-    """Writes ``report.html`` into the run's folder."""
+    """Writes ``report.html`` into the run's folder, in one step, and returns its path.
+
+    Raises ``FileNotFoundError`` when there is no such folder, ``OSError`` when it cannot be written.
+    """
     target = run_dir / "report.html"
-    target.write_text("<!doctype html><title>report</title>" + (run_dir / "verdict.json").read_text())
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_text(page(read(run_dir)), encoding="utf-8")
+    os.replace(temporary, target)
     return target
+
+
+def page(report: Report) -> str:
+    """The HTML text of a report."""
+    drawn = None if report.recorded is None else timeline(report, report.recorded)
+    scripts = _scripts() if drawn is not None else []
+    scripts.append((FOLDER / "page.js").read_text(encoding="utf-8"))
+    return _environment().get_template("template.html").render(
+        report=report,
+        run=report.files.run,
+        judgement=report.judgement,
+        recorded=report.recorded,
+        standing=_standing(report),
+        lead=_lead(report),
+        took=_took(report),
+        described=_described(report),
+        plot=None if drawn is None else _json(_plot(drawn, report)),
+        scripts=[Markup(script) for script in scripts],
+        policy=_policy(scripts),
+        style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
+        light=Markup(" ".join(variables(LIGHT))),
+        dark=Markup(" ".join(variables(DARK))),
+    )  # fmt: skip
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(
+        seconds=seconds, count=_count, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
+        sentence=_sentence,
+    )
+    environment.globals.update(long=LONG, decimals=_decimals)
+    return environment
+
+
+def seconds(time: int | None, decimals: int = 3) -> str:
+    """Nanoseconds since the run began, as ``14.203 s``."""
+    return "—" if time is None else f"{time / NANOSECONDS:.{decimals}f} s"
+
+
+def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, float]]:
+    """Marks in the window of a finding: kind (``fault`` or an outcome), left and width in per cent of it."""
+    assert finding.start is not None, "a finding with an operation has a window"
+    assert finding.stop is not None, "a finding with an operation has a window"
+    margin = max((finding.stop - finding.start) // 12, 50_000)
+    start, stop = finding.start - margin, finding.stop + margin
+
+    def mark(kind: str, begin: int, end: int | None) -> tuple[str, float, float]:
+        left = min(max(begin, start), stop)
+        right = stop if end is None else min(max(end, left), stop)
+        return kind, round(100 * (left - start) / (stop - start), 3), round(100 * (right - left) / (stop - start), 3)
+
+    bands = [
+        mark("fault", band.injected, band.healed)
+        for band in finding.faults
+        if band.injected is not None and band.overlaps(start, stop)
+    ]
+    return [*bands, mark(row.outcome if row.outcome in ("ok", "fail") else "info", row.call, row.ret)]
+
+
+def _decimals(finding: FindingView) -> int:
+    """How many digits tell the times of this finding apart."""
+    if finding.start is None or finding.stop is None:
+        return 3
+    return 6 if finding.stop - finding.start < EXACT_BELOW else 3
+
+
+def _standing(report: Report) -> str:
+    """``pass``, ``fail``, ``unknown``; ``none`` when nothing was judged."""
+    return "none" if report.judgement is None else str(report.judgement.verdict)
+
+
+def _lead(report: Report) -> str:
+    """The one sentence to be read first."""
+    judgement = report.judgement
+    if judgement is None:
+        return report.files.run.problem or "This run has no verdict: it did not come to its end."
+    if judgement.verdict is Verdict.FAIL:
+        return report.findings[0].claim if report.findings else "The contract was broken; no finding says where."
+    if judgement.verdict is Verdict.UNKNOWN:
+        return judgement.unknown[0] if judgement.unknown else "The evidence carries neither answer."
+    clear = sum(1 for check in report.checks if check.rows)
+    faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.bit]
+    under = f", under {len(faults)} {'fault' if len(faults) == 1 else 'faults'}" if faults else ", without faults"
+    tolerated = sum(judgement.anomalies.values())
+    found = f"{tolerated:,} tolerated anomalies and no forbidden one" if tolerated else "No anomaly"
+    return f"{found} in {judgement.operations:,} operations{under}; {clear} checks had data."
+
+
+def _sentence(text: str) -> str:
+    """With a capital, if it begins with a word; the name of a node or a key stays as it is."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
+def _took(report: Report) -> str | None:
+    run = report.files.run
+    if run.started is None or run.ended is None:
+        return None
+    try:
+        span = datetime.fromisoformat(run.ended) - datetime.fromisoformat(run.started)
+    except ValueError:
+        return None
+    return f"{span.total_seconds():.1f} s"
+
+
+def _described(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What the run was done with: the sections of ``settings.json``, each as lines."""
+    sections = []
+    for name, value in report.files.settings.items():
+        if isinstance(value, dict) and value:
+            sections.append((name, [(str(key), _plain(inner)) for key, inner in value.items()]))
+    return sections
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "—"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value) or "—"
+    return msgspec.json.encode(value).decode()
+
+
+def _moment(text: str | None) -> str:
+    """An ISO 8601 time as ``2026-01-02 03:04:05 UTC``; as it is when it is none."""
+    if text is None:
+        return "—"
+    try:
+        return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S %Z").strip()
+    except ValueError:
+        return text
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _size(octets: int) -> str:
+    return f"{octets} B" if octets < 1024 else f"{octets / 1024:,.1f} KiB"
+
+
+def _milliseconds(value: float | None) -> str:
+    return "—" if value is None else f"{value:,.1f} ms" if value >= 10 else f"{value:.3f} ms"
+
+
+def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
+    """What the page's script needs: the plot, and where each finding lies in it."""
+    row_of = {index: row for row, index in enumerate(drawn.order)}
+    findings = {
+        str(finding.number): {
+            "start": finding.start / NANOSECONDS,
+            "stop": finding.stop / NANOSECONDS,
+            "rows": [row_of[row.index] for row in finding.operations if row.index in row_of],
+        }
+        for finding in report.findings
+        if finding.start is not None and finding.stop is not None
+    }
+    return {
+        "item": json_item(drawn.layout, "plot"),
+        "axis": drawn.axis,
+        "named": drawn.named,
+        "colours": drawn.colours,
+        "span": drawn.span,
+        "findings": findings,
+    }
+
+
+def _json(value: Any) -> Markup:
+    """JSON inside a script element: with no ``<`` in it, neither an end tag nor a comment can begin."""
+    text = msgspec.json.encode(value, enc_hook=_builtin).decode()
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _builtin(value: Any) -> Any:
+    """Bokeh's JSON holds numpy scalars and strings of its own types."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a plot holds {type(value).__name__}, which has no JSON form")
+
+
+def _scripts() -> list[str]:
+    """Bokeh's own, without widgets, tables and typesetting."""
+    return [script.replace("\r\n", "\n") for script in Resources(mode="inline", components=["bokeh"]).js_raw]
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )

@@ -25,7 +25,7 @@ class Defect:
 _ALL = (
     Defect(
         "ack-before-replication",
-        "a produce request with acks=all is acknowledged by the leader alone",
+        "acks=all is acknowledged by the leader alone, and the records are replicated in the background",
         "kill the leader under load",
         ("lost-write",),
         "the acks=-1 contract of KAFKA-391; the default of many home-made logs",

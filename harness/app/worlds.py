@@ -22,6 +22,7 @@ from harness.app.settings import DOCKER, SIM, Settings, derive
 if TYPE_CHECKING:
     from cluster.docker.cluster import DockerCluster
     from cluster.sim.cluster import SimCluster
+    from harness.app.sim_logs import SimLogs
 
 
 class World(Protocol):
@@ -84,6 +85,7 @@ class SimWorld:
         self._settings = settings
         self._loop = SimLoop(derive(settings.seed, "network"))
         self._cluster: SimCluster | None = None
+        self._logs: SimLogs | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -91,7 +93,10 @@ class SimWorld:
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
         from cluster.sim.cluster import SimCluster
+        from harness.app.sim_logs import SimLogs
 
+        self._logs = SimLogs(self._loop)
+        self._logs.begin()
         cluster = SimCluster(
             self._system, node_counts(self._system, self._settings), derive(self._settings.seed, "cluster")
         )
@@ -105,6 +110,8 @@ class SimWorld:
 
     async def save_logs(self, folder: Path) -> list[str]:
         """Event logs never were files here; they are in the history."""
+        if self._logs is not None:
+            self._logs.save(folder)
         missing = []
         for node in () if self._cluster is None else self._cluster.nodes:
             paths = () if node.role == ZOOKEEPER_ROLE else self._system.logs(node)
@@ -123,6 +130,8 @@ class SimWorld:
         """There is nothing to keep: the cluster ends with the process."""
         if self._cluster is not None:
             await self._cluster.close()
+        if self._logs is not None:
+            self._logs.end()
 
 
 class DockerWorld:

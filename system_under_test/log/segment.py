@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from system_under_test.log.index import MAXIMUM, OffsetIndex, open_index
 from system_under_test.log.scan import SegmentScan
 from system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, INT64, TIMESTAMP_POSITION
-from system_under_test.records.message_set import check, scan
+from system_under_test.records.message_set import check, first_offset, scan
 from system_under_test.runtime import File, Slice, Storage
 
 LOG_SUFFIX = ".log"
@@ -174,6 +174,9 @@ class Segment:
             return None
         start = self.index.last_position
         offset = self.index.offset_at(start)
+        header = self.file.read(start, HEADER_SIZE)
+        if start and (len(header) < HEADER_SIZE or first_offset(header) != offset):
+            return None
         return SegmentScan(self.file, offset, interval=self.interval, gaps=self.gaps, position=start)
 
     def trust(self, tail: SegmentScan) -> None:
@@ -294,15 +297,13 @@ class Segment:
         return False
 
     def _is_good(self, position: int, end: int) -> bool:
-        found = check(self.file.read(position, end - position), self.index.offset_at(position), gaps=self.gaps)
-        if found.problem is not None or found.size != end - position:
-            return False
-        if end == self.size:
-            return found.next_offset == self.next_offset
-        if self.index.floor_position(end) != end:
-            return True
-        following = self.index.offset_at(end)
-        return found.next_offset == following or (self.gaps and found.next_offset < following)
+        """Whether exactly the block's entries are there, the first with the offset that the index promises."""
+        data = self.file.read(position, end - position)
+        offset = self.index.offset_at(position)
+        found = check(data, offset, gaps=self.gaps)
+        # Below the first index entry there is only the base offset, at which a compacted segment need not begin.
+        promised = not position or (found.count > 0 and first_offset(data) == offset)
+        return promised and found.problem is None and found.size == end - position
 
     def _rescue(self) -> None:
         """A block is bad: a scan tells whether the index was (then it is made anew) or the data (CorruptLog)."""

@@ -206,9 +206,13 @@ class Partition:
             self._events.emit("first-append-in-epoch", key=self.key, epoch=term.epoch, position=first)
         if self._over_flush_limit():
             self._on_flush_wanted(self)
-        self.append_readers.wake()
+        self.replicate()
         self.advance()
         return first, last
+
+    def replicate(self) -> None:
+        """Serves the followers that wait for records. A defect replaces this method."""
+        self.append_readers.wake()
 
     def wait_for_commit(self, last: int) -> asyncio.Future[ErrorCode]:
         """Done once everything up to ``last`` is acknowledged, or cannot be under this term any more."""

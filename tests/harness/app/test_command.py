@@ -50,18 +50,17 @@ def run_folder(root: Path, contract: Contract, **kind: int | None) -> Path:
     folder = store.create(root, "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
     history(folder.history, **kind)  # type: ignore[arg-type]
     folder.write_json("settings.json", {"contract": msgspec.to_builtins(contract)})
-    folder.write_run(
-        store.RunInfo(
-            test="t.py::t[none]",
-            status=store.FINISHED,
-            started="2026-01-01T00:00:00+00:00",
-            owner=str(current()),
-            seed=3,
-            cluster="sim",
-            nemesis="none",
-            command="pytest t.py --seed=3",
-        )  # fmt: skip
+    info = store.RunInfo(
+        test="t.py::t[none]",
+        status=store.FINISHED,
+        started="2026-01-01T00:00:00+00:00",
+        owner=str(current()),
+        seed=3,
+        cluster="sim",
+        nemesis="none",
+        command="pytest t.py --seed=3",
     )
+    folder.write_run(info)
     folder.publish()
     return folder.path
 

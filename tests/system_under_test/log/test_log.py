@@ -7,11 +7,12 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from cluster.sim.disk import SimDisk
-from system_under_test.log import CorruptLog, DamagedLog, Log, LogConfig, OffsetOutOfRange, UnflushedTruncation
+from system_under_test.log import CorruptLog, DamagedLog, Log, LogConfig, OffsetOutOfRange, UnflushedTruncation, segment
 from system_under_test.log.log import EARLIEST, LATEST
 from system_under_test.records import message_set
 from system_under_test.records.message import CorruptMessage
@@ -150,6 +151,49 @@ def test_a_cut_log_takes_no_append_before_it_is_flushed() -> None:
         assert await log.flush() == 2
         fill(log, 1)
         assert values(log.read(0, 1000).read()) == [b"0", b"1", b"2"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("recent", [2, 256], ids=["by index", "by recent appends"])
+def test_every_offset_is_found_however_often_a_segment_was_cut_and_written_anew(recent: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        random = Random(11)
+        log = await bench.open(index_interval_bytes=90)
+        kept: list[bytes | None] = []
+        for _ in range(300):
+            batch = [b"%d" % random.randrange(1000) + bytes(random.randrange(60)) for _ in range(random.randint(1, 3))]
+            log.append(message_set.build([(None, value, 5) for value in batch]), len(batch))
+            kept += batch
+            if random.random() < 0.15:
+                del kept[random.randint(len(kept) // 2, len(kept)) :]
+                log.truncate_to(len(kept))
+                await log.flush()
+                for offset, value in enumerate(kept):
+                    assert [(m.offset, m.value) for m in log.decode(offset, offset + 1)] == [(offset, value)]
+
+    with mock.patch.object(segment, "RECENT_APPENDS", recent):
+        run(scenario)
+
+
+def test_any_flipped_bit_of_an_index_is_noticed_whatever_is_read_first() -> None:
+    async def scenario(bench: Bench) -> None:
+        for compacted in (False, True):
+            shape: dict[str, Any] = {"index_interval_bytes": 2 * ENTRY, "compacted": compacted}
+            bench.disk = SimDisk(Random(3))
+            log = await bench.open(**shape)
+            fill(log, 12)
+            await log.close()
+            path = f"{DIRECTORY}/{0:020d}.index"
+            stored = bench.disk.read(path)
+            assert len(stored) == 3 * 8
+            for bit in range(8 * len(stored)):
+                for offset in range(12):
+                    damaged = bytearray(stored)
+                    damaged[bit // 8] ^= 1 << bit % 8
+                    bench.disk.write(path, bytes(damaged))
+                    log = await bench.open(clean=True, recovery_point=12, **shape)
+                    assert values(log.read(offset, 1).read()) == [b"%d" % (offset % 10)]
 
     run(scenario)
 

@@ -1,0 +1,109 @@
+"""How much cluster time a second of wall time buys: test_log in the simulation, at 50 and at 200 operations a second.
+
+Three brokers, replication 3, min.insync.replicas 2, partitions and kills. What is timed is the run itself (cluster,
+clients, faults, recording); the check and the report come after. In the same process a bare echo over the simulated
+network says what the machine can do at most: the last column is the share of that which the cluster's messages reach.
+
+    python benchmarks/simulation.py [--seconds 60] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from cluster.sim.loop import SimLoop
+from harness.app.attempt import Attempt
+from harness.app.experiment import experiment_of
+from harness.app.settings import SIM, Settings
+from workloads.test_log import test_log
+
+RATES = (50, 200)
+ECHO_PAIRS = 20_000
+MESSAGE = bytes(64)
+
+
+def run(rate: int, seconds: float, seed: int) -> tuple[float, float, int]:
+    """(cluster seconds, wall seconds, operations) of the main phase with its drain."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(
+            seed=seed,
+            cluster=SIM,
+            nemesis=("kill", "partition"),
+            time_limit=seconds,
+            rate=rate,
+            store=Path(folder),
+        )
+        experiment = experiment_of(test_log)
+        assert experiment is not None
+        attempt = Attempt(experiment, settings, test=f"benchmark-{rate}", command="")
+        attempt.set_up()
+        try:
+            world, trial = attempt._world, attempt._trial
+            assert world is not None
+            assert trial is not None
+            began, virtual = time.perf_counter(), world.loop.time()
+            ended = world.loop.run_until_complete(trial.run())
+            wall, virtual = time.perf_counter() - began, world.loop.time() - virtual
+            assert not ended.notes, ended.notes
+            return virtual, wall, trial.tally.operations
+        finally:
+            attempt.tear_down()
+
+
+def echo() -> float:
+    """Pairs a second of a bare request and response over the simulated network."""
+
+    async def talk() -> float:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(len(MESSAGE)):
+                writer.write(data)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 9000)
+        reader, writer = await asyncio.open_connection("127.0.0.1", 9000)
+        began = time.perf_counter()
+        for _ in range(ECHO_PAIRS):
+            writer.write(MESSAGE)
+            await reader.readexactly(len(MESSAGE))
+        taken = time.perf_counter() - began
+        writer.close()
+        server.close()
+        await asyncio.sleep(0.1)  # the server's end sees it
+        return ECHO_PAIRS / taken
+
+    return _on_a_loop(talk())
+
+
+def _on_a_loop(coroutine: Coroutine[Any, Any, float]) -> float:
+    loop = SimLoop(1)
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="time limit of the main phase")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    run(RATES[0], 12.0, options.seed)  # warms up
+    limit = echo()
+    print(f"bare echo on the simulated network: {limit:,.0f} pairs/s")
+    for rate in RATES:
+        virtual, wall, operations = run(rate, options.seconds, options.seed)
+        print(
+            f"{rate:4} operations/s: {virtual:.1f} s of cluster time in {wall:.2f} s of wall time: "
+            f"{virtual / wall:.1f} s/s, {operations / wall:,.0f} operations/s; "
+            f"one operation costs as much as {limit * wall / operations:.0f} echoes"
+        )
+
+
+if __name__ == "__main__":
+    main()
