@@ -7,6 +7,7 @@ is kept apart, because that is where stale leaders accept what will be lost. Not
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from reports.faults import FaultBand
 from reports.recording import Recording, Row
 
 MOST_LANES: Final = 12
-MOST_EVENTS: Final = 4_000
+MOST_EVENTS: Final = 2_000
 CONTROLLER: Final = "controller"
 _BEGINS: Final = {"became-leader": False, "became-controller": True}
 _ENDS: Final = {"became-follower": False, "resigned-controller": True}
@@ -36,12 +37,13 @@ class Reign:
 
 @dataclass(frozen=True)
 class Leadership:
-    """``lanes`` from top to bottom; ``omitted`` keys are not drawn."""
+    """``lanes`` from top to bottom; ``omitted`` keys are not drawn; ``cut``: nor are the run's later changes."""
 
     lanes: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     reigns: tuple[Reign, ...] = ()
     omitted: int = 0
+    cut: bool = False
 
 
 def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequence[str], end: int) -> Leadership:
@@ -52,7 +54,7 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
             "select key from events where event = 'became-leader' and key is not null group by key order by key"
         )
     ]
-    ordered = sorted(keys, key=lambda key: (key not in wanted, key))[:MOST_LANES]
+    ordered = sorted(keys, key=lambda key: (key not in wanted, natural(key)))[:MOST_LANES]
     rows = recording.rows(
         "select time, node, incarnation, event, key, epoch, controller_epoch from events "
         "where event in ('became-leader', 'became-follower', 'became-controller', 'resigned-controller', 'registered') "
@@ -60,11 +62,11 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
         [ordered, MOST_EVENTS],
     )
     reigns = reigns_of(rows, _deaths(faults), end)
-    lanes = [key for key in sorted(ordered) if any(reign.lane == key for reign in reigns)]
+    lanes = [key for key in sorted(ordered, key=natural) if any(reign.lane == key for reign in reigns)]
     if any(reign.lane == CONTROLLER for reign in reigns):
         lanes.insert(0, CONTROLLER)
-    nodes = sorted({reign.node for reign in reigns})
-    return Leadership(tuple(lanes), tuple(nodes), tuple(reigns), len(keys) - len(ordered))
+    nodes = sorted({reign.node for reign in reigns}, key=natural)
+    return Leadership(tuple(lanes), tuple(nodes), tuple(reigns), len(keys) - len(ordered), len(rows) == MOST_EVENTS)
 
 
 def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[Reign]:
@@ -95,6 +97,11 @@ def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) 
             epoch = row["controller_epoch"] if lane == CONTROLLER and row["key"] is None else row["epoch"]
             reigns.append(Reign(lane, node, epoch, start, max(start, min(following, believed)), believed))
     return reigns
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A sort key by which ``orders-2`` comes before ``orders-10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
 def _lane(row: Row, controller: bool) -> str:

@@ -50,7 +50,10 @@ class Switchable(Protocol):
 
 @dataclass
 class Attempt:
-    """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again."""
+    """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again.
+
+    ``report_passes``: write a report for a run that passed, too; of hundreds of repetitions nobody reads them.
+    """
 
     experiment: Experiment
     settings: Settings
@@ -58,6 +61,7 @@ class Attempt:
     command: str
     progress: Progress = field(default_factory=Silent)
     interrupt: Interrupt = field(default_factory=Interrupt)
+    report_passes: bool = True
     judgement: Judgement | None = None
     _folder: RunFolder | None = None
     _world: World | None = None
@@ -122,8 +126,9 @@ class Attempt:
             notes=ended.notes,
             problem="; ".join(ended.problems) or None,
         )
-        report = render(self.folder.path)
-        return None if judgement.verdict is Verdict.PASS else self._text(judgement, ended, report)
+        passed = judgement.verdict is Verdict.PASS
+        report = render(self.folder.path) if self.report_passes or not passed else None
+        return None if report is None or passed else self._text(judgement, ended, report)
 
     def tear_down(self) -> None:
         """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""

@@ -129,6 +129,7 @@ def assay_trial(request: pytest.FixtureRequest) -> Iterator[Any]:
         test=request.node.nodeid,
         command=repeat_command(base, settings),
         progress=_progress(request.config),
+        report_passes=options.repeat == 1,
     )
     try:
         try:

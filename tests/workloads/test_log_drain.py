@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.generator import Context, Event, Exhausted, Generator, Invoke
@@ -114,6 +114,7 @@ def test_every_partition_is_read_from_its_beginning_past_its_sentinel(seed: int,
         assert seen >= set(range(sentinels[0] + 1))  # type: ignore[operator]
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 1_000))
 def test_values_of_sentinels_are_unique_per_key_and_never_those_of_the_main_phase(seed: int) -> None:
     log = ImaginedLog(random.Random(seed), 0.7)

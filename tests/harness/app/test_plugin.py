@@ -61,7 +61,7 @@ def test_a_fault_for_which_the_system_lacks_the_role_is_skipped_unless_no_test_r
     assert alone.ret == pytest.ExitCode.USAGE_ERROR
     assert "needs a node of role zookeeper, which toy has not" in "\n".join([*alone.outlines, *alone.errlines])
     both = toy_project.runpytest_inprocess(
-        *SIM, "--nemesis=partition-from-zookeeper", "--nemesis=none", "--time-limit=1", "-rs"
+        *SIM, "--nemesis=partition-from-zookeeper", "--nemesis=none", "--time-limit=0.5", "-rs"
     )
     both.assert_outcomes(passed=1, skipped=1)
     both.stdout.fnmatch_lines(["*needs a node of role zookeeper*"])
@@ -86,7 +86,7 @@ def test_the_list_of_faults_is_printed_and_nothing_is_run(toy_project: pytest.Py
 
 def test_a_pass_leaves_a_run_that_can_be_repeated_to_the_byte(toy_project: pytest.Pytester) -> None:
     for _ in range(2):
-        toy_project.runpytest_inprocess(*SIM, "--seed=5", "--time-limit=1").assert_outcomes(passed=1)
+        toy_project.runpytest_inprocess(*SIM, "--seed=5", "--time-limit=0.5").assert_outcomes(passed=1)
     runs = sorted(toy_project.path.glob("store/test_file-test_toy-none/2*"))
     infos = [json.loads((run / "run.json").read_text()) for run in runs]
     assert len(infos) == 2
@@ -95,15 +95,16 @@ def test_a_pass_leaves_a_run_that_can_be_repeated_to_the_byte(toy_project: pytes
     assert (toy_project.path / "store" / "latest").resolve() == runs[1]
     for name in ("settings.json", "schedule.json", "verdict.json", "report.html", "history/ops"):
         assert (runs[1] / name).exists(), name
-    other = toy_project.runpytest_inprocess(*SIM, "--seed=6", "--time-limit=1")
+    other = toy_project.runpytest_inprocess(*SIM, "--seed=6", "--time-limit=0.5")
     other.assert_outcomes(passed=1)
     assert json.loads((toy_project.path / "store/latest/run.json").read_text())["digest"] != infos[0]["digest"]
 
 
 def test_a_defect_makes_it_red_and_the_text_repeats_it(toy_project: pytest.Pytester) -> None:
-    options = ("--time-limit=1", "--defect=forgetful", "--repeat=2", "--seed=5")
+    options = ("--time-limit=0.5", "--defect=forgetful", "--repeat=2", "--seed=5")
     result = toy_project.runpytest_inprocess(*SIM, *options)
     result.assert_outcomes(failed=2)
+    assert (toy_project.path / "store/latest/report.html").exists()
     text = section(result.outlines, "test_toy[none-2]")
     assert text[0].startswith("FAIL ")
     assert len(text) <= 25
@@ -118,7 +119,7 @@ def test_a_run_that_proves_nothing_fails_as_unknown(toy_project: pytest.Pytester
     test_file = toy_project.path / "test_file.py"
     test_file.write_text(re.sub(r"return traffic.*", "return None", test_file.read_text()))
     test_file.write_text(test_file.read_text().replace("return None", "return phases()"))
-    result = toy_project.runpytest_inprocess(*SIM, "--time-limit=1")
+    result = toy_project.runpytest_inprocess(*SIM, "--time-limit=0.5")
     result.assert_outcomes(failed=1)
     assert section(result.outlines, "test_toy[none]")[0].startswith("UNKNOWN: the history is empty")
 
