@@ -35,13 +35,19 @@ class RunInContainer(msgspec.Struct, frozen=True, tag="run-in-container"):
     argv: tuple[str, ...]
 
 
+class Unpause(msgspec.Struct, frozen=True, tag="unpause"):
+    """A container that was frozen; void once it is gone."""
+
+    container: str
+
+
 class RemoveFile(msgspec.Struct, frozen=True, tag="remove-file"):
     """On the harness's own machine."""
 
     path: str
 
 
-Action = RemoveContainer | RemoveNetwork | RunInContainer | RemoveFile
+Action = RemoveContainer | RemoveNetwork | RunInContainer | Unpause | RemoveFile
 
 
 class Header(msgspec.Struct, frozen=True, tag="journal"):
@@ -184,6 +190,8 @@ def describe(action: Action) -> str:
             return f"network {name} removed"
         case RunInContainer(container, argv):
             return f"{container}: {' '.join(' '.join(argv).split())[:60]}"
+        case Unpause(container):
+            return f"{container} unpaused"
         case RemoveFile(path):
             return f"{path} removed"
 

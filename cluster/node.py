@@ -60,12 +60,35 @@ class Node(Protocol):
         """Raises ``FileNotFoundError`` when there is none."""
         ...
 
+    async def find_files(self, pattern: str) -> Mapping[str, int]:
+        """Absolute path to size in bytes of the files that a pattern of the shell (``*``, ``?``) matches, sorted."""
+        ...
+
+    async def read_range(self, path: str, position: int, size: int) -> bytes:
+        """At most ``size`` bytes; fewer at the end of the file. Raises ``FileNotFoundError``."""
+        ...
+
+    async def write_range(self, path: str, position: int, data: bytes) -> None:
+        """Damages a file in place, or makes it longer. ``NodeError`` unless the main process is dead.
+
+        The damage is as durable as if it had always been there. Raises ``FileNotFoundError``.
+        """
+        ...
+
+    async def truncate_file(self, path: str, size: int) -> None:
+        """Cuts a file to ``size`` bytes, under the conditions of :meth:`write_range`."""
+        ...
+
     async def start(self) -> None:
         """Launches the main process; readiness is the system's to judge. An error when one is alive already."""
         ...
 
     async def kill(self) -> None:
         """SIGKILL; returns once the process is gone. Its files and the node's network rules stay."""
+        ...
+
+    async def terminate(self) -> None:
+        """SIGTERM; returns once the process has ended by itself. ``NodeError`` when it has not within 15 s."""
         ...
 
     async def stop(self) -> None:
@@ -78,16 +101,38 @@ class Node(Protocol):
 
     async def process(self) -> ProcessStatus: ...
 
+    async def freeze(self) -> None:
+        """Freezes the whole machine: no process of it runs and nothing that arrives is acknowledged.
+
+        Until :meth:`thaw` every other call raises ``NodeError``, save :meth:`frozen` and :meth:`events`.
+        """
+        ...
+
+    async def thaw(self) -> None:
+        """The machine goes on where it was. No error when it was not frozen."""
+        ...
+
+    async def frozen(self) -> bool:
+        """Is it? Raises ``NodeError`` where a machine cannot be frozen: on a host that is only known by SSH."""
+        ...
+
     async def drop_from(self, peers: Sequence[Node]) -> None:
         """From now on packets that arrive from these peers are dropped. Adds to what is dropped already."""
         ...
 
+    async def reject_from(self, peers: Sequence[Node]) -> None:
+        """As :meth:`drop_from`, but each packet is answered with a reset, so that the peer fails at once.
+
+        Resets themselves pass, else two nodes that reject each other would never hear of it.
+        """
+        ...
+
     async def accept_all(self) -> None:
-        """Removes every rule that ``drop_from`` made on this node."""
+        """Removes every rule that ``drop_from`` and ``reject_from`` made on this node."""
         ...
 
     async def dropped(self) -> Mapping[str, int]:
-        """Packets dropped so far per peer's name, by the rules now in force."""
+        """Packets dropped or rejected so far per peer's name, by the rules now in force."""
         ...
 
     def events(self) -> AsyncIterator[str]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cluster.node import Cluster, Node, by_role
 
@@ -80,6 +80,40 @@ class System(Protocol):
 
     def keys(self) -> Sequence[str]:
         """The keys that ``find`` takes for ``leader`` and that operations carry: ``orders-0``, ``orders-1``, ..."""
+        ...
+
+
+@runtime_checkable
+class Damageable(Protocol):
+    """A system that says where its data are; the faults that damage files need it."""
+
+    def data_files(self, node: Node) -> Sequence[str]:
+        """Patterns of append-only files, absolute; in each folder the last by name is the one appended to."""
+        ...
+
+    async def durable_size(self, node: Node, path: str) -> int:
+        """How many of the file's first bytes the system takes for durable, by what it wrote down itself.
+
+        Damage beyond is what an unclean stop may leave, and must be survived. Damage below is another matter, with a
+        promise of its own. Asked while the node's process is dead.
+        """
+        ...
+
+
+@runtime_checkable
+class Holdable(Protocol):
+    """A system whose processes can be told to stop themselves (SIGSTOP) right after an event of their event log."""
+
+    @property
+    def start_events(self) -> Sequence[str]:
+        """Events that every start of a process comes past."""
+        ...
+
+    def hold_file(self, node: Node) -> str:
+        """Absolute path of the file that a process looks into at each event.
+
+        One line per order: ``event``, or ``event key`` with a blank between. No file and an empty one mean none.
+        """
         ...
 
 

@@ -17,7 +17,7 @@ from docker.errors import APIError
 from cluster import owner
 from cluster.docker.engine import EngineError, Owned, answers, engine, owned, remove_container, remove_network
 from cluster.docker.perform import perform
-from cluster.journal import Pending, RemoveContainer, RunInContainer, describe, pending, state_folder
+from cluster.journal import Pending, RemoveContainer, RunInContainer, Unpause, describe, pending, state_folder
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]
 
@@ -68,7 +68,7 @@ def _replay(client: docker.DockerClient, journal: Pending, report: Report) -> No
     removed = {action.name for _, action in journal.actions if isinstance(action, RemoveContainer)}
     failed = False
     for _, action in journal.actions:
-        if isinstance(action, RunInContainer) and action.container in removed:
+        if isinstance(action, RunInContainer | Unpause) and action.container in removed:
             continue  # goes with its container
         try:
             if perform(client, action):

@@ -51,7 +51,7 @@ def policy(judgement: Judgement, anomaly: str) -> Policy:
 
 
 def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
-    """Every anomaly that was looked for, found, forbidden or tolerated, once; found ones first, then by need of care."""
+    """Every anomaly that was looked for, found, forbidden or tolerated, once; those that need care first."""
     examined = {one.check: one for one in judgement.examined}
     names = dict.fromkeys((*examined, *judgement.anomalies, *judgement.forbidden, *judgement.tolerated))
     rows = []

@@ -77,9 +77,7 @@ def find(recording: Recording, indexes: Collection[int]) -> dict[int, OperationR
     """The operations that the history has of these, by index."""
     if not indexes:
         return {}
-    found = recording.rows(
-        f"select {_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))]
-    )
+    found = recording.rows(f"select {_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))])
     return {row["index"]: operation(row) for row in found}
 
 

@@ -73,10 +73,19 @@ def page(report: Report) -> str:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters.update(
-        seconds=seconds, count=_count, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
+        seconds=seconds,
+        count=_count,
+        size=_size,
+        milliseconds=_milliseconds,
+        moment=_moment,
+        gantt=gantt,
         sentence=_sentence,
     )
     environment.globals.update(long=LONG, decimals=_decimals)

@@ -105,7 +105,7 @@ def series(recording: Recording, end: int) -> Series:
 
     return Series(
         width=seconds,
-        time=np.arange(count) * seconds,
+        time=np.arange(count, dtype=np.float64) * seconds,
         ok=rate("ok"),
         fail=rate("fail"),
         info=rate("info"),

@@ -22,6 +22,7 @@ from system_under_test.controller.controller import Controller
 from system_under_test.controller.metadata import MetadataCache
 from system_under_test.controller.registration import IdTaken, register
 from system_under_test.controller.term import known_epoch
+from system_under_test.controller.traits import traits
 from system_under_test.events import EventLog
 from system_under_test.log import directory
 from system_under_test.log.checkpoints import CheckpointError
@@ -70,12 +71,21 @@ class Broker:
             config.broker_id,
             incarnation=int(runtime.wall_clock() * 1000),
         )
+        self._clean_since: int | None = None
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
         self._cache = MetadataCache()
         self._manager = ReplicaManager(
             config, runtime, self._zookeeper, self._events, self._background, partition_class(config.defects)
         )
-        self._controller = Controller(config, runtime, self._zookeeper, self._events, self._background, self._cache)
+        self._controller = Controller(
+            config,
+            runtime,
+            self._zookeeper,
+            self._events,
+            self._background,
+            self._cache,
+            traits(config.defects),
+        )
         self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS})
 
     def _fail(self, error: BaseException) -> None:
@@ -101,10 +111,10 @@ class Broker:
             await self._zookeeper.connect(config.connect_timeout_ms / 1000)
             await self._prepare_zookeeper()
             self._runtime.storage.mkdir(config.data_dir)
-            clean = await directory.take_clean_marker(self._runtime.storage, config.data_dir)
+            self._clean_since = await directory.take_clean_marker(self._runtime.storage, config.data_dir)
             await self._claim_directory()
-            await self._manager.open(clean)
-            await self._register(clean=clean)
+            await self._manager.open(clean=self._clean_since is not None)
+            await self._register()
             await self._server.start(config.host, config.port)
         except (ConnectionError, IdTaken, directory.DirectoryError, CheckpointError) as error:
             raise BrokerError(str(error)) from error
@@ -123,7 +133,8 @@ class Broker:
         await self._background.close()
         await self._manager.close(flush=clean)
         if clean:
-            await directory.write_clean_marker(self._runtime.storage, self.config.data_dir)
+            assert self._clean_since is not None, "it was registered"
+            await directory.write_clean_marker(self._runtime.storage, self._clean_since, self.config.data_dir)
         await self._zookeeper.close()
 
     async def _claim_directory(self) -> None:
@@ -154,11 +165,16 @@ class Broker:
         data, _ = await self._zookeeper.get(paths.CLUSTER_ID)
         self._cache.cluster_id = znodes.decode(znodes.ClusterId, paths.CLUSTER_ID, data).id
 
-    async def _register(self, *, clean: bool) -> None:
+    async def _register(self) -> None:
         timestamp = str(int(self._runtime.wall_clock() * 1000))
-        self._manager.broker_epoch = await register(self._zookeeper, self.config, clean=clean, timestamp=timestamp)
+        clean_since = self._clean_since
+        self._manager.broker_epoch = await register(
+            self._zookeeper, self.config, clean_since=clean_since, timestamp=timestamp
+        )
+        if clean_since is None:
+            self._clean_since = self._manager.broker_epoch
         self._manager.controller_epoch = max(self._manager.controller_epoch, await known_epoch(self._zookeeper))
-        self._events.emit("registered", zxid=self._manager.broker_epoch, clean=clean)
+        self._events.emit("registered", zxid=self._manager.broker_epoch, clean_since=clean_since)
 
     def _session_changed(self, state: str) -> None:
         if state == KazooState.LOST:
@@ -172,7 +188,7 @@ class Broker:
         session = self._zookeeper.session_id
         while self._zookeeper.session_id == session:
             try:
-                await self._register(clean=True)
+                await self._register()
             except IdTaken as error:
                 raise BrokerError(str(error)) from error
             except KazooException as error:

@@ -30,6 +30,27 @@ _ALL = (
         ("lost-write",),
         "the acks=-1 contract of KAFKA-391; the default of many home-made logs",
     ),
+    Defect(
+        "isr-of-one",
+        "a leader that is cut off drops its followers from the in-sync set in memory alone, and acknowledges alone",
+        "cut the leader from its followers with ZooKeeper reachable, then cut it from ZooKeeper or kill it",
+        ("lost-write", "vanished"),
+        "Kafka before KIP-966; https://aphyr.com/posts/293-call-me-maybe-kafka",
+    ),
+    Defect(
+        "unclean-election",
+        "a replica outside the in-sync set is elected when nobody in it is left",
+        "stop a follower, kill the in-sync set, continue the follower",
+        ("lost-write", "inconsistent-offset"),
+        "unclean.leader.election.enable, on by default until KIP-106",
+    ),
+    Defect(
+        "zombie-controller",
+        "a controller that was replaced while it slept goes on writing to ZooKeeper",
+        "stop the controller past its session, then continue it",
+        ("stale-epoch-obeyed",),
+        "KAFKA-6082",
+    ),
 )
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.name: defect for defect in _ALL})

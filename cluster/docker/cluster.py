@@ -26,6 +26,7 @@ from cluster import journal as undo
 from cluster import owner, zookeeper
 from cluster.docker import image, layer, network, source
 from cluster.docker.engine import EngineError, engine, labels
+from cluster.docker.freezer import DockerFreezer
 from cluster.docker.perform import perform
 from cluster.node import Node, NodeError
 from cluster.ssh import process
@@ -204,6 +205,7 @@ class DockerCluster:
             program=self._program,
             event_log=self._system.event_log,
             undo=_NodeUndo(journal, self._container),
+            freezer=DockerFreezer(journal, self._container(item.name), item.name),
         )
 
     def _program(self, node: Node) -> Program:

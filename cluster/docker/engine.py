@@ -115,6 +115,18 @@ def remove_network(client: docker.DockerClient, name: str) -> bool:
     return True
 
 
+def unpause(client: docker.DockerClient, name: str) -> bool:
+    """False when it is gone or not frozen."""
+    try:
+        container = client.containers.get(name)
+        if container.status != "paused":
+            return False
+        container.unpause()
+    except NotFound:
+        return False
+    return True
+
+
 def execute(client: docker.DockerClient, container: str, argv: list[str]) -> bool:
     """Runs a command in a container; False when the container is gone or not running, and so is what it would undo."""
     try:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import docker
 
-from cluster.docker.engine import execute, remove_container, remove_network
-from cluster.journal import Action, RemoveContainer, RemoveFile, RemoveNetwork, RunInContainer
+from cluster.docker.engine import execute, remove_container, remove_network, unpause
+from cluster.journal import Action, RemoveContainer, RemoveFile, RemoveNetwork, RunInContainer, Unpause
 
 
 def perform(client: docker.DockerClient, action: Action) -> bool:
@@ -19,6 +19,8 @@ def perform(client: docker.DockerClient, action: Action) -> bool:
             return remove_network(client, name)
         case RunInContainer(container, argv):
             return execute(client, container, list(argv))
+        case Unpause(container):
+            return unpause(client, container)
         case RemoveFile(path):
             existed = Path(path).exists()
             Path(path).unlink(missing_ok=True)

@@ -87,6 +87,7 @@ class SimCluster:
             return
         self._closed = True
         for node in self._nodes:
+            await node.thaw()
             await node.kill()
             node.log.close()
             self._loop.network.heal(node.host)

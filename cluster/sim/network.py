@@ -2,7 +2,9 @@
 
 A link is a pair of hosts in one direction; cutting it drops every packet that arrives, and counts it on the receiving
 host, as an ``iptables`` DROP rule in its INPUT chain would. What that does to a connection is in ``transport``. Latency
-is drawn per message from the seed, so connections reorder against each other, never within one direction.
+is drawn per message from the seed, so connections reorder against each other, never within one direction. A rule may
+reject instead: then the sender gets a reset, as from REJECT with tcp-reset; resets themselves pass such a rule. A
+*frozen* host neither sends nor takes any packet, not even the outside's; its timers go on.
 
 Code that belongs to no process (the harness) lives on a host of its own, ``outside``, to which no rule applies.
 """
@@ -36,14 +38,20 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Host:
-    """A machine. ``rules``: from whom packets are dropped, and how many were; ``listeners``: by port."""
+    """A machine. ``rules``: from whom packets are dropped, and how many were; ``listeners``: by port.
 
-    __slots__ = ("_next_port", "address", "listeners", "name", "rules")
+    ``rejected``: those of ``rules`` that answer with a reset. ``filtering``: is there any rule, or is it frozen?
+    """
+
+    __slots__ = ("_next_port", "address", "filtering", "frozen", "listeners", "name", "rejected", "rules")
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         self.address = address
         self.rules: dict[Host, int] = {}
+        self.rejected: dict[Host, None] = {}
+        self.frozen = False
+        self.filtering = False
         self.listeners: dict[int, SimServer] = {}
         self._next_port = EPHEMERAL_PORT
 
@@ -104,13 +112,35 @@ class Network:
         """From now on what arrives at ``target`` from ``source`` is dropped. The outside is never cut off."""
         if source is not target and self.outside not in (source, target):
             target.rules.setdefault(source, 0)
+            target.filtering = True
+
+    def reject(self, source: Host, target: Host) -> None:
+        """As ``drop``, but with a reset for an answer. A link that is dropped already stays so."""
+        if source not in target.rules:
+            self.drop(source, target)
+            if source in target.rules:
+                target.rejected[source] = None
 
     def heal(self, target: Host) -> None:
         """Removes all rules of a host, with their counters."""
         target.rules.clear()
+        target.rejected.clear()
+        target.filtering = target.frozen
+
+    def freeze(self, host: Host) -> None:
+        host.frozen = host.filtering = True
+
+    def thaw(self, host: Host) -> None:
+        host.frozen = False
+        host.filtering = bool(host.rules)
 
     def cut(self, source: Host, target: Host) -> bool:
-        return source in target.rules
+        """Does a packet not get through (a reset apart, see ``silenced``)?"""
+        return source in target.rules or source.frozen or target.frozen
+
+    def silenced(self, source: Host, target: Host) -> bool:
+        """Does not even a reset get through? A rule that rejects lets resets pass."""
+        return self.cut(source, target) and (source.frozen or target.frozen or source not in target.rejected)
 
     def count(self, source: Host, target: Host) -> None:
         """One more packet from ``source`` that ``target``'s rule dropped."""
@@ -190,7 +220,10 @@ class _Attempt:
         network, host, target = self._network, self._host, self._target
         if network.cut(host, target):
             network.count(host, target)
-            self._again()
+            if network.silenced(host, target) or network.silenced(target, host):
+                self._again()
+            else:
+                self._after_latency(self._refused)
         elif network.cut(target, host):  # the answer is lost; the half-open entry it leaves is not modelled
             network.count(target, host)
             self._again()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
@@ -13,6 +14,9 @@ from cluster.node import Node, NodeError, ProcessState, ProcessStatus
 from cluster.sim.disk import SimDisk
 from cluster.sim.network import Host
 from cluster.sim.process import Process
+
+TERMINATE_WITHIN = 15.0
+"""Seconds of virtual time for a process to end by itself."""
 
 Main = Callable[["SimNode", Process], Coroutine[Any, Any, int]]
 """Makes the main coroutine of a new incarnation."""
@@ -82,6 +86,8 @@ class SimNode:
         self._crashes = crashes
         self._starts = 0
         self._process: Process | None = None
+        self._task: asyncio.Task[int] | None = None
+        self._stopped_before_freeze = False
 
     def __repr__(self) -> str:
         return f"<SimNode {self.name} {self._process}>"
@@ -105,14 +111,47 @@ class SimNode:
     # Files
 
     async def write_file(self, path: str, data: bytes) -> None:
+        self._reach()
         self.disk.write(path, data)
 
     async def read_file(self, path: str) -> bytes:
+        self._reach()
+        return self.disk.read(path)
+
+    async def find_files(self, pattern: str) -> Mapping[str, int]:
+        self._reach()
+        wanted = pattern.strip("/").split("/")
+        return {
+            f"/{path}": len(self.disk.read(path))
+            for path in self.disk.files()
+            if len(parts := path.split("/")) == len(wanted)
+            and all(fnmatch.fnmatchcase(part, glob) for part, glob in zip(parts, wanted, strict=True))
+        }
+
+    async def read_range(self, path: str, position: int, size: int) -> bytes:
+        self._reach()
+        return self.disk.read(path)[position : position + size]
+
+    async def write_range(self, path: str, position: int, data: bytes) -> None:
+        content = bytearray(self._damageable(path))
+        if position > len(content):
+            raise NodeError(f"{self.name}: {path} has {len(content)} bytes, none at {position} to be overwritten")
+        content[position : position + len(data)] = data
+        self.disk.write(path, bytes(content))
+
+    async def truncate_file(self, path: str, size: int) -> None:
+        self.disk.write(path, self._damageable(path)[:size])
+
+    def _damageable(self, path: str) -> bytes:
+        self._reach()
+        if self._process is not None and not self._process.dead:
+            raise NodeError(f"{self.name}: {path} is not damaged while {self._process} is alive; kill it first")
         return self.disk.read(path)
 
     # The process
 
     async def start(self) -> None:
+        self._reach()
         if self._process is not None and not self._process.dead:
             raise NodeError(f"{self.name}: cannot start its process: {self._process} is alive; kill it first")
         self._starts += 1
@@ -120,6 +159,7 @@ class SimNode:
         process = Process(self._loop, self.host, self.name, f"{self.name}.{self._starts}")
         self._process = process
         task = process.spawn(self._main(self, process), name=f"{process.incarnation} main")
+        self._task = task
         task.add_done_callback(lambda done: self._ended(process, done), context=Context())
 
     def _ended(self, process: Process, task: asyncio.Task[int]) -> None:
@@ -137,8 +177,20 @@ class SimNode:
         process.kill()
 
     async def kill(self) -> None:
+        self._reach()
         if self._process is not None:
             self._process.kill()
+
+    async def terminate(self) -> None:
+        """Cancels the main task, as the signal handler of a real process does."""
+        self._reach()
+        process, task = self._process, self._task
+        if process is None or task is None or process.dead:
+            raise NodeError(f"{self.name}: cannot terminate its process: there is none; start it first")
+        task.cancel()
+        await asyncio.wait([task], timeout=TERMINATE_WITHIN)
+        if not process.dead:
+            raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
 
     async def power_loss(self) -> None:
         """The machine loses power: its process is gone, and of its files only what had been fsynced is left."""
@@ -146,16 +198,41 @@ class SimNode:
         self.disk.power_loss()
 
     async def stop(self) -> None:
+        self._reach()
         if self._process is None or self._process.dead:
             raise NodeError(f"{self.name}: cannot stop its process: there is none; start it first")
         self._process.stop()
 
     async def resume(self) -> None:
         """Also when the process was killed meanwhile: a heal finds what it finds."""
+        self._reach()
         if self._process is not None:
             self._process.resume()
 
+    async def freeze(self) -> None:
+        self._reach()
+        self._loop.network.freeze(self.host)
+        if self._process is not None:
+            self._stopped_before_freeze = self._process.stopped
+            self._process.stop()
+
+    async def thaw(self) -> None:
+        if not self.host.frozen:
+            return
+        self._loop.network.thaw(self.host)
+        if self._process is not None and not self._stopped_before_freeze:
+            self._process.resume()
+
+    async def frozen(self) -> bool:
+        return self.host.frozen
+
+    def _reach(self) -> None:
+        """A frozen machine does nothing for anybody."""
+        if self.host.frozen:
+            raise NodeError(f"{self.name} is frozen; thaw it first")
+
     async def process(self) -> ProcessStatus:
+        self._reach()
         process = self._process
         if process is None or process.dead:
             return ProcessStatus(ProcessState.DEAD)
@@ -164,15 +241,28 @@ class SimNode:
     # The network
 
     async def drop_from(self, peers: Sequence[Node]) -> None:
+        for host in self._hosts(peers):
+            self._loop.network.drop(host, self.host)
+
+    async def reject_from(self, peers: Sequence[Node]) -> None:
+        for host in self._hosts(peers):
+            self._loop.network.reject(host, self.host)
+
+    def _hosts(self, peers: Sequence[Node]) -> list[Host]:
+        self._reach()
+        hosts = []
         for peer in peers:
             if not isinstance(peer, SimNode):
                 raise NodeError(f"{self.name}: cannot drop packets from {peer.name}: it is not a simulated node")
-            self._loop.network.drop(peer.host, self.host)
+            hosts.append(peer.host)
+        return hosts
 
     async def accept_all(self) -> None:
+        self._reach()
         self._loop.network.heal(self.host)
 
     async def dropped(self) -> Mapping[str, int]:
+        self._reach()
         return {host.name: count for host, count in self.host.rules.items()}
 
     def events(self) -> AsyncIterator[str]:

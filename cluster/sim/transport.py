@@ -268,7 +268,7 @@ class SimTransport(asyncio.Transport):
     def _fire(self) -> None:
         """The head of the flight reaches the peer's machine, unless a cut link or the window is in the way."""
         peer = self.peer
-        if self._void or self._unacknowledged or self.host.rules or peer.host.rules:
+        if self._void or self._unacknowledged or self.host.filtering or peer.host.filtering:
             if self._passes():
                 self._deliver(self._flight.popleft())
             return
@@ -297,18 +297,33 @@ class SimTransport(asyncio.Transport):
             self._network.count(self.host, self.peer.host)
             return False
         host, other = self.host, self.peer.host
-        if self._network.cut(host, other):
-            self._network.count(host, other)
-            if self._flight[0] is RESET:  # never sent again: the peer learns nothing
-                self._flight.popleft()
-            else:
-                self._stall()
-            return False
-        if self._network.cut(other, host):
-            return self._deliver_unacknowledged()
+        network = self._network
+        if network.cut(host, other):
+            return self._cut_off(network.silenced(host, other))
+        if network.cut(other, host):
+            if network.silenced(other, host):
+                return self._deliver_unacknowledged()
+            network.count(other, host)  # the acknowledgement is rejected: the receiver's end is reset
+            self.peer._send_back_reset()
         if self._unacknowledged:
             self._acknowledged()
         return True
+
+    def _cut_off(self, silenced: bool) -> bool:
+        """The link forth is cut. Only a reset may pass, where packets are rejected."""
+        network, host, other = self._network, self.host, self.peer.host
+        reset = self._flight[0] is RESET
+        if reset and not silenced:
+            return True
+        network.count(host, other)
+        if reset:  # never sent again: the peer learns nothing
+            self._flight.popleft()
+        elif silenced or network.silenced(other, host):
+            self._stall()
+        else:
+            self._flight.popleft()
+            self._send_back_reset()
+        return False
 
     def _deliver_unacknowledged(self) -> bool:
         """The link back is cut: the packet arrives, if the window allows, but its acknowledgement does not."""
@@ -358,6 +373,9 @@ class SimTransport(asyncio.Transport):
             return
         if forth:
             network.count(host, other)
+            if not (network.silenced(host, other) or network.silenced(other, host)):
+                self._send_back_reset()
+                return
         else:
             network.count(other, host)
         if self._loop.time() - self._unreachable_since >= RETRANSMISSION_LIMIT:
@@ -442,11 +460,11 @@ class SimTransport(asyncio.Transport):
                 self._receive_mark(item)
 
     def _send_back_reset(self) -> None:
-        """Data came for an end that is closed."""
+        """Data came for an end that is closed, or for a machine that rejects them."""
         self._loop.schedule(self._loop.time() + self._network.latency(), Kernel(self._reset_arrives))
 
     def _reset_arrives(self) -> None:
-        if self._network.cut(self.peer.host, self.host):
+        if self._network.silenced(self.peer.host, self.host):
             self._network.count(self.peer.host, self.host)
         elif not self._lost:
             self._flight_ends()

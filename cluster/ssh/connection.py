@@ -118,6 +118,25 @@ class Connection:
             file.prefetch(sftp.stat(path).st_size)
             return file.read()
 
+    def read_range(self, path: str, position: int, size: int) -> bytes:
+        """Raises ``FileNotFoundError``."""
+        with self._files() as sftp, sftp.open(path, "rb") as file:
+            file.seek(position)
+            return file.read(size)
+
+    def write_range(self, path: str, position: int, data: bytes) -> None:
+        """In place, or at the end. Raises ``FileNotFoundError``."""
+        with self._files() as sftp, sftp.open(path, "r+b") as file:
+            if position > (file.stat().st_size or 0):
+                raise NodeError(f"{self._name}: {path} has no byte at {position} to be overwritten")
+            file.seek(position)
+            file.write(data)
+
+    def truncate(self, path: str, size: int) -> None:
+        """Raises ``FileNotFoundError``."""
+        with self._files() as sftp:
+            sftp.truncate(path, size)
+
     def close(self) -> None:
         """Ends every command and stream still running. Idempotent."""
         with self._lock:

@@ -1,7 +1,11 @@
 """The node's own packet filter: one chain of ours, first in INPUT, that drops what comes from given addresses.
 
 The rules live inside the node's network namespace. A packet that is dropped on arrival makes an established connection
-stall as a cut cable would: no reset tells either side. ``-w`` waits for xtables' lock instead of failing.
+stall as a cut cable would: no reset tells either side. One that is rejected is answered with a reset; resets themselves
+pass, else two nodes that reject each other would never hear of it. ``-w`` waits for xtables' lock instead of failing.
+
+A second chain silences a machine that is about to be frozen: its processes can be stopped from outside, but its kernel
+is the host's and would go on acknowledging. SSH alone passes, and nobody is there to answer it.
 """
 
 from __future__ import annotations
@@ -22,9 +26,26 @@ DROP = "iptables-restore -w --noflush"
 """Reads :func:`rules` from its standard input and applies all of them at one instant."""
 
 
-def rules(addresses: Sequence[str]) -> bytes:
+FROZEN = "ASSAY-FROZEN"
+SILENCE = (
+    f"iptables -w -N {FROZEN} 2>/dev/null; set -e; iptables -w -F {FROZEN}; "
+    f"iptables -w -A {FROZEN} -p tcp --dport 22 -j RETURN; iptables -w -A {FROZEN} -p tcp --sport 22 -j RETURN; "
+    f"iptables -w -A {FROZEN} -j DROP; "
+    f"for way in INPUT OUTPUT; do iptables -w -C $way -j {FROZEN} 2>/dev/null || iptables -w -I $way 1 -j {FROZEN}; done"
+)
+"""Idempotent, and so is what undoes it."""
+UNSILENCE = (
+    "sh",
+    "-c",
+    f"for way in INPUT OUTPUT; do while iptables -w -D $way -j {FROZEN} 2>/dev/null; do :; done; done",
+)
+
+DROPPED, REJECTED = "-j DROP", "-p tcp ! --tcp-flags RST RST -j REJECT --reject-with tcp-reset"
+
+
+def rules(addresses: Sequence[str], *, reject: bool = False) -> bytes:
     """One rule per address of a peer, in the form iptables-restore takes."""
-    lines = [f"-A {CHAIN} -s {address} -j DROP" for address in addresses]
+    lines = [f"-A {CHAIN} -s {address} {REJECTED if reject else DROPPED}" for address in addresses]
     return "\n".join(["*filter", *lines, "COMMIT", ""]).encode()
 
 
@@ -33,7 +54,7 @@ def counted(listing: str, names: Mapping[str, str]) -> dict[str, int]:
     packets: dict[str, int] = {}
     for line in listing.splitlines():
         fields = line.split()
-        if len(fields) >= 8 and fields[2] == "DROP" and fields[0].isdigit():
+        if len(fields) >= 8 and fields[2] in ("DROP", "REJECT") and fields[0].isdigit():
             address = next((field for field in fields[3:] if field in names), None)
             if address is not None:
                 packets[names[address]] = packets.get(names[address], 0) + int(fields[0])

@@ -7,6 +7,7 @@ cluster's executor; each has a deadline of its own, so a cancelled coroutine lea
 from __future__ import annotations
 
 import asyncio
+import shlex
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -43,6 +44,18 @@ class UndoLog(Protocol):
         ...
 
 
+class Freezer(Protocol):
+    """What freezes all processes of a machine from outside, with its own undo noted before. The calls block."""
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None:
+        """No error when there is nothing to thaw."""
+        ...
+
+    def frozen(self) -> bool: ...
+
+
 class SshNode:
     """See :class:`cluster.node.Node` for what each method promises."""
 
@@ -58,6 +71,7 @@ class SshNode:
         program: Callable[[Node], Program],
         event_log: Callable[[Node], str],
         undo: UndoLog,
+        freezer: Freezer | None = None,
     ) -> None:
         self._name = name
         self._role = role
@@ -68,6 +82,8 @@ class SshNode:
         self._program = program
         self._event_log = event_log
         self._undo = undo
+        self._freezer = freezer
+        self._frozen = False
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self._streams: set[_Stream] = set()
@@ -98,13 +114,35 @@ class SshNode:
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """A shell command's standard output; :class:`NodeError` when it fails or lasts longer than ``timeout`` s."""
+        self._reach()
         return await self._call(lambda: self._connection.run(command, stdin=stdin, timeout=timeout))
 
     async def write_file(self, path: str, data: bytes) -> None:
+        self._reach()
         await self._call(self._connection.write, path, data)
 
     async def read_file(self, path: str) -> bytes:
+        self._reach()
         return await self._call(self._connection.read, path)
+
+    async def find_files(self, pattern: str) -> Mapping[str, int]:
+        return process.sizes(await self.run(process.files(pattern)))
+
+    async def read_range(self, path: str, position: int, size: int) -> bytes:
+        self._reach()
+        return await self._call(self._connection.read_range, path, position, size)
+
+    async def write_range(self, path: str, position: int, data: bytes) -> None:
+        await self._only_when_dead(path)
+        await self._call(self._connection.write_range, path, position, data)
+
+    async def truncate_file(self, path: str, size: int) -> None:
+        await self._only_when_dead(path)
+        await self._call(self._connection.truncate, path, size)
+
+    async def _only_when_dead(self, path: str) -> None:
+        if (await self.process()).state is not ProcessState.DEAD:
+            raise NodeError(f"{self._name}: {path} is not damaged while the main process is alive; kill it first")
 
     async def start(self) -> None:
         program = self._program(self)
@@ -116,6 +154,10 @@ class SshNode:
 
     async def kill(self) -> None:
         await self.run(process.KILL)
+        await self._tick_off("stop")
+
+    async def terminate(self) -> None:
+        await self.run(process.TERMINATE)
         await self._tick_off("stop")
 
     async def stop(self) -> None:
@@ -131,12 +173,49 @@ class SshNode:
     async def process(self) -> ProcessStatus:
         return process.status(await self.run(process.LOOK))
 
+    async def freeze(self) -> None:
+        """Silences the network, then stops all that runs; SSH has no answer until the thaw."""
+        freezer = self._needs_freezer()
+        self._reach()
+        await self._note("freeze", firewall.UNSILENCE)
+        await self.run(firewall.SILENCE)
+        self._frozen = True
+        await self._call(freezer.freeze)
+
+    async def thaw(self) -> None:
+        freezer = self._needs_freezer()
+        await self._call(freezer.thaw)
+        self._frozen = False
+        if "freeze" in self._open_entries:
+            await self.run(shlex.join(firewall.UNSILENCE))
+            await self._tick_off("freeze")
+
+    async def frozen(self) -> bool:
+        return await self._call(self._needs_freezer().frozen)
+
+    def _needs_freezer(self) -> Freezer:
+        if self._freezer is None:
+            raise NodeError(f"{self._name} is known by SSH alone, and a machine cannot freeze itself; use stop")
+        return self._freezer
+
+    def _reach(self) -> None:
+        """A call to a frozen machine would hang until its own deadline."""
+        if self._frozen:
+            raise NodeError(f"{self._name} is frozen; thaw it first")
+
     async def drop_from(self, peers: Sequence[Node]) -> None:
+        await self._filter(peers, reject=False)
+
+    async def reject_from(self, peers: Sequence[Node]) -> None:
+        await self._filter(peers, reject=True)
+
+    async def _filter(self, peers: Sequence[Node], *, reject: bool) -> None:
         if not peers:
             return
+        self._reach()
         await self._note("cut", firewall.FLUSH)
         self._peers.update({peer.address: peer.name for peer in peers})
-        await self.run(firewall.DROP, stdin=firewall.rules([peer.address for peer in peers]))
+        await self.run(firewall.DROP, stdin=firewall.rules([peer.address for peer in peers], reject=reject))
 
     async def accept_all(self) -> None:
         await self.run(" ".join(firewall.FLUSH))

@@ -7,6 +7,7 @@ just before ``exec``: whoever reads a pid there reads one that was truly started
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -51,7 +52,11 @@ cat {PID}
 """
 
 
-def signal(name: str, until: str) -> str:
+TERMINATE_WITHIN = 15
+"""Seconds for a process to end by itself."""
+
+
+def signal(name: str, until: str, seconds: int = GONE_WITHIN) -> str:
     """Sends ``name`` to the process and its children, and waits until its state is one of ``until``.
 
     States are letters of proc(5); ``-`` means gone. Fails (exit code 20) when there is no process to signal.
@@ -64,17 +69,35 @@ tries=0
 while :; do
 {_IDENTIFY}
   case "${{state:--}}" in [{until}]) exit 0;; esac
-  tries=$((tries + 1)); [ $tries -gt {GONE_WITHIN * 100} ] && {{ echo "still in state $state" >&2; exit 21; }}
+  tries=$((tries + 1)); [ $tries -gt {seconds * 100} ] && {{ echo "still in state $state" >&2; exit 21; }}
   sleep 0.01
 done
 """
 
 
 KILL = signal("KILL", "ZX-")
+TERMINATE = signal("TERM", "ZX-", TERMINATE_WITHIN)
 STOP = signal("STOP", "TtZX-")
 CONTINUE = signal("CONT", "RSDIZX-")
 UNDO_STOP = ("sh", "-c", f"({CONTINUE}) || [ $? -eq 20 ]")
 """To continue a process that has died meanwhile is no error."""
+
+PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
+"""What :func:`files` takes: nothing in it means anything to the shell but ``*`` and ``?``."""
+
+
+def files(pattern: str) -> str:
+    """Prints size and path of each file; raises ``ValueError`` for what is no plain pattern."""
+    if PATTERN.fullmatch(pattern) is None:
+        raise ValueError(f"not a pattern of absolute paths: {pattern!r}")
+    return f"""for file in {pattern}; do if [ -f "$file" ]; then stat -c '%s %n' "$file" || exit; fi; done"""
+
+
+def sizes(output: str) -> dict[str, int]:
+    """What :func:`files` printed; path to bytes, sorted."""
+    found = (line.split(" ", 1) for line in output.splitlines())
+    return dict(sorted((path, int(size)) for size, path in found))
+
 
 LOOK = f"""{_IDENTIFY}
 echo "$state $pid $began"

@@ -127,8 +127,8 @@ class Attempt:
             problem="; ".join(ended.problems) or None,
         )
         passed = judgement.verdict is Verdict.PASS
-        report = render(self.folder.path) if self.report_passes or not passed else None
-        return None if report is None or passed else self._text(judgement, ended, report)
+        report = self._report() if self.report_passes or not passed else ""
+        return None if passed else self._text(judgement, ended, report)
 
     def tear_down(self) -> None:
         """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
@@ -153,8 +153,20 @@ class Attempt:
     def _judge(self, ended: Ended) -> Judgement:
         return judge(self.folder.history, self.experiment.contract, interrupted=ended.interrupted, notes=ended.notes)
 
-    def _text(self, judgement: Judgement, ended: Ended, report: Path) -> str:
-        ending = Ending(self.settings.seed, self.command, str(report), ended.digest, ended.interrupted)
+    def _report(self) -> str:
+        """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""
+        try:
+            return str(render(self.folder.path))
+        except Exception as error:  # noqa: BLE001 - told to the user and kept with the run
+            told = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
+            assert self._info is not None
+            self._info = msgspec.structs.replace(self._info, problem="".join(traceback.format_exception(error)))
+            self.folder.write_run(self._info)
+            self.progress.note(f"report {told}")
+            return told
+
+    def _text(self, judgement: Judgement, ended: Ended, report: str) -> str:
+        ending = Ending(self.settings.seed, self.command, report, ended.digest, ended.interrupted)
         return describe(judgement, look_up(self.folder.history, judgement), ending)
 
     def _described(self, trial: Trial) -> dict[str, Any]:

@@ -33,8 +33,7 @@ from system_under_test.protocol.offsets import (
 )
 from system_under_test.protocol.schema import Request, records_bytes
 from system_under_test.records import message_set
-from system_under_test.records.message import RecordError
-from system_under_test.records.message import Message
+from system_under_test.records.message import Message, RecordError
 from system_under_test.runtime import Runtime
 
 R = TypeVar("R")

@@ -107,7 +107,9 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch) -> dict[int, LiveBrok
             continue  # gone in between, and the watch has fired
         registration = znodes.decode(znodes.BrokerRegistration, path, data)
         broker_id = int(name)
-        brokers[broker_id] = LiveBroker(broker_id, registration.host, registration.port, stat.czxid, registration.clean)
+        brokers[broker_id] = LiveBroker(
+            broker_id, registration.host, registration.port, stat.czxid, registration.clean_since
+        )
     return dict(sorted(brokers.items()))
 
 

@@ -25,7 +25,8 @@ from system_under_test.controller.cluster_state import ClusterState
 from system_under_test.controller.leaders import LiveBroker
 from system_under_test.controller.metadata import MetadataCache
 from system_under_test.controller.partitions import PartitionMachine
-from system_under_test.controller.term import NOBODY, Replaced, Term, claim, fenced, holder
+from system_under_test.controller.term import NOBODY, Fence, Replaced, Term, claim, holder
+from system_under_test.controller.traits import CORRECT, Traits
 from system_under_test.events import EventLog
 from system_under_test.protocol import internal
 from system_under_test.protocol.errors import ErrorCode
@@ -57,6 +58,7 @@ class Rule:
     """What exists only while this broker is the active controller."""
 
     term: Term
+    fence: Fence
     cluster: ClusterState
     partitions: PartitionMachine
     channels: dict[int, tuple[Channel, asyncio.Task[None]]]
@@ -76,6 +78,7 @@ class Controller:
         events: EventLog,
         background: Background,
         cache: MetadataCache,
+        traits: Traits = CORRECT,
     ) -> None:
         self._config = config
         self._wall_clock = runtime.wall_clock
@@ -84,6 +87,7 @@ class Controller:
         self._events = events
         self._background = background
         self._cache = cache
+        self._traits = traits
         self._queue: asyncio.Queue[Event | tuple[Action, asyncio.Future[None]]] = asyncio.Queue()
         self._queued: set[Event] = set()
         self._rule: Rule | None = None
@@ -169,7 +173,7 @@ class Controller:
         elif event is Event.DELETIONS:
             await self._deletions_changed(rule)
         else:
-            await fenced(self._zookeeper, rule.term, [])
+            await rule.fence.write([])
 
     # -- election ----------------------------------------------------------------------------------------------------
 
@@ -206,9 +210,11 @@ class Controller:
         """Everything is read after the election's multi."""
         self._cache.controller_id = self._config.broker_id
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
-        cluster = ClusterState()
-        machine = PartitionMachine(self._zookeeper, term, cluster, self._config, self._ask)
-        rule = Rule(term, cluster, machine, {})
+        cluster, fence = ClusterState(), self._traits.fence(self._zookeeper, term)
+        machine = PartitionMachine(
+            self._zookeeper, term, fence, cluster, self._config, self._events, self._ask, self._traits.decide
+        )
+        rule = Rule(term, fence, cluster, machine, {})
         self._rule = rule
         cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._watch(Event.BROKERS))
         await self._read_topics(rule)
@@ -220,9 +226,9 @@ class Controller:
 
     def _resign(self, reason: str) -> None:
         """Before anything else: no line to any broker stays open."""
-        rule, self._rule = self._rule, None
-        if rule is None:
+        if self._rule is None or not self._traits.resigns:
             return
+        rule, self._rule = self._rule, None
         for _, task in rule.channels.values():
             task.cancel()
         self._events.emit("resigned-controller", controller_epoch=rule.term.epoch, reason=reason)
@@ -421,7 +427,7 @@ class Controller:
                 raise topics.TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} exists")
             plan = topics.plan(topic, sorted(rule.cluster.brokers), self._config, self._random)
             if not validate_only:
-                await fenced(self._zookeeper, rule.term, topics.creation(topic.topic, plan))
+                await rule.fence.write(topics.creation(topic.topic, plan))
                 await self._topics_changed(rule)
 
         await self._do(act)
@@ -437,7 +443,7 @@ class Controller:
             if name not in rule.cluster.topics:
                 raise topics.TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             if name not in rule.cluster.deleting:
-                await fenced(self._zookeeper, rule.term, topics.deletion_mark(name))
+                await rule.fence.write(topics.deletion_mark(name))
             rule.cluster.when_forgotten(name, gone)
             self._notify(Event.DELETIONS)
 
@@ -454,7 +460,7 @@ class Controller:
         marked = await self._zookeeper.get_children(paths.DELETE_TOPICS, self._watch(Event.DELETIONS))
         for name in marked:
             if name not in rule.cluster.topics:
-                await fenced(self._zookeeper, rule.term, topics.forget_mark(name))
+                await rule.fence.write(topics.forget_mark(name))
                 continue
             replicas = rule.cluster.replicas_of(name)
             if all(replica in rule.channels for replica in replicas):
@@ -494,7 +500,7 @@ class Controller:
 
         async def finish(current: Rule) -> None:
             if current is rule and name in rule.cluster.topics:
-                await fenced(self._zookeeper, rule.term, await topics.removal(self._zookeeper, name, parts))
+                await rule.fence.write(await topics.removal(self._zookeeper, name, parts))
                 rule.cluster.forget(name)
                 self._tell_metadata(rule, [], (name,))
 

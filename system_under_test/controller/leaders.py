@@ -23,7 +23,8 @@ class LiveBroker:
     host: str
     port: int
     czxid: int
-    clean: bool
+    clean_since: int | None = None
+    """The first of its lives since which it has always stopped cleanly; None after an unclean start."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,11 @@ def next_state(
         return member in brokers and members.epochs.get(member) == brokers[member].czxid
 
     def came_back_clean(member: int) -> bool:
-        return member in brokers and brokers[member].clean
+        """All lives since the one in which it was admitted ended cleanly. That the last one did is not enough: a life
+        that began uncleanly, was never admitted again, and then stopped cleanly has not got back what was lost.
+        """
+        since = brokers[member].clean_since if member in brokers else None
+        return since is not None and members.epochs.get(member, -1) >= since
 
     if state.leader != NO_LEADER and same_life(state.leader):
         failed = [member for member in state.isr if not same_life(member)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, SetData
@@ -12,11 +12,14 @@ from system_under_test.config import BrokerConfig
 from system_under_test.controller import leaders
 from system_under_test.controller.cluster_state import ClusterState, PartitionId
 from system_under_test.controller.leaders import AskLogEnds, Policy
-from system_under_test.controller.term import Term, fenced
+from system_under_test.controller.term import Fence, Term
+from system_under_test.events import EventLog
 from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 from system_under_test.zookeeper.znodes import PartitionState, Versioned
 
+Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int], "PartitionState | AskLogEnds | None"]
+"""What follows from who is alive: ``leaders.next_state`` in a correct build."""
 AskLogEnd = Callable[[int, PartitionId], Awaitable[tuple[int, int] | None]]
 
 
@@ -24,10 +27,21 @@ class PartitionMachine:
     """``undecided`` are the partitions whose election waits for a replica's answer."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, term: Term, cluster: ClusterState, config: BrokerConfig, ask: AskLogEnd
+        self,
+        zookeeper: ZooKeeper,
+        term: Term,
+        fence: Fence,
+        cluster: ClusterState,
+        config: BrokerConfig,
+        events: EventLog,
+        ask: AskLogEnd,
+        decide: Decide,
     ) -> None:
         self._zookeeper = zookeeper
         self._term = term
+        self._fence = fence
+        self._events = events
+        self._decide = decide
         self._cluster = cluster
         self._config = config
         self._ask = ask
@@ -78,7 +92,7 @@ class PartitionMachine:
         brokers, epoch = self._cluster.brokers, self._term.epoch
         topic = self._config.topic.override(self._cluster.topics[partition[0]].settings)
         policy = Policy(topic.min_insync_replicas, topic.unclean_leader_election_enable)
-        wanted = leaders.next_state(state, assignment, brokers, policy, epoch)
+        wanted = self._decide(state, assignment, brokers, policy, epoch)
         if not isinstance(wanted, AskLogEnds):
             return wanted
         if state.leader != znodes.NO_LEADER:
@@ -100,11 +114,21 @@ class PartitionMachine:
         topic, index = partition
         path, data = paths.state(topic, index), znodes.encode(state)
         if found is not None:
-            results = await fenced(self._zookeeper, self._term, [SetData(path, data, found.version)])
+            results = await self._fence.write([SetData(path, data, found.version)])
+            self._events.emit(
+                "partition-state-written",
+                key=f"{topic}-{index}",
+                epoch=state.leader_epoch,
+                controller_epoch=state.controller_epoch,
+                zxid=results[0].mzxid,
+                value=state.leader,
+                isr=state.isr,
+                elr=state.elr,
+            )
             return int(results[0].version)
         operations = [Create(path, data, OPEN_ACL_UNSAFE, 0)]
         for parent in (paths.partition(topic, index), paths.partitions(topic)):
             if await self._zookeeper.exists(parent) is None:
                 operations.insert(0, Create(parent, b"", OPEN_ACL_UNSAFE, 0))
-        await fenced(self._zookeeper, self._term, operations)
+        await self._fence.write(operations)
         return 0

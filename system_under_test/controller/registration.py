@@ -20,7 +20,7 @@ class IdTaken(Exception):
     """Somebody else lives under this id; the message says who, and what to do."""
 
 
-async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean: bool, timestamp: str) -> int:
+async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean_since: int | None, timestamp: str) -> int:
     """This life's czxid. Raises ``IdTaken`` when another's registration does not go away in time.
 
     An own session's registration is recognised by the session, never by its host: an id may move to another machine.
@@ -32,7 +32,7 @@ async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean: bool, t
             port=config.port,
             endpoints=[f"PLAINTEXT://{config.host}:{config.port}"],
             timestamp=timestamp,
-            clean=clean,
+            clean_since=clean_since,
         )
     )
     loop = asyncio.get_running_loop()

@@ -101,13 +101,21 @@ async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> 
     return None
 
 
-async def fenced(zookeeper: ZooKeeper, term: Term, operations: Sequence[Any]) -> list[Any]:
-    """The results of these writes. Raises ``Replaced`` when the term is over, else what ``multi`` raises."""
-    try:
-        results = await zookeeper.multi([CheckVersion(paths.CONTROLLER_EPOCH, term.epoch_version), *operations])
-    except BadVersionError:
-        _, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
-        if stat.version != term.epoch_version:
-            raise Replaced(f"controller epoch {term.epoch} is over") from None
-        raise
-    return results[1:]
+class Fence:
+    """The only way in which a controller writes to ZooKeeper."""
+
+    def __init__(self, zookeeper: ZooKeeper, term: Term) -> None:
+        self._zookeeper = zookeeper
+        self._term = term
+
+    async def write(self, operations: Sequence[Any]) -> list[Any]:
+        """The results of these writes. Raises ``Replaced`` when the term is over, else what ``multi`` raises."""
+        try:
+            check = CheckVersion(paths.CONTROLLER_EPOCH, self._term.epoch_version)
+            results = await self._zookeeper.multi([check, *operations])
+        except BadVersionError:
+            _, stat = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
+            if stat.version != self._term.epoch_version:
+                raise Replaced(f"controller epoch {self._term.epoch} is over") from None
+            raise
+        return results[1:]

@@ -52,22 +52,28 @@ async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
     return names
 
 
-async def take_clean_marker(storage: Storage, root: str = "") -> bool:
-    """Whether the last process stopped cleanly. The marker is durably gone before this returns.
+async def take_clean_marker(storage: Storage, root: str = "") -> int | None:
+    """What the last process left when it stopped cleanly (see :func:`write_clean_marker`); None when it did not.
 
-    Must be awaited before anything is written, or a crash would be taken for a clean stop.
+    The marker is durably gone before this returns. Must be awaited before anything is written, or a crash would be
+    taken for a clean stop. A marker that makes no sense counts as none.
     """
     path = _join(root, CLEAN_MARKER)
     if not storage.exists(path):
-        return False
+        return None
+    text = storage.read_bytes(path).decode("ascii", "replace").strip()
     storage.remove(path)
     await storage.fsync_directory(root)
-    return True
+    return int(text) if text.isdigit() else None
 
 
-async def write_clean_marker(storage: Storage, root: str = "") -> None:
-    """To be awaited last, once every log is closed and every checkpoint written."""
-    await write_atomic(storage, _join(root, CLEAN_MARKER), b"")
+async def write_clean_marker(storage: Storage, clean_since: int, root: str = "") -> None:
+    """To be awaited last, once every log is closed and every checkpoint written.
+
+    ``clean_since``: the registration (czxid) of the first life in the unbroken row of lives that all stopped cleanly,
+    up to this one: what any of them had, this directory still has.
+    """
+    await write_atomic(storage, _join(root, CLEAN_MARKER), f"{clean_since}\n".encode())
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
-from system_under_test.replication.partition import Partition
+from system_under_test.replication.partition import LeaderTerm, Partition
 
 
 class AckBeforeReplication(Partition):
@@ -19,6 +20,25 @@ class AckBeforeReplication(Partition):
         """Later."""
 
 
+class IsrOfOne(Partition):
+    """A leader whose followers are away drops them in memory alone, and takes itself for enough."""
+
+    def enough_in_sync(self, term: LeaderTerm) -> bool:
+        return True
+
+    def drop(self, term: LeaderTerm, lagging: Sequence[int]) -> None:
+        members = term.in_sync.committed.without(lagging, self.config.min_insync_replicas)
+        self.isr_written(term, members, term.in_sync.zk_version)
+
+
+_CLASSES: Mapping[str, type[Partition]] = MappingProxyType(
+    {"ack-before-replication": AckBeforeReplication, "isr-of-one": IsrOfOne}
+)
+
+
 def partition_class(defects: Collection[str]) -> type[Partition]:
     """What the replica manager is to build."""
-    return AckBeforeReplication if "ack-before-replication" in defects else Partition
+    for name, defective in _CLASSES.items():
+        if name in defects:
+            return defective
+    return Partition

@@ -76,7 +76,7 @@ class ReplicaManager:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    async def open(self, clean: bool) -> None:
+    async def open(self, *, clean: bool) -> None:
         """Opens every log on disk, recovering it first after an unclean stop."""
         await directory.remove_deleted(self._storage, self.config.data_dir)
         for topic, index in directory.partition_directories(self._storage, self.config.data_dir):

@@ -8,7 +8,7 @@ forgotten), and whatever was awaited compares terms before it acts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from system_under_test.config import TopicConfig
@@ -198,7 +198,7 @@ class Partition:
         Raises ``PartitionError``: 6 when not leading, 19 when ``wait_for_all`` and too few are in sync.
         """
         term = self.leading()
-        if wait_for_all and len(term.in_sync.minimal) < self.config.min_insync_replicas:
+        if wait_for_all and not self.enough_in_sync(term):
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
         first, last = self.log.append(records, count)
         if not term.appended:
@@ -209,6 +209,10 @@ class Partition:
         self.replicate()
         self.advance()
         return first, last
+
+    def enough_in_sync(self, term: LeaderTerm) -> bool:
+        """May the high watermark move? A defect replaces this method."""
+        return len(term.in_sync.minimal) >= self.config.min_insync_replicas
 
     def replicate(self) -> None:
         """Serves the followers that wait for records. A defect replaces this method."""
@@ -272,7 +276,11 @@ class Partition:
             if member != self.broker_id and now - term.positions[member].caught_up_at > self._lag_time_max
         ]
         if lagging:
-            self._propose(term, term.in_sync.committed.without(lagging, self.config.min_insync_replicas))
+            self.drop(term, lagging)
+
+    def drop(self, term: LeaderTerm, lagging: Sequence[int]) -> None:
+        """Has these members leave the set. A defect replaces this method."""
+        self._propose(term, term.in_sync.committed.without(lagging, self.config.min_insync_replicas))
 
     def _propose(self, term: LeaderTerm, members: Members) -> None:
         term.in_sync.propose(members)
@@ -288,7 +296,7 @@ class Partition:
             self._events.emit(
                 "isr-change", key=self.key, epoch=term.epoch, value=len(members.isr), isr=list(members.isr)
             )
-        if len(members.isr) < self.config.min_insync_replicas:
+        if not self.enough_in_sync(term):
             self.producers.advance(self.acknowledged())
             self.producers.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.advance()
@@ -299,7 +307,7 @@ class Partition:
         if term is None or not term.serving:
             return
         in_sync = term.in_sync
-        if len(in_sync.minimal) >= self.config.min_insync_replicas and not in_sync.superseded:
+        if self.enough_in_sync(term) and not in_sync.superseded:
             mark = self.counted_end()
             now = asyncio.get_running_loop().time()
             for replica, position in term.positions.items():

@@ -17,13 +17,17 @@ class ZnodeError(Exception):
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
-    """/brokers/ids/N. ``clean`` is ours: did this broker start from a clean shutdown (KIP-966)?"""
+    """/brokers/ids/N.
+
+    ``clean_since`` is ours (KIP-966): the registration (czxid) of the first of the lives since which this broker has
+    always stopped cleanly, so that it still has all it had in any of them; null after an unclean start.
+    """
 
     host: str
     port: int
     endpoints: list[str]
     timestamp: str
-    clean: bool
+    clean_since: int | None
     listener_security_protocol_map: dict[str, str] = msgspec.field(default_factory=lambda: {"PLAINTEXT": "PLAINTEXT"})
     jmx_port: int = -1
     version: int = 4

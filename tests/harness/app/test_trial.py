@@ -107,6 +107,21 @@ def test_a_client_that_raises_cannot_pass_and_its_traceback_is_kept(
     assert "ZeroDivisionError: a bug in the client" in info.notes[0]
 
 
+def test_a_report_that_cannot_be_drawn_leaves_the_verdict_as_it_is(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(run: Path) -> Path:
+        raise ZeroDivisionError("a bug in the report")
+
+    monkeypatch.setattr("harness.app.attempt.render", broken)
+    run = attempt(toy, tmp_path)
+    done(run)
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert info.verdict == "pass"
+    assert "a bug in the report" in str(info.problem)
+
+
 def test_a_crash_in_the_harness_leaves_a_readable_history_marked_as_cut(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from system_under_test.controller.leaders import AskLogEnds, LiveBroker, Policy, alone, first_state, longest, next_state
@@ -15,8 +15,8 @@ ASSIGNMENT = (1, 2, 3)
 POLICY = Policy(min_insync=2, unclean_election=False)
 
 
-def broker(broker_id: int, czxid: int, *, clean: bool = False) -> LiveBroker:
-    return LiveBroker(broker_id, f"host{broker_id}", 9092, czxid, clean)
+def broker(broker_id: int, czxid: int, clean_since: int | None = None) -> LiveBroker:
+    return LiveBroker(broker_id, f"host{broker_id}", 9092, czxid, clean_since)
 
 
 def state(leader: int, isr: list[int], epochs: dict[int, int], elr: tuple[int, ...] = (), epoch: int = 4) -> PartitionState:
@@ -76,9 +76,14 @@ def test_unclean_starters_are_asked_only_when_all_are_back() -> None:
 
 def test_a_clean_return_is_elected_without_asking() -> None:
     gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
-    found = next_state(gone, ASSIGNMENT, {1: broker(1, 50, clean=True)}, POLICY, 1)
+    found = next_state(gone, ASSIGNMENT, {1: broker(1, 50, clean_since=10)}, POLICY, 1)
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr_epochs["1"]) == (1, 50)
+
+
+def test_a_clean_stop_does_not_mend_what_an_unclean_start_before_it_had_lost() -> None:
+    gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
+    assert next_state(gone, ASSIGNMENT, {1: broker(1, 50, clean_since=40)}, POLICY, 1) is None
 
 
 @dataclass
@@ -89,14 +94,16 @@ class Model:
     live: dict[int, LiveBroker] = field(default_factory=dict)
     acknowledged: int = 0
     lives: int = 0
+    clean_since: dict[int, int] = field(default_factory=dict)
+    """Of those whose last stop was clean."""
     lost: bool = False
     """All members lost their tails at once: beyond what is promised."""
     state: PartitionState | None = None
 
-    def start(self, member: int, *, clean: bool) -> None:
+    def start(self, member: int) -> None:
         if member not in self.live:
             self.lives += 1
-            self.live[member] = broker(member, self.lives, clean=clean)
+            self.live[member] = broker(member, self.lives, self.clean_since.pop(member, None))
             self.control()
 
     def kill(self, member: int, keep: int) -> None:
@@ -105,7 +112,9 @@ class Model:
             self.logs[member] = min(self.logs[member], keep)
 
     def stop_cleanly(self, member: int) -> None:
-        self.live.pop(member, None)
+        stopped = self.live.pop(member, None)
+        if stopped is not None:
+            self.clean_since[member] = stopped.czxid if stopped.clean_since is None else stopped.clean_since
 
     def control(self) -> None:
         while True:
@@ -152,7 +161,7 @@ class Model:
 
 members = st.sampled_from(ASSIGNMENT)
 steps = st.one_of(
-    st.tuples(st.just("start"), members, st.booleans()),
+    st.tuples(st.just("start"), members, st.just(0)),
     st.tuples(st.just("kill"), members, st.integers(0, 20)),
     st.tuples(st.just("stop"), members, st.just(0)),
     st.tuples(st.just("control"), st.just(0), st.just(0)),
@@ -162,19 +171,17 @@ steps = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(steps, max_size=40))
+@example([("work", 1, {2}), ("stop", 1, 0), ("kill", 2, 0), ("start", 2, 0), ("stop", 2, 0), ("start", 2, 0)])
 def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
     model = Model()
-    stopped_cleanly: set[int] = set()
     for member in ASSIGNMENT:
-        model.start(member, clean=True)
+        model.start(member)
     for what, who, how in history:
         if what == "start":
-            model.start(who, clean=who in stopped_cleanly)
+            model.start(who)
         elif what == "kill":
-            stopped_cleanly.discard(who)
             model.kill(who, how)  # type: ignore[arg-type]
-        elif what == "stop" and who in model.live:
-            stopped_cleanly.add(who)
+        elif what == "stop":
             model.stop_cleanly(who)
         elif what == "control":
             model.control()

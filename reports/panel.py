@@ -1,0 +1,111 @@
+"""One panel of the timeline: frame, axis, fault bands, lanes and legend, the same in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from bokeh.models import (
+    BoxZoomTool,
+    ColumnDataSource,
+    CrosshairTool,
+    FixedTicker,
+    Legend,
+    LegendItem,
+    PanTool,
+    Range1d,
+    Span,
+)
+from bokeh.plotting import figure
+
+from reports.palette import Painter
+
+NANOSECONDS: Final = 1_000_000_000
+LEFT: Final = 92
+"""Pixels left of every frame, so that all frames are aligned."""
+LABEL: Final = 15
+"""Characters of a lane's label that fit there."""
+FONT: Final = "system-ui, sans-serif"
+
+
+@dataclass
+class Desk:
+    """What all panels share while they are drawn."""
+
+    axis: Range1d
+    bands: ColumnDataSource
+    cursor: Span
+    painter: Painter = field(default_factory=Painter)
+    panels: list[Any] = field(default_factory=list)
+
+
+def plain(text: str, limit: int = LABEL) -> str:
+    """A label of one short line in which Bokeh sees no mathematics (``$$``, ``\\(``, ``\\[``)."""
+    flat = " ".join(text.split()).replace("$$", "$\u2060$").replace("\\", "\u2216")
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
+    """The next figure downwards, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
+    panel = figure(
+        height=height, sizing_mode="stretch_width", x_range=desk.axis, toolbar_location=None,
+        tools="", min_border_left=LEFT, min_border_right=14, min_border_top=6, min_border_bottom=4,
+        title=title, background_fill_color=None, border_fill_color=None, outline_line_color=None, **options,
+    )  # fmt: skip
+    zoom, pan = BoxZoomTool(dimensions="width"), PanTool(dimensions="width")
+    panel.add_tools(zoom, pan, CrosshairTool(overlay=desk.cursor))
+    panel.toolbar.active_drag = zoom
+    panel.title.text_font_size = "11.5px"
+    panel.title.text_font = FONT
+    panel.title.text_font_style = "bold"
+    panel.title.standoff = 4
+    panel.xaxis.visible = False
+    panel.xgrid.grid_line_color = None
+    for axis in (panel.xaxis[0], panel.yaxis[0]):
+        axis.major_label_text_font = axis.axis_label_text_font = FONT
+        axis.major_label_text_font_size = axis.axis_label_text_font_size = "11px"
+        axis.axis_label_text_font_style = "normal"
+        axis.minor_tick_line_color = None
+        axis.major_tick_line_color = None
+        axis.axis_line_color = None
+        desk.painter.paint(axis, major_label_text_color="muted", axis_label_text_color="muted")
+    desk.painter.paint(panel.title, text_color="muted")
+    desk.painter.paint(panel.ygrid[0], grid_line_color="grid")
+    _shade(desk, panel)
+    desk.panels.append(panel)
+    return panel
+
+
+def _shade(desk: Desk, panel: Any) -> None:
+    force = panel.vstrip(x0="injected", x1="healed", source=desk.bands, line_color=None, fill_alpha=0.5)
+    after = panel.vstrip(x0="healed", x1="recovered", source=desk.bands, line_color=None, fill_alpha=0.7)
+    force.level = after.level = "underlay"
+    desk.painter.paint(force.glyph, fill_color="fault")
+    desk.painter.paint(after.glyph, fill_color="recover")
+
+
+def label_lanes(panel: Any, labels: Sequence[str]) -> None:
+    """One lane per label, the first on top, at the heights 0, -1, -2, ..."""
+    heights = [-number for number in range(len(labels))]
+    panel.yaxis.ticker = FixedTicker(ticks=heights)
+    panel.yaxis.major_label_overrides = dict(zip(heights, map(plain, labels), strict=True))
+    panel.y_range = Range1d(-len(labels) + 0.4, 0.6)
+    panel.ygrid.grid_line_color = None
+
+
+def add_legend(desk: Desk, panel: Any, items: Sequence[LegendItem]) -> None:
+    """In one line above the frame, at its right end."""
+    legend = Legend(
+        items=list(items), orientation="horizontal", location="top_right", border_line_color=None,
+        background_fill_color=None, label_text_font=FONT, label_text_font_size="11px", glyph_height=10, glyph_width=14,
+        spacing=10, padding=0, margin=0, label_standoff=4, label_height=12,
+    )  # fmt: skip
+    desk.painter.paint(legend, label_text_color="muted")
+    panel.add_layout(legend, "above")
+
+
+def to_seconds(times: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Nanoseconds as seconds."""
+    return np.asarray(times, dtype=np.float64) / NANOSECONDS

@@ -1,0 +1,49 @@
+"""What a controller does differently when a historic defect is built in; see ``system_under_test.defects``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from system_under_test.controller import leaders
+from system_under_test.controller.leaders import AskLogEnds, Brokers, Policy
+from system_under_test.controller.partitions import Decide
+from system_under_test.controller.term import Fence, Term
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper.znodes import PartitionState
+
+
+@dataclass(frozen=True)
+class Traits:
+    """How it elects, how it writes, and whether it gives up when it has been replaced."""
+
+    decide: Decide = leaders.next_state
+    fence: Callable[[ZooKeeper, Term], Fence] = Fence
+    resigns: bool = True
+
+
+CORRECT = Traits()
+
+
+def traits(defects: Collection[str]) -> Traits:
+    """Of the build with these defects."""
+    if "unclean-election" in defects:
+        return Traits(decide=whoever_lives)
+    if "zombie-controller" in defects:
+        return Traits(fence=NoFence, resigns=False)
+    return CORRECT
+
+
+def whoever_lives(
+    state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
+) -> PartitionState | AskLogEnds | None:
+    """The first living replica leads when nobody in sync is left, whatever it has missed."""
+    return leaders.next_state(state, assignment, brokers, Policy(policy.min_insync, True), controller_epoch)
+
+
+class NoFence(Fence):
+    """Writes without a look at who is controller."""
+
+    async def write(self, operations: Sequence[Any]) -> list[Any]:
+        return await self._zookeeper.multi(operations)

@@ -1,0 +1,116 @@
+"""The page in a real browser: drawn, without a complaint, and deaf to what a hostile system wrote."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_folders import CLAIM, finding, judgement, ordinary, write_run
+from test_page import hostile_run
+
+from checkers.verdict import Verdict
+from reports.page import render
+
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1366,900",
+)  # fmt: skip
+PATIENCE = 30.0
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: pip install selenium")
+    if not (CHROMIUM.exists() and DRIVER.exists()):
+        pytest.skip("no Chromium: apt-get install -y chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    profile = tmp_path_factory.mktemp("profile")
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+        shutil.rmtree(profile, ignore_errors=True)
+
+
+def open_page(browser: Any, page: Path) -> list[str]:
+    """Waits until the plot is drawn; what the console complained about."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get_log("browser")
+    browser.get(page.as_uri())
+    WebDriverWait(browser, PATIENCE).until(
+        lambda driver: driver.execute_script("return document.documentElement.dataset.plot") == "ready"
+    )
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+@pytest.fixture(scope="module")
+def red_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("red") / "run"
+    return render(write_run(folder, judgement(Verdict.FAIL, finding(20, 45)), ordinary()))
+
+
+def test_the_plot_is_drawn_and_the_finding_is_visible(browser: Any, red_page: Path) -> None:
+    assert open_page(browser, red_page) == []
+    assert browser.find_element("css selector", ".badge").text == "Fail"
+    claim = browser.find_element("css selector", ".finding[open] .claim")
+    assert claim.is_displayed()
+    assert claim.text == CLAIM.capitalize()
+    assert len(browser.find_elements("css selector", ".finding[open] tbody tr")) == 2
+    frames = browser.execute_script(
+        "const all = root => [...root.querySelectorAll('*')].flatMap("
+        "  one => [...(one.localName === 'canvas' ? [one] : []), ...(one.shadowRoot ? all(one.shadowRoot) : [])]);"
+        "return all(document.getElementById('plot')).map(one => [one.width, one.height])"
+    )
+    assert sum(1 for width, height in frames if width > 800 and height > 50) >= 5
+
+
+def test_a_finding_is_shown_close_and_the_whole_run_comes_back(browser: Any, red_page: Path) -> None:
+    open_page(browser, red_page)
+    view = (
+        "const data = JSON.parse(document.getElementById('plot-data').textContent);"
+        "const axis = Bokeh.documents[0].get_model_by_id(data.axis);"
+        "const named = Bokeh.documents[0].get_model_by_id(data.named);"
+        "return [axis.start, axis.end, named.selected.indices]"
+    )
+    whole = browser.execute_script(view)
+    assert whole[0] <= 0
+    assert whole[1] >= 5.9
+    browser.execute_script("document.querySelector('[data-action=finding]').click()")
+    start, stop, rows = browser.execute_script(view)
+    assert 0 < start < 2.0
+    assert 4.504 < stop < whole[1]
+    assert rows == [0, 1]
+    browser.execute_script("document.querySelector('[data-action=all]').click()")
+    assert browser.execute_script(view) == [*whole[:2], []]
+
+
+def test_the_theme_changes_page_and_plot(browser: Any, red_page: Path) -> None:
+    open_page(browser, red_page)
+    colours = (
+        "const data = JSON.parse(document.getElementById('plot-data').textContent);"
+        "const [id, property] = data.colours.find(one => one[2] === 'grid');"
+        "return [getComputedStyle(document.body).backgroundColor,"
+        "  Bokeh.documents[0].get_model_by_id(id)[property]]"
+    )
+    before = browser.execute_script(colours)
+    browser.execute_script("document.querySelector('[data-action=theme]').click()")
+    after = browser.execute_script(colours)
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+
+
+def test_hostile_values_run_nothing(browser: Any, tmp_path: Path) -> None:
+    assert open_page(browser, render(hostile_run(tmp_path / "run"))) == []
+    assert browser.execute_script("return [window.pwned === undefined, document.images.length]") == [True, 0]

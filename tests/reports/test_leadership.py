@@ -1,0 +1,77 @@
+"""Who led when, from the nodes' own words."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.leadership import CONTROLLER, natural, reigns_of
+
+END = 100
+
+
+def event(time: int, node: str, name: str, *, key: str | None = "k", epoch: int = 0, incarnation: int = 1) -> Any:
+    return {"time": time, "node": node, "incarnation": incarnation, "event": name, "key": key, "epoch": epoch,
+            "controller_epoch": epoch}  # fmt: skip
+
+
+def test_a_leader_that_was_not_told_believes_until_it_says_that_it_follows() -> None:
+    old, new = reigns_of(
+        [
+            event(0, "n1", "became-leader"),
+            event(40, "n2", "became-leader", epoch=1),
+            event(60, "n1", "became-follower", epoch=1),
+        ],
+        [],
+        END,
+    )
+    assert (old.node, old.start, old.stop, old.believed) == ("n1", 0, 40, 60)
+    assert (new.node, new.epoch, new.start, new.stop, new.believed) == ("n2", 1, 40, END, END)
+
+
+def test_a_killed_leader_leads_no_longer_and_leaves_a_gap() -> None:
+    old, _ = reigns_of([event(0, "n1", "became-leader"), event(40, "n2", "became-leader")], [(30, "n1")], END)
+    assert (old.stop, old.believed) == (30, 30)
+
+
+def test_a_new_life_ends_what_the_former_believed() -> None:
+    rows = [event(0, "n1", "became-leader"), event(50, "n1", "registered", key=None, incarnation=2)]
+    (reign,) = reigns_of(rows, [], END)
+    assert reign.believed == 50
+
+
+def test_controllers_have_a_lane_of_their_own() -> None:
+    rows = [
+        event(0, "n1", "became-controller", key=None, epoch=4),
+        event(20, "n1", "became-follower", key="k"),
+        event(70, "n1", "resigned-controller", key=None),
+    ]
+    (reign,) = reigns_of(rows, [], END)
+    assert (reign.lane, reign.epoch, reign.stop) == (CONTROLLER, 4, 70)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 90),
+            st.sampled_from(["n1", "n2", "n3"]),
+            st.sampled_from(["became-leader", "became-follower"]),
+            st.integers(1, 2),
+        )
+    ).map(sorted)
+)
+def test_reigns_never_end_before_they_begin_nor_overlap_but_in_belief(
+    changes: list[tuple[int, str, str, int]],
+) -> None:
+    rows = [event(time, node, name, incarnation=life) for time, node, name, life in changes]
+    reigns = reigns_of(rows, [], END)
+    assert len(reigns) == sum(1 for change in changes if change[2] == "became-leader")
+    assert all(reign.start <= reign.stop <= reign.believed <= END for reign in reigns)
+    assert all(one.stop <= other.start for one, other in itertools.pairwise(reigns))
+
+
+def test_keys_are_ordered_as_people_count() -> None:
+    assert sorted(["orders-10", "orders-2", "orders", "a1b"], key=natural) == ["a1b", "orders", "orders-2", "orders-10"]

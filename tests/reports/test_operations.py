@@ -1,0 +1,103 @@
+"""The bars of the timeline: all that findings name, a bounded number of the rest, each where it belongs."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_folders import SECOND, completed, ordinary, write_history
+
+from harness.core.history import SCHEMAS
+from harness.core.operation import Outcome
+from reports.operations import MOST_AROUND, MOST_LANES, MOST_SAMPLED, TEXT, find, lanes, merged
+from reports.recording import Recording
+
+
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 20)).map(lambda one: (one[0], one[0] + one[1]))))
+def test_merged_intervals_are_disjoint_and_cover_the_same_moments(spans: list[tuple[int, int]]) -> None:
+    joined = merged(spans)
+    assert all(first[1] < second[0] for first, second in itertools.pairwise(joined))
+
+    def covered(intervals: list[tuple[int, int]]) -> set[int]:
+        return {moment for start, stop in intervals for moment in range(start, stop + 1)}
+
+    assert covered(joined) == covered(spans)
+
+
+def test_a_small_run_is_drawn_whole_and_an_unknown_end_lasts_to_the_workers_next_call(tmp_path: Path) -> None:
+    write_history(tmp_path / "h", ordinary(60))
+    with Recording(tmp_path / "h") as recording:
+        told = lanes(recording, list(find(recording, [4, 5]).values()), recording.end())
+    assert told.complete
+    assert told.workers == ("w0", "w1", "w2")
+    by_index = {bar.row.index: bar for bar in told.bars}
+    assert [index for index, bar in by_index.items() if bar.named] == [4, 5]
+    assert by_index[19].row.ret is None
+    assert by_index[19].stop == 22 * SECOND // 10
+    assert by_index[59].stop == 59 * SECOND // 10, "nothing follows: to the end of the run"
+    assert all(bar.stop == bar.row.ret for bar in told.bars if bar.row.ret is not None)
+
+
+def test_a_long_run_is_sampled_but_keeps_what_findings_name_and_their_neighbours(tmp_path: Path) -> None:
+    count, workers, lone = 200_000, 60, 123_457
+    synthetic(tmp_path / "h", count, workers)
+    with Recording(tmp_path / "h") as recording:
+        named = list(find(recording, [lone]).values())
+        told = lanes(recording, named, recording.end())
+    assert len(told.bars) <= MOST_AROUND + MOST_SAMPLED + 3
+    assert len(told.workers) == MOST_LANES
+    assert (told.operations, told.all_workers) == (count, workers)
+    assert f"w{lone % workers}" in told.workers
+    indexes = {bar.row.index for bar in told.bars}
+    assert lone in indexes
+    near = {index for index in range(lone - 90, lone + 91) if f"w{index % workers}" in told.workers}
+    assert near <= indexes
+    assert max(indexes) - min(indexes) > 0.99 * count
+
+
+def test_long_texts_are_cut_before_they_reach_python(tmp_path: Path) -> None:
+    write_history(tmp_path / "h", [completed(0, 1, argument="x" * 100_000)])
+    with Recording(tmp_path / "h") as recording:
+        row = find(recording, [0, 99])[0]
+    assert len(row.argument) == TEXT
+    assert row.argument.endswith("…")
+
+
+def test_operations_that_the_history_lacks_are_not_found(tmp_path: Path) -> None:
+    write_history(tmp_path / "h", [completed(0, 1, outcome=Outcome.OK)])
+    with Recording(tmp_path / "h") as recording:
+        assert find(recording, [7]) == {}
+        assert find(recording, []) == {}
+
+
+def synthetic(folder: Path, count: int, workers: int) -> None:
+    """One operation a millisecond, by the workers in turn, each for half a millisecond."""
+    for name in SCHEMAS:
+        (folder / name).mkdir(parents=True)
+        pq.write_table(SCHEMAS[name].empty_table(), folder / name / "part-0.parquet")
+    index = np.arange(count)
+    names = pa.array([f"w{number}" for number in range(workers)])
+    table = pa.table(
+        [
+            pa.array(index), pa.array((index % workers).astype(np.int32)), names.take(pa.array(index % workers)),
+            pa.repeat("send", count), pa.repeat("orders-0", count), pa.repeat("[1]", count), pa.repeat("{}", count),
+            pa.array(index * 1_000_000), pa.array(index * 1_000_000 + 500_000), pa.repeat("ok", count),
+            pa.nulls(count, pa.string()), pa.repeat("main", count), pa.nulls(count, pa.int64()),
+        ],
+        schema=SCHEMAS["ops"],
+    )  # fmt: skip
+    pq.write_table(table, folder / "ops" / "part-1.parquet")
+
+
+@pytest.mark.parametrize("count", [1, 7_000, 7_001])
+def test_the_number_of_bars_is_bounded_at_the_limit_too(tmp_path: Path, count: int) -> None:
+    synthetic(tmp_path / "h", count, 3)
+    with Recording(tmp_path / "h") as recording:
+        told = lanes(recording, [], recording.end())
+    assert len(told.bars) == count if count <= 7_000 else len(told.bars) <= MOST_SAMPLED + 1

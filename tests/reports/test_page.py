@@ -1,0 +1,171 @@
+"""The page: says what there is, loads nothing, and executes nothing that a system under test wrote."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from run_folders import CLAIM, COMMAND, HOSTILE, SECOND, completed, finding, judgement, ordinary, write_run
+
+from checkers.verdict import Verdict
+from harness.core.operation import Outcome
+from reports.page import render
+from reports.panel import plain
+
+LOADING = {"src", "href", "srcset", "poster", "action", "data", "background"}
+
+
+class Parsed(HTMLParser):
+    """Elements, what they would load, scripts, inline handlers, and the text that a reader sees."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loaded: list[str] = []
+        self.handlers: list[str] = []
+        self.scripts: list[tuple[str | None, str]] = []
+        self.policy = ""
+        self.texts: list[str] = []
+        self._script: str | None = None
+        self._silent = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        named = dict(attrs)
+        self.loaded += [value or "" for name, value in attrs if name in LOADING and not (value or "").startswith("#")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        if tag == "meta" and named.get("http-equiv") == "Content-Security-Policy":
+            self.policy = named["content"] or ""
+        self._silent += tag in ("script", "style")
+        if tag == "script":
+            self._script = named.get("type") or "script"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent -= tag in ("script", "style")
+        if tag == "script":
+            self._script = None
+
+    def handle_data(self, data: str) -> None:
+        if self._script is not None:
+            self.scripts.append((self._script, data))
+        elif not self._silent:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def parsed(run: Path) -> Parsed:
+    return Parsed(render(run).read_text(encoding="utf-8"))
+
+
+def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(tmp_path: Path) -> None:
+    text = parsed(write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary())).text
+    assert text.count(CLAIM.capitalize()) == 2, "as the lead, and with its operations"
+    assert COMMAND in text
+    assert "kill leader of orders-3 on n3, 2.000 s – 3.000 s" in text
+    assert "leader then n3 , epoch 0" in text
+    assert '20 2 send orders-3 [20] ok {"offset":20} 2.000 s 2.004 s' in text
+    assert "45 0 poll orders-3 [45] ok" in text
+    assert "3 more operations are involved." in text
+
+
+def test_a_green_run_says_what_was_checked_and_what_not(tmp_path: Path) -> None:
+    text = parsed(write_run(tmp_path / "run", judgement(Verdict.PASS), ordinary())).text
+    assert "No anomaly in 60 operations, under 1 fault; 2 checks had data." in text
+    assert "lost-write none found forbidden 40" in text
+    assert "vanished no data forbidden 0" in text
+    assert "phantom not judged forbidden 0" in text
+    assert "Findings" not in text
+    assert "ack-before-replication" in text
+    assert "no engine answers" in text, "a fall-back of the cluster"
+
+
+def test_an_unknown_run_leads_with_its_reasons(tmp_path: Path) -> None:
+    reasons = ("only 0 operations succeeded during fault 1", "vanished had no data")
+    page = parsed(write_run(tmp_path / "run", judgement(Verdict.UNKNOWN, unknown=reasons), ordinary()))
+    assert "Why the verdict is unknown" in page.text
+    assert page.text.count(reasons[0][1:]) == 2
+    assert page.text.count(reasons[1]) == 1
+
+
+@pytest.mark.parametrize("operations", [None, [], ordinary(5)])
+def test_a_run_cut_short_still_has_a_page(tmp_path: Path, operations: list[object] | None) -> None:
+    run = write_run(tmp_path / "run", None, operations, close=False, status="interrupted", problem="second Ctrl-C")  # type: ignore[arg-type]
+    text = parsed(run).text
+    assert "No verdict" in text
+    assert "the run's status is interrupted" in text
+    assert "second Ctrl-C" in text
+
+
+def hostile_run(folder: Path) -> Path:
+    """Every text that a system, a client or a user may choose is an attack."""
+    rows = [
+        completed(index, index * SECOND, argument=HOSTILE, result={"v": HOSTILE}, key=HOSTILE, f=HOSTILE,
+                  error=HOSTILE if index else None, outcome=Outcome.FAIL if index else Outcome.OK)
+        for index in range(4)
+    ]  # fmt: skip
+    verdict = judgement(
+        Verdict.FAIL, finding(0, 1, claim=HOSTILE, anomaly=HOSTILE, key=HOSTILE), unknown=(HOSTILE,), engine=HOSTILE,
+        forbidden=(HOSTILE,),
+    )  # fmt: skip
+    return write_run(
+        folder, verdict, rows, test=HOSTILE, command=HOSTILE, notes=[HOSTILE], problem=HOSTILE, nemesis=HOSTILE,
+        status=HOSTILE, digest=HOSTILE, started=HOSTILE, cluster=HOSTILE,
+    )  # fmt: skip
+
+
+def test_no_value_becomes_markup(tmp_path: Path) -> None:
+    harmless = parsed(write_run(tmp_path / "harmless", judgement(Verdict.FAIL, finding(0, 1)), ordinary()))
+    page = parsed(hostile_run(tmp_path / "run"))
+    assert page.handlers == []
+    assert "img" not in page.tags
+    assert page.tags.count("script") == harmless.tags.count("script")
+    assert HOSTILE in page.text
+    for kind, script in page.scripts:
+        if kind == "application/json":
+            assert "<" not in script
+            json.loads(script)
+        else:
+            assert "onerror=alert" not in script
+
+
+def test_nothing_is_loaded_from_anywhere(tmp_path: Path) -> None:
+    page = parsed(write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary()))
+    assert page.loaded == []
+    assert not {"link", "iframe", "img", "object", "embed", "base"} & set(page.tags)
+    assert "default-src 'none'" in page.policy
+    style = (Path(__file__).parents[2] / "reports" / "style.css").read_text()
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_only_the_pages_own_scripts_may_run(tmp_path: Path) -> None:
+    page = parsed(hostile_run(tmp_path / "run"))
+    run = [script for kind, script in page.scripts if kind == "script"]
+    hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in run}
+    assert set(re.findall(r"'sha256-([^']+)'", page.policy)) == hashes
+    assert "unsafe-eval" not in page.policy
+    assert re.search(r"script-src [^;]*unsafe-inline", page.policy) is None
+
+
+def test_the_page_is_replaced_in_one_step(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", judgement(Verdict.PASS), ordinary())
+    (run / "report.html").write_text("old")
+    before = (run / "report.html").stat().st_ino
+    assert render(run) == run / "report.html"
+    assert (run / "report.html").stat().st_ino != before
+    assert not list(run.glob(".report*"))
+
+
+def test_labels_hold_no_mathematics_and_are_short() -> None:
+    assert "$$" not in plain("$$x$$")
+    assert "\\(" not in plain(r"\(x\)")
+    assert plain("a\nb " + "c" * 30) == "a b " + "c" * 10 + "…"

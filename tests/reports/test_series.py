@@ -1,0 +1,78 @@
+"""Rates and latencies: nothing is lost or invented by drawing it in few points."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_folders import SECOND, completed, ordinary, write_history
+
+from harness.core.history import HistoryWriter
+from harness.core.operation import Outcome
+from reports.recording import Recording
+from reports.series import LEAST_WIDTH, MOST_POINTS, complaints, interval, series, verbs
+
+
+@given(st.integers(0, 10**18), st.integers(1, 1000))
+def test_an_interval_is_the_least_round_width_that_gives_few_enough_points(span: int, most: int) -> None:
+    width = interval(span, most)
+    assert str(width).rstrip("0") in ("1", "2", "5")
+    assert span <= width * most
+    smaller = width // 2 if str(width)[0] in "12" else width * 2 // 5
+    assert width == LEAST_WIDTH or span > smaller * most
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 900 * SECOND), st.sampled_from(list(Outcome)), st.integers(0, 9 * SECOND)),
+        min_size=1, max_size=30,
+    )
+)  # fmt: skip
+def test_every_operation_counts_once_in_at_most_240_intervals(rows: list[tuple[int, Outcome, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        history = Path(folder) / "history"
+        with HistoryWriter(history) as writer:
+            for index, (call, outcome, took) in enumerate(rows):
+                writer.completed(completed(index, call, outcome=outcome, took=took))
+        with Recording(history) as recording:
+            found = series(recording, recording.end())
+    assert len(found.time) <= MOST_POINTS + 1
+    for name in Outcome:
+        total = sum(1 for _, outcome, _ in rows if outcome is name)
+        assert np.isclose(getattr(found, name).sum() * found.width, total)
+    known = ~np.isnan(found.longest)
+    slack = 1 + 1e-9
+    assert (found.median[known] <= found.p99[known] * slack).all()
+    assert (found.p99[known] <= found.longest[known] * slack).all()
+    longest = max((took for _, outcome, took in rows if outcome is Outcome.OK), default=None)
+    if longest is None:
+        assert not known.any()
+    else:
+        assert np.isclose(np.nanmax(found.longest), max(longest, 1000) / 1e6)
+
+
+def test_a_latency_counts_from_when_the_operation_was_due(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path / "h") as writer:
+        writer.completed(completed(0, 3 * SECOND, scheduled=SECOND, took=SECOND))
+    with Recording(tmp_path / "h") as recording:
+        found = series(recording, recording.end())
+    assert np.nanmax(found.longest) == pytest.approx(3000.0)
+    assert found.time[int(np.nanargmax(found.longest))] == pytest.approx(1.0, abs=found.width)
+
+
+def test_verbs_and_errors_are_counted(tmp_path: Path) -> None:
+    write_history(tmp_path / "h", ordinary())
+    with Recording(tmp_path / "h") as recording:
+        by_name = {verb.f: verb for verb in verbs(recording)}
+        errors = complaints(recording)
+    assert (by_name["send"].total, by_name["send"].ok) == (30, 30)
+    assert (by_name["poll"].total, by_name["poll"].fail, by_name["poll"].info) == (30, 3, 3)
+    assert by_name["send"].longest == pytest.approx(4.0)
+    assert {(one.f, one.outcome, one.error, one.count) for one in errors} == {
+        ("poll", "fail", "timeout", 3), ("poll", "info", "timeout", 3)
+    }  # fmt: skip
