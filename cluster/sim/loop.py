@@ -240,8 +240,8 @@ class SimLoop(asyncio.BaseEventLoop):
             asyncio.Future.cancel(task)
         return task
 
-    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
-        """The unfinished tasks of a process, in creation order."""
+    def tasks_of(self, process: Process | None) -> list[asyncio.Task[Any]]:
+        """The unfinished tasks of a process, or of the harness, in creation order."""
         tasks = [task for task in asyncio.all_tasks(self) if getattr(task, "process", None) is process]
         return sorted(tasks, key=order_of)
 

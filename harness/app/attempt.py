@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,7 +138,7 @@ class Attempt:
             return
         try:
             # After a second Ctrl-C the run's tasks are still there; being cancelled, they heal what is in force.
-            cancel_all(world.loop)
+            cancel(world.loop, world.tasks())
             if self._trial is not None:
                 world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
         finally:
@@ -209,17 +210,16 @@ def with_defect(system: System, name: str | None) -> System:
     return system.with_defect(name)
 
 
-def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancels every task and lets it end."""
-    left = asyncio.all_tasks(loop)
-    for task in left:
+def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels these tasks and lets them end."""
+    for task in tasks:
         task.cancel()
-    if left:
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    cancel_all(loop)
+    cancel(loop, asyncio.all_tasks(loop))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()

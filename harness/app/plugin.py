@@ -8,7 +8,7 @@ histories or reports is imported inside the functions that need it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -107,6 +107,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     session = config.stash.get(SESSION, None)
     return [] if session is None else [f"assay: {session.announcement}, seed {session.seed}"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """A failed trial says what there is to say in its own lines; what the harness logged meanwhile is not among it."""
+    report: Any = yield
+    if FIXTURE in getattr(item, "fixturenames", ()):
+        report.sections.clear()
+    return report
 
 
 @pytest.fixture

@@ -35,6 +35,10 @@ class World(Protocol):
         """Brings the nodes into being, with nothing running on them yet; ``note`` hears of long steps."""
         ...
 
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The harness's own unfinished tasks; a simulated node's are its own business, and end when it is killed."""
+        ...
+
     def runtime(self) -> Any:
         """What clients get: see ``system_under_test.runtime``."""
         ...
@@ -104,6 +108,9 @@ class SimWorld:
         await cluster.start()
         return cluster
 
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        return self._loop.tasks_of(None)
+
     def runtime(self) -> Any:
         assert self._cluster is not None, "open comes first"
         return self._cluster.harness_runtime()
@@ -162,6 +169,9 @@ class DockerWorld:
         )
         await self._cluster.start()
         return self._cluster
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        return list(asyncio.all_tasks(self._loop))
 
     def runtime(self) -> Any:
         return HarnessRuntime(random.Random(derive(self._settings.seed, "client")))
