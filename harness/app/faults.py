@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from cluster.system import ZOOKEEPER_ROLE, System
 from harness.app.settings import NONE, Settings, SettingsError, derive
 from nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, select
 from nemesis.draw import draw
 from nemesis.fault import Census
-from nemesis.schedule import Schedule, ScheduleError
+from nemesis.schedule import Record, Schedule, ScheduleError, decode
 from nemesis.target import CLIENT_ROLE, TargetError
 from nemesis.target import parse as parse_target
 
@@ -24,6 +25,26 @@ def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     except FaultNameError as error:
         raise SettingsError(str(error)) from None
     return tuple(one.names for one in sorted(selected, key=lambda one: one.id))
+
+
+def replayed(path: Path) -> Schedule:
+    """The schedule of a file, as it was meant. Raises :class:`SettingsError` naming the file and what is wrong."""
+    try:
+        found = decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise SettingsError(f"--replay={path}: {error.strerror}") from None
+    except ScheduleError as error:
+        raise SettingsError(f"--replay: {error}") from None
+    schedule = found.as_meant() if isinstance(found, Record) else found
+    unknown = sorted({step.fault for step in schedule.steps} - set(catalogue()))
+    if unknown:
+        raise SettingsError(f"--replay={path}: no fault {', '.join(unknown)}; --nemesis-list lists them")
+    return schedule
+
+
+def fault_names(schedule: Schedule) -> tuple[str, ...]:
+    """Sorted, as in test ids."""
+    return tuple(sorted({step.fault for step in schedule.steps}))
 
 
 def check_target(text: str | None) -> None:
@@ -60,6 +81,12 @@ def node_counts(system: System, settings: Settings) -> dict[str, int]:
 
 def schedule(system: System, settings: Settings) -> Schedule:
     """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster."""
+    if settings.replay is not None:
+        schedule = replayed(settings.replay)
+        late = [step for step in schedule.steps if step.until >= settings.time_limit]
+        if late:
+            raise ScheduleError(f"{late[0]} ends at {late[0].until:g} s: raise --time-limit above that")
+        return schedule
     nodes = node_counts(system, settings)
     servers = sum(number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE))
     return draw(

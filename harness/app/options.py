@@ -43,6 +43,8 @@ def add_options(parser: pytest.Parser) -> None:
              "'none' (default), 'all'")  # fmt: skip
     add("--nemesis-interval", default=DEFAULT_INTERVAL, metavar="S", help="seconds from injection to injection (10)")
     add("--nemesis-target", default=None, metavar="WHO", help="one, minority, majority, all, leader, controller, n2")
+    add("--replay", default=None, metavar="FILE",
+        help="play the schedule of this file (a run's schedule.json, or one written by hand) not one drawn")  # fmt: skip
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
     add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
     add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
@@ -79,6 +81,7 @@ class Options:
     store: Path
     keep_cluster: str
     defect: str | None
+    replay: Path | None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -109,6 +112,7 @@ def read_options(config: pytest.Config) -> Options:
         store=config.rootpath / text("--store"),
         keep_cluster=parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
         defect=optional("--defect"),
+        replay=None if (replay := optional("--replay")) is None else config.invocation_params.dir / replay,
     )
 
 
@@ -129,6 +133,7 @@ def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[st
         defect=options.defect,
         keep_cluster=options.keep_cluster,
         store=options.store,
+        replay=options.replay,
     )
 
 
@@ -136,7 +141,8 @@ def repeat_command(test: str, settings: Settings) -> str:
     """What to type to do exactly this run again; options at their default are left out."""
     options: list[tuple[str, str | None, str | None]] = [
         ("--cluster", settings.cluster, None),
-        ("--nemesis", ",".join(settings.nemesis) or None, None),
+        ("--replay", None if settings.replay is None else str(settings.replay), None),
+        ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
         ("--nemesis-interval", f"{settings.nemesis_interval:g}", DEFAULT_INTERVAL),
         ("--nemesis-target", settings.nemesis_target, None),
         ("--time-limit", f"{settings.time_limit:g}", DEFAULT_TIME_LIMIT),

@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
-        if options.nemesis or options.nemesis_target:
+        if options.nemesis or options.nemesis_target or options.replay:
             _check_faults(options)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
@@ -78,14 +78,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if FIXTURE not in metafunc.fixturenames:
         return
     from harness.app.experiment import experiment_of
-    from harness.app.faults import combinations, not_applicable
+    from harness.app.faults import not_applicable
 
     found = experiment_of(metafunc.function)
     if found is None:
         raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
     options = metafunc.config.stash[OPTIONS]
     parameters = []
-    for nemesis in combinations(options.nemesis):
+    for nemesis in _combinations(options):
         sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
         reason = not_applicable(found.system, sample)
         marks = [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
@@ -191,10 +191,19 @@ def _sweep() -> str:
     return "".join(f"; {line}" for line in told)
 
 
-def _check_faults(options: Options) -> None:
-    from harness.app.faults import check_target, combinations
+def _combinations(options: Options) -> tuple[tuple[str, ...], ...]:
+    """The faults of each test."""
+    from harness.app.faults import combinations, fault_names, replayed
 
-    combinations(options.nemesis)
+    return combinations(options.nemesis) if options.replay is None else (fault_names(replayed(options.replay)),)
+
+
+def _check_faults(options: Options) -> None:
+    from harness.app.faults import check_target
+
+    if options.replay is not None and (options.nemesis or options.nemesis_target):
+        raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
+    _combinations(options)
     check_target(options.nemesis_target)
 
 

@@ -49,6 +49,8 @@ class Settings:
     defect: str | None = None
     keep_cluster: str = "never"
     store: Path = Path("store")
+    replay: Path | None = None
+    """A file with the schedule to play; None draws one from the seed."""
 
     @property
     def nemesis_id(self) -> str:

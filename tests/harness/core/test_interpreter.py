@@ -22,8 +22,6 @@ from harness.core import (
     Event,
     Generator,
     GeneratorError,
-    HistoryReader,
-    HistoryWriter,
     Interpreter,
     Invoke,
     Operation,
@@ -42,6 +40,7 @@ from harness.core import (
     unfold,
     until,
 )
+from harness.core.history import HistoryReader, HistoryWriter
 
 T = TypeVar("T")
 S = 1_000_000_000
