@@ -75,7 +75,13 @@ class Broker:
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
         self._cache = MetadataCache()
         self._manager = ReplicaManager(
-            config, runtime, self._zookeeper, self._events, self._background, partition_class(config.defects)
+            config,
+            runtime,
+            self._zookeeper,
+            self._events,
+            self._background,
+            self._cache.learn,
+            partition_class(config.defects),
         )
         self._controller = Controller(
             config,

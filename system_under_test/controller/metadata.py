@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from system_under_test.network.handler import Context
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import LiveBroker, PartitionStateUpdate, UpdateMetadataRequest
+from system_under_test.protocol.internal import LeaderAndIsrRequest, LiveBroker, PartitionStateUpdate, UpdateMetadataRequest
 from system_under_test.protocol.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -35,6 +35,14 @@ class MetadataCache:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
         for topic in request.deleted:
             self._topics.pop(topic, None)
+
+    def learn(self, request: LeaderAndIsrRequest) -> None:
+        """A new role is news for clients too: whoever is turned away by the old leader must find the new one here,
+        before the metadata proper has come round.
+        """
+        self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
+        for partition in request.partitions:
+            self._topics.setdefault(partition.topic, {})[partition.partition] = partition
 
     def brokers(self) -> Iterable[LiveBroker]:
         return self._brokers.values()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
@@ -53,6 +53,7 @@ class ReplicaManager:
         zookeeper: ZooKeeper,
         events: EventLog,
         background: Background,
+        learn: Callable[[LeaderAndIsrRequest], None],
         partition_class: type[Partition] = Partition,
     ) -> None:
         self.config = config
@@ -63,6 +64,7 @@ class ReplicaManager:
         self._zookeeper = zookeeper
         self._events = events
         self._background = background
+        self._learn = learn
         self._partition_class = partition_class
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_czxids: dict[str, int] = {}
@@ -183,6 +185,7 @@ class ReplicaManager:
         async with self._controller_lock:
             if not self.obey("leader-and-isr", request.controller_id, request.controller_epoch, request.broker_epoch):
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+            self._learn(request)
             for settings in request.topics:
                 self._topic_configs[settings.topic] = self.config.topic.override(
                     {setting.name: setting.value for setting in settings.settings}
