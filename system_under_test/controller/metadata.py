@@ -6,7 +6,12 @@ from collections.abc import Iterable
 
 from system_under_test.network.handler import Context
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import LeaderAndIsrRequest, LiveBroker, PartitionStateUpdate, UpdateMetadataRequest
+from system_under_test.protocol.internal import (
+    LeaderAndIsrRequest,
+    LiveBroker,
+    PartitionStateUpdate,
+    UpdateMetadataRequest,
+)
 from system_under_test.protocol.metadata import (
     MetadataBroker,
     MetadataPartition,
