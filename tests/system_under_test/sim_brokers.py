@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, AsyncIterator
+from typing import Any
 
 from cluster.deploy import start_system
 from cluster.sim.cluster import SimCluster
@@ -103,7 +103,9 @@ class Brokers:
 
 
 @asynccontextmanager
-async def brokers(system: Broker | None = None, seed: int = 1, nodes: int = 3, zookeepers: int = 1) -> AsyncIterator[Brokers]:
+async def brokers(
+    system: Broker | None = None, seed: int = 1, nodes: int = 3, zookeepers: int = 1
+) -> AsyncIterator[Brokers]:
     system = system or Broker(partitions=1)
     cluster = SimCluster(system, {"zookeeper": zookeepers, "broker": nodes}, seed)
     await cluster.start()

@@ -19,7 +19,9 @@ def broker(broker_id: int, czxid: int, clean_since: int | None = None) -> LiveBr
     return LiveBroker(broker_id, f"host{broker_id}", 9092, czxid, clean_since)
 
 
-def state(leader: int, isr: list[int], epochs: dict[int, int], elr: tuple[int, ...] = (), epoch: int = 4) -> PartitionState:
+def state(
+    leader: int, isr: list[int], epochs: dict[int, int], elr: tuple[int, ...] = (), epoch: int = 4
+) -> PartitionState:
     return PartitionState(1, leader, epoch, isr, {str(k): v for k, v in epochs.items()}, list(elr))
 
 

@@ -35,7 +35,9 @@ def test_acknowledged_records_are_on_every_replica_in_the_same_order() -> None:
         async with brokers() as cluster:
             await send(cluster, 50)
             await until(lambda: identical(cluster), "all replicas alike", 1)
-            assert [value for _, value in cluster.stored(cluster.nodes[0], "orders-0")] == [b"%d" % n for n in range(50)]
+            assert [value for _, value in cluster.stored(cluster.nodes[0], "orders-0")] == [
+                b"%d" % n for n in range(50)
+            ]
             fetched = await cluster.consumer.fetch("orders", 0, 0, 10_000, 0, 0)
             assert [message.offset for message in fetched.messages] == list(range(50))
             assert await cluster.consumer.offsets("orders", 0, -1) == 50

@@ -1,0 +1,220 @@
+"""Produce, Fetch, ListOffsets and Metadata as a stranger sends them, byte by byte, to a broker in the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sim_brokers import Brokers, brokers, simulate
+
+from system_under_test.deployment import Broker
+from system_under_test.network.connection import Connection, Unknown
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from system_under_test.protocol.metadata import MetadataRequest
+from system_under_test.protocol.offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from system_under_test.protocol.schema import records_bytes
+from system_under_test.protocol.versions import ApiVersionsRequest
+from system_under_test.records import message_set
+
+
+async def leader_connection(cluster: Brokers) -> Connection:
+    return await Connection.open((await cluster.leader()).address, 9092, 1.0)
+
+
+def produce(records: bytes, acks: int = -1, partition: int = 0, timeout_ms: int = 1000) -> ProduceRequest:
+    part = ProducePartition(partition=partition, records=records)
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topics=[ProduceTopic(topic="orders", partitions=[part])])
+
+
+def fetch(offset: int, max_bytes: int = 10_000, wait_ms: int = 0, replica_id: int = -1) -> FetchRequest:
+    part = FetchPartition(partition=0, offset=offset, max_bytes=max_bytes)
+    topics = [FetchTopic(topic="orders", partitions=[part])]
+    return FetchRequest(replica_id=replica_id, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics)
+
+
+def built(*values: bytes, magic: int = 1) -> bytes:
+    return message_set.build([(None, value, 1_700_000_000_000) for value in values], magic=magic)
+
+
+async def error_of(connection: Connection, request: ProduceRequest, version: int = 2) -> ErrorCode:
+    response = await connection.call(request, version, 5.0)
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_each_version_of_produce_and_fetch_speaks_its_message_format(version: int) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            connection = await leader_connection(cluster)
+            magic = 1 if version == 2 else 0
+            assert await error_of(connection, produce(built(b"a", b"b", magic=magic)), version) == ErrorCode.NONE
+            for fetch_version in (0, 1, 2, 3):
+                response = await connection.call(fetch(0), fetch_version, 5.0)
+                messages = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+                assert [(m.offset, m.value) for m in messages] == [(0, b"a"), (1, b"b")]
+                assert {m.magic for m in messages} == {1 if fetch_version >= 2 else 0}
+            await connection.close()
+
+    simulate(check)
+
+
+def test_acks_decide_what_an_answer_means() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            connection = await leader_connection(cluster)
+            await connection.send(produce(built(b"zero"), acks=0), 2, 1.0)
+            assert await error_of(connection, produce(built(b"one"), acks=1)) == ErrorCode.NONE
+            assert await error_of(connection, produce(built(b"all"), acks=-1)) == ErrorCode.NONE
+            assert await error_of(connection, produce(built(b"two"), acks=2)) == ErrorCode.INVALID_REQUIRED_ACKS
+            leader = await cluster.leader()
+            assert [value for _, value in cluster.stored(leader, "orders-0")] == [b"zero", b"one", b"all"]
+            with pytest.raises(Unknown):  # with acks 0 an error closes the connection: there is no other way to say it
+                await connection.send(produce(b"garbage", acks=0), 2, 1.0)
+                await connection.call(fetch(0), 2, 5.0)
+            await connection.close()
+
+    simulate(check)
+
+
+def test_what_cannot_be_appended_is_refused_and_leaves_no_trace() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            connection = await leader_connection(cluster)
+            good = built(b"x" * 50)
+            flipped = good[:-1] + bytes([good[-1] ^ 1])
+            assert await error_of(connection, produce(flipped)) == ErrorCode.CORRUPT_MESSAGE
+            assert await error_of(connection, produce(good[:-3])) == ErrorCode.CORRUPT_MESSAGE
+            assert await error_of(connection, produce(b"")) == ErrorCode.CORRUPT_MESSAGE
+            assert await error_of(connection, produce(built(b"x" * 1_100_000))) == ErrorCode.MESSAGE_TOO_LARGE
+            assert await error_of(connection, produce(good, partition=7)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            follower = next(node for node in cluster.nodes if node.address not in connection.peer)
+            other = await Connection.open(follower.address, 9092, 1.0)
+            assert await error_of(other, produce(good)) == ErrorCode.NOT_LEADER_FOR_PARTITION
+            assert cluster.stored(await cluster.leader(), "orders-0") == []
+            await other.close()
+            await connection.close()
+
+    simulate(check)
+
+
+def test_a_consumer_reads_up_to_the_high_watermark_and_not_beyond() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            leader = await cluster.leader()
+            connection = await leader_connection(cluster)
+            assert await error_of(connection, produce(built(b"a"))) == ErrorCode.NONE
+            await cluster.cut(leader, [node for node in cluster.nodes if node is not leader])
+            assert await error_of(connection, produce(built(b"b"), timeout_ms=500)) == ErrorCode.REQUEST_TIMED_OUT
+
+            async def read(offset: int, replica_id: int = -1) -> tuple[ErrorCode, list[Any]]:
+                response = await connection.call(fetch(offset, replica_id=replica_id), 2, 5.0)
+                part = response.topics[0].partitions[0]
+                return ErrorCode(part.error_code), [m.value for m in message_set.decode(records_bytes(part.records))]
+
+            assert await read(0) == (ErrorCode.NONE, [b"a"])
+            assert await read(1) == (ErrorCode.NONE, []), "between the high watermark and the log end: nothing yet"
+            assert await read(0, replica_id=-2) == (ErrorCode.NONE, [b"a", b"b"]), "the debugger sees all"
+            assert (await read(3))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+            await connection.close()
+
+    simulate(check)
+
+
+def test_a_fetch_waits_for_records_and_no_longer_than_it_was_told() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            loop = asyncio.get_running_loop()
+            connection = await leader_connection(cluster)
+            began = loop.time()
+            await connection.call(fetch(0, wait_ms=700), 2, 5.0)
+            assert 0.7 <= loop.time() - began < 0.75
+            waiting = asyncio.ensure_future(connection.call(fetch(0, wait_ms=5000), 2, 9.0))
+            await asyncio.sleep(0.3)
+            began = loop.time()
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            await waiting
+            assert loop.time() - began < 0.1
+            await connection.close()
+
+    simulate(check)
+
+
+def test_offsets_are_told_by_leaders_only_and_the_end_by_proof() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            for value in (b"a", b"b", b"c"):
+                await cluster.producer.send("orders", 0, [(None, value)])
+            connection = await leader_connection(cluster)
+
+            async def ask(time: int, version: int = 1) -> Any:
+                part = ListOffsetsPartition(partition=0, timestamp=time, max_num_offsets=5)
+                request = ListOffsetsRequest(
+                    replica_id=-1, topics=[ListOffsetsTopic(topic="orders", partitions=[part])]
+                )
+                return (await connection.call(request, version, 5.0)).topics[0].partitions[0]
+
+            assert (await ask(LATEST)).offset == 3
+            assert (await ask(EARLIEST)).offset == 0
+            assert (await ask(LATEST, 0)).offsets == [3]
+            assert (await ask(1)).offset == 0, "the first message that is at least as young"
+            leader = await cluster.leader()
+            await cluster.cut(leader, cluster.zookeepers)
+            assert (await ask(LATEST)).error_code == ErrorCode.LEADER_NOT_AVAILABLE, "no proof without ZooKeeper"
+            assert (await ask(EARLIEST)).offset == 0
+            await connection.close()
+
+    simulate(check)
+
+
+def test_metadata_names_leaders_replicas_and_the_controller() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=3)) as cluster:
+            connection = await leader_connection(cluster)
+            for version in (0, 1, 2):
+                response = await connection.call(MetadataRequest(topics=["orders", "nothing"]), version, 5.0)
+                orders, nothing = response.topics
+                assert [sorted(p.replicas) for p in orders.partitions] == [[1, 2, 3]] * 3
+                assert [sorted(p.isr) for p in orders.partitions] == [[1, 2, 3]] * 3
+                assert nothing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                assert len(response.brokers) == 3
+            assert response.controller_id == (await cluster.controller()).index
+            assert len(response.cluster_id) == 22
+            await connection.close()
+
+    simulate(check)
+
+
+def test_exactly_the_announced_table_is_told() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            connection = await leader_connection(cluster)
+            response = await connection.call(ApiVersionsRequest(), 0, 5.0)
+            told = {(v.api_key, v.min_version, v.max_version) for v in response.api_versions}
+            assert told == {(0, 0, 2), (1, 0, 3), (2, 0, 1), (3, 0, 2), (18, 0, 0), (19, 0, 1), (20, 0, 0)}
+            await connection.close()
+
+    simulate(check)
+
+
+def test_two_in_one_request_are_answered_one_by_one() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            leader = await cluster.leader("orders-0")
+            connection = await Connection.open(leader.address, 9092, 1.0)
+            parts = [ProducePartition(partition=p, records=built(b"x")) for p in (0, 5)]
+            request = ProduceRequest(acks=-1, timeout_ms=1000, topics=[ProduceTopic(topic="orders", partitions=parts)])
+            response = await connection.call(request, 2, 5.0)
+            codes = [p.error_code for p in response.topics[0].partitions]
+            assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            await connection.close()
+
+    simulate(check)
