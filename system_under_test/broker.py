@@ -47,6 +47,8 @@ from system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.broker")
 
+BACK_OFF = 0.1
+"""Seconds between tries to register again."""
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -199,6 +201,7 @@ class Broker:
                 raise BrokerError(str(error)) from error
             except KazooException as error:
                 _log.info("registering again: %r", error)
+                await asyncio.sleep(BACK_OFF)
                 continue
             self._controller.registered()
             return

@@ -391,7 +391,9 @@ class Controller:
         for partition in known:
             await rule.partitions.refresh(partition)
         if known:
-            self._tell(rule, await rule.partitions.update(known))
+            settled = await rule.partitions.update(known)
+            if settled:
+                self._tell(rule, settled)
             self._tell_metadata(rule, known)
         for name in names:
             await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")

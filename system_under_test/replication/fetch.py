@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from system_under_test.log.log import OffsetOutOfRange
+from system_under_test.log.segment import CorruptLog
 from system_under_test.network.handler import Context
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch import (
@@ -25,8 +27,11 @@ from system_under_test.protocol.internal import (
 from system_under_test.protocol.schema import records_bytes
 from system_under_test.records import message_set
 from system_under_test.replication.manager import ReplicaManager
-from system_under_test.replication.partition import PartitionError
+from system_under_test.replication.partition import Partition, PartitionError
 from system_under_test.replication.purgatory import WaitingReaders, wake
+from system_under_test.runtime import Slice
+
+_log = logging.getLogger("assay.replication")
 
 FIRST_VERSION_WITH_MAGIC_1 = 2
 FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
@@ -115,7 +120,7 @@ def _read_partition(
         return answer  # between the high watermark and the log end: nothing yet, not an error
     whole = version >= FIRST_VERSION_WITH_WHOLE_MESSAGES
     size = min(wanted.max_bytes, left)
-    found = log.read(wanted.offset, size, limit=limit, at_least_one=first or not whole)
+    found = _stored(partition, wanted.offset, size, limit, at_least_one=first or not whole)
     if version >= FIRST_VERSION_WITH_MAGIC_1 and found.size <= max(size, 0):
         answer.records = found
         return answer
@@ -125,6 +130,17 @@ def _read_partition(
     # before version 3 a message larger than the limit is cut, and the client asks again with a larger one
     answer.records = records if whole else records[: max(wanted.max_bytes, 0)]
     return answer
+
+
+def _stored(partition: Partition, offset: int, size: int, limit: int | None, *, at_least_one: bool) -> Slice:
+    """A range of the log. Raises ``PartitionError``: 1, or 2 rather than ever giving a damaged byte."""
+    try:
+        return partition.log.read(offset, size, limit=limit, at_least_one=at_least_one)
+    except OffsetOutOfRange as error:
+        raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE) from error
+    except CorruptLog as damage:
+        _log.error("%s: %s", partition.key, damage)
+        raise PartitionError(ErrorCode.CORRUPT_MESSAGE) from damage
 
 
 # -- followers -----------------------------------------------------------------------------------------------------
@@ -187,10 +203,7 @@ def _read_for_follower(
 def _read_replica(manager: ReplicaManager, wanted: ReplicaFetchPartition) -> ReplicaFetchedPartition:
     partition = manager.get(wanted.topic, wanted.partition)
     partition.leading_at(wanted.leader_epoch)
-    try:
-        records = partition.log.read(wanted.fetch_offset, wanted.max_bytes)
-    except OffsetOutOfRange as error:
-        raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE) from error
+    records = _stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
     return ReplicaFetchedPartition(
         topic=wanted.topic,
         partition=wanted.partition,

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from system_under_test.log.log import DamagedLog
 from system_under_test.network.connection import CallError, Connection
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.internal import (
@@ -23,6 +24,7 @@ from system_under_test.protocol.internal import (
     ReplicaFetchRequest,
 )
 from system_under_test.protocol.schema import records_bytes
+from system_under_test.records.message import CorruptMessage
 from system_under_test.records.message_set import scan
 from system_under_test.replication.partition import FollowerTerm, Partition
 
@@ -244,7 +246,13 @@ async def _apply(partition: Partition, term: FollowerTerm, fetched: ReplicaFetch
             if partition.follower is not term:
                 return
         now_appendable, records = _split(records, term.history[0][1] if term.history else None)
-        partition.log.append_replicated(now_appendable)
+        try:
+            partition.log.append_replicated(now_appendable)
+        except (CorruptMessage, DamagedLog) as damage:
+            _log.error("%s: %s", partition.key, damage)
+            term.reconciled = False
+            term.retry_at = now + BACK_OFF
+            return
     if reach(partition, term):
         await partition.epochs.flush()
     partition.learn_high_watermark(fetched.high_watermark)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from system_under_test.config import TopicConfig
 from system_under_test.events import EventLog
 from system_under_test.log.epochs import EpochHistory
-from system_under_test.log.log import Log
+from system_under_test.log.log import DamagedLog, Log
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.internal import PartitionStateUpdate
 from system_under_test.replication.insync import InSync, Members
@@ -195,12 +195,17 @@ class Partition:
     def append(self, records: bytes, count: int, *, wait_for_all: bool) -> tuple[int, int]:
         """Appends a validated message set as the leader; first and last offset.
 
-        Raises ``PartitionError``: 6 when not leading, 19 when ``wait_for_all`` and too few are in sync.
+        Raises ``PartitionError``: 6 when not leading, 19 when ``wait_for_all`` and too few are in sync, -1 when the log
+        is damaged.
         """
         term = self.leading()
         if wait_for_all and not self.enough_in_sync(term):
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        first, last = self.log.append(records, count)
+        try:
+            first, last = self.log.append(records, count)
+        except DamagedLog as damage:
+            self._events.emit("replica-offline", key=self.key, epoch=term.epoch, problem=str(damage))
+            raise PartitionError(ErrorCode.UNKNOWN) from damage
         if not term.appended:
             term.appended = True
             self._events.emit("first-append-in-epoch", key=self.key, epoch=term.epoch, position=first)
