@@ -26,6 +26,7 @@ from system_under_test.controller.traits import traits
 from system_under_test.events import EventLog
 from system_under_test.log import directory
 from system_under_test.log.checkpoints import CheckpointError
+from system_under_test.log.defective import log_config_class
 from system_under_test.network.handler import Context, Handler
 from system_under_test.network.server import Server
 from system_under_test.protocol import internal
@@ -84,6 +85,7 @@ class Broker:
             self._background,
             self._cache.learn,
             partition_class(config.defects),
+            log_config_class(config.defects),
         )
         self._controller = Controller(
             config,

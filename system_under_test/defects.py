@@ -51,6 +51,13 @@ _ALL = (
         ("stale-epoch-obeyed",),
         "KAFKA-6082",
     ),
+    Defect(
+        "no-crc-recovery",
+        "recovery believes the sizes of the entries it finds, and looks at no CRC and no offset",
+        "garbage at the tail or flipped bits, then a restart",
+        ("phantom", "inconsistent-offset"),
+        "KAFKA-1112, KAFKA-1196",
+    ),
 )
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.name: defect for defect in _ALL})

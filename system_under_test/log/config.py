@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from system_under_test.records import message_set
+from system_under_test.records.message import Buffer
+from system_under_test.records.message_set import Checked
+
 
 @dataclass(frozen=True)
 class LogConfig:
@@ -19,6 +23,10 @@ class LogConfig:
     """Limit of one entry, header included; for whoever validates a producer's set."""
     compacted: bool = False
     """Offsets may have gaps. In a log that is not compacted a gap is damage, and recovery treats it as such."""
+
+    def check(self, data: Buffer, next_offset: int) -> Checked:
+        """How far ``data``, which should begin at ``next_offset``, is good. A defect replaces this method."""
+        return message_set.check(data, next_offset, gaps=self.compacted)
 
     def __post_init__(self) -> None:
         for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes", "max_message_bytes"):

@@ -80,9 +80,7 @@ EARLIEST = -2
 class Log:
     """See the module. Made by :meth:`Log.open`. ``OSError`` means what the storage means by it."""
 
-    def __init__(
-        self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]) -> None:
         self._storage = storage
         self._directory = directory
         self._wall_clock = wall_clock
@@ -185,7 +183,7 @@ class Log:
         A partial last message is ignored. Raises ``CorruptMessage``, and then appends nothing, for a bad CRC or
         offsets that do not go on densely from ``end_offset`` (``config.compacted``: that do not rise).
         """
-        found = message_set.check(data, self._end, gaps=self.config.compacted)
+        found = self.config.check(data, self._end)
         if found.problem is not None:
             raise CorruptMessage(f"{self._directory}: from the leader at byte {found.size}: {found.problem}")
         if found.count:
@@ -382,8 +380,7 @@ class Log:
             self._storage,
             self._directory,
             base_offset,
-            interval=config.index_interval_bytes,
-            gaps=config.compacted,
+            config,
             now_ms=self._now_ms(),
         )
 

@@ -75,12 +75,7 @@ async def load_segments(
     ``recovery_point``: every offset below it had been fsynced. Raises ``OSError``.
     """
     bases = segment_bases(storage, directory)
-    segments = [
-        open_segment(
-            storage, directory, base, interval=config.index_interval_bytes, gaps=config.compacted, now_ms=now_ms()
-        )
-        for base in bases or [0]
-    ]
+    segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
     problem: str | None = None
     end_before = truncated = 0
@@ -131,7 +126,7 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
 
 def _follows(segment: Segment, previous: Segment) -> bool:
     expected = previous.next_offset
-    return segment.base_offset == expected or (segment.gaps and segment.base_offset > expected)
+    return segment.base_offset == expected or (segment.config.compacted and segment.base_offset > expected)
 
 
 async def _load(segment: Segment, *, trust: bool) -> SegmentScan | None:

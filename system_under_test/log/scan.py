@@ -7,8 +7,9 @@ coroutine can let the loop breathe between them.
 
 from __future__ import annotations
 
+from system_under_test.log.config import LogConfig
 from system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
-from system_under_test.records.message_set import Checked, check
+from system_under_test.records.message_set import Checked
 from system_under_test.runtime import File
 
 INCOMPLETE = "the last message is not all there"
@@ -17,13 +18,13 @@ INCOMPLETE = "the last message is not all there"
 class SegmentScan:
     """A scan under way; ``position`` and ``next_offset`` are the end of what was found good so far."""
 
-    __slots__ = ("_end", "_file", "_gaps", "_interval", "entries", "next_offset", "position", "problem", "start")
+    __slots__ = ("_config", "_end", "_file", "_interval", "entries", "next_offset", "position", "problem", "start")
 
-    def __init__(self, file: File, next_offset: int, *, interval: int, gaps: bool, position: int = 0) -> None:
+    def __init__(self, file: File, next_offset: int, config: LogConfig, position: int = 0) -> None:
         self._file = file
         self._end = file.size
-        self._interval = max(interval, HEADER_SIZE)
-        self._gaps = gaps
+        self._config = config
+        self._interval = max(config.index_interval_bytes, HEADER_SIZE)
         self.start = position
         self.position = position
         self.next_offset = next_offset
@@ -68,10 +69,10 @@ class SegmentScan:
         """About one interval's bytes, or the one entry that is larger."""
         left = self._end - self.position
         data = self._file.read(self.position, min(self._interval, left))
-        found = check(data, self.next_offset, gaps=self._gaps)
+        found = self._config.check(data, self.next_offset)
         if not found.count and found.problem is None and len(data) >= HEADER_SIZE:
             needed = HEADER_SIZE + ENTRY_HEADER.unpack_from(data)[1]
             if len(data) < needed <= left:
                 data = self._file.read(self.position, needed)
-                found = check(data, self.next_offset, gaps=self._gaps)
+                found = self._config.check(data, self.next_offset)
         return data, found

@@ -15,10 +15,11 @@ import asyncio
 import errno
 from collections.abc import Iterator
 
+from system_under_test.log.config import LogConfig
 from system_under_test.log.index import MAXIMUM, OffsetIndex, open_index
 from system_under_test.log.scan import SegmentScan
 from system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, INT64, TIMESTAMP_POSITION
-from system_under_test.records.message_set import check, first_offset, scan
+from system_under_test.records.message_set import first_offset, scan
 from system_under_test.runtime import File, Slice, Storage
 
 LOG_SUFFIX = ".log"
@@ -74,14 +75,11 @@ class LogSlice:
 class Segment:
     """A segment that is open. Offsets below are of messages, positions are bytes in the file."""
 
-    def __init__(
-        self, path: str, file: File, index: OffsetIndex, *, interval: int, gaps: bool, now_ms: int
-    ) -> None:
+    def __init__(self, path: str, file: File, index: OffsetIndex, config: LogConfig, *, now_ms: int) -> None:
         self.path = path
         self.file = file
         self.index = index
-        self.interval = interval
-        self.gaps = gaps
+        self.config = config
         self.base_offset = index.base_offset
         self.next_offset = index.base_offset
         self.size = file.size
@@ -110,7 +108,7 @@ class Segment:
     def append(self, data: bytes, first: int, last: int, now_ms: int) -> None:
         """Good whole entries with offsets ``first`` to ``last``. On ``OSError`` nothing has changed."""
         position = self.size
-        indexed = position - self.index.last_position > self.interval
+        indexed = position - self.index.last_position > self.config.index_interval_bytes
         if indexed:
             self.index.append(first, position)
         try:
@@ -177,7 +175,7 @@ class Segment:
         header = self.file.read(start, HEADER_SIZE)
         if start and (len(header) < HEADER_SIZE or first_offset(header) != offset):
             return None
-        return SegmentScan(self.file, offset, interval=self.interval, gaps=self.gaps, position=start)
+        return SegmentScan(self.file, offset, self.config, position=start)
 
     def trust(self, tail: SegmentScan) -> None:
         """Believes what lies on the disk: ``tail`` is the finished scan of :meth:`load`, without a problem.
@@ -191,7 +189,7 @@ class Segment:
 
     def scan(self) -> SegmentScan:
         """A scan of the file, not yet begun."""
-        return SegmentScan(self.file, self.base_offset, interval=self.interval, gaps=self.gaps)
+        return SegmentScan(self.file, self.base_offset, self.config)
 
     def adopt(self, scan: SegmentScan) -> None:
         """Takes the good prefix that a finished scan found as the segment; the file may go on after it."""
@@ -300,7 +298,7 @@ class Segment:
         """Whether exactly the block's entries are there, the first with the offset that the index promises."""
         data = self.file.read(position, end - position)
         offset = self.index.offset_at(position)
-        found = check(data, offset, gaps=self.gaps)
+        found = self.config.check(data, offset)
         # Below the first index entry there is only the base offset, at which a compacted segment need not begin.
         promised = not position or (found.count > 0 and first_offset(data) == offset)
         return promised and found.problem is None and found.size == end - position
@@ -319,21 +317,17 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
-def open_segment(
-    storage: Storage, directory: str, base_offset: int, *, interval: int, gaps: bool, now_ms: int
-) -> Segment:
+def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
     """The segment's files, created when missing, still to be loaded or rebuilt."""
     path = f"{directory}/{segment_name(base_offset)}"
     file = storage.open(path + LOG_SUFFIX)
     index = open_index(storage, path + INDEX_SUFFIX, base_offset)
-    return Segment(path + LOG_SUFFIX, file, index, interval=interval, gaps=gaps, now_ms=now_ms)
+    return Segment(path + LOG_SUFFIX, file, index, config, now_ms=now_ms)
 
 
-def new_segment(
-    storage: Storage, directory: str, base_offset: int, *, interval: int, gaps: bool, now_ms: int
-) -> Segment:
+def new_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
     """An empty segment where none is; what an earlier one of that name left in the index is wiped."""
-    segment = open_segment(storage, directory, base_offset, interval=interval, gaps=gaps, now_ms=now_ms)
+    segment = open_segment(storage, directory, base_offset, config, now_ms=now_ms)
     if segment.size:
         raise FileExistsError(errno.EEXIST, f"a new segment has {segment.size} bytes", segment.path)
     segment.index.replace([])

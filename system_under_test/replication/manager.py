@@ -55,6 +55,7 @@ class ReplicaManager:
         background: Background,
         learn: Callable[[LeaderAndIsrRequest], None],
         partition_class: type[Partition] = Partition,
+        log_config: type[LogConfig] = LogConfig,
     ) -> None:
         self.config = config
         self.broker_epoch = -1
@@ -65,6 +66,7 @@ class ReplicaManager:
         self._events = events
         self._background = background
         self._learn = learn
+        self._log_config = log_config
         self._partition_class = partition_class
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_czxids: dict[str, int] = {}
@@ -90,7 +92,7 @@ class ReplicaManager:
         log, recovery = await Log.open(
             self._storage,
             path,
-            LogConfig(segment_bytes=config.segment_bytes, max_message_bytes=config.max_message_bytes),
+            self._log_config(segment_bytes=config.segment_bytes, max_message_bytes=config.max_message_bytes),
             clean=clean,
             recovery_point=self._recovery_points.load().get((topic, index), 0),
             wall_clock=self._runtime.wall_clock,
