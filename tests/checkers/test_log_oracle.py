@@ -17,6 +17,8 @@ from checkers.engine import DuckDB
 from checkers.log import LOG, LOG_ANOMALIES
 from checkers.source import register_contract, register_history
 
+pytestmark = pytest.mark.slow
+
 INSTANCE = {
     "inconsistent-offset": ("position",),
     "duplicate": ("value",),

@@ -15,6 +15,8 @@ from harness.app.settings import Settings
 from harness.app.store import read_run
 from harness.core.history import HistoryReader
 
+pytestmark = pytest.mark.slow
+
 WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_log.py"
 
 

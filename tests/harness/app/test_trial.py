@@ -20,6 +20,8 @@ from harness.core.history import HistoryReader
 from workloads.log_drain import drain
 from workloads.log_operations import traffic
 
+pytestmark = pytest.mark.slow
+
 KEYS = ("orders-0", "orders-1")
 
 

@@ -19,6 +19,8 @@ from zookeeper_conformance import TIMEOUT, Events
 from cluster.zookeeper import JARS, argv, configuration, serves
 from system_under_test.zookeeper.adapter import KazooZooKeeper
 
+pytestmark = pytest.mark.slow
+
 
 def free_port() -> int:
     with socket.socket() as probe:

@@ -23,6 +23,8 @@ from cluster.sim.loop import SimLoop
 from harness.core import Completed, Completion, Effect, Operation, Outcome, Phase
 from harness.core.history import EFFECTS, FAULTS, OPS, SCHEMAS, HistoryError, HistoryReader, HistoryWriter
 
+pytestmark = pytest.mark.slow
+
 BIG = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 JSON = st.recursive(
