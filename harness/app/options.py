@@ -44,7 +44,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--nemesis-interval", default=DEFAULT_INTERVAL, metavar="S", help="seconds from injection to injection (10)")
     add("--nemesis-target", default=None, metavar="WHO", help="one, minority, majority, all, leader, controller, n2")
     add("--replay", default=None, metavar="FILE",
-        help="play the schedule of this file (a run's schedule.json, or one written by hand) not one drawn")  # fmt: skip
+        help="play the schedule of this file (a run's schedule.json, or one written by hand)")  # fmt: skip
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
     add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
     add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
