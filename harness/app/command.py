@@ -106,6 +106,11 @@ def parser() -> argparse.ArgumentParser:
     gc.add_argument("--dry-run", action="store_true", help="only list what would go")
     gc.set_defaults(run=_gc)
 
+    defects = commands.add_parser("defects", help="the defects built into the broker, for --defect=NAME", description=(
+        "Lists what --defect switches on, the fault that shows it, and the anomaly that must be reported."))  # fmt: skip
+    defects.add_argument("--json", action="store_true", help="as a JSON list")
+    defects.set_defaults(run=_defects)
+
     image = commands.add_parser("image", help="the node image").add_subparsers(required=True, metavar="ACTION")
     build = image.add_parser("build", help="build the image that Docker nodes run, unless it is there")
     build.set_defaults(run=_image_build)
@@ -178,6 +183,20 @@ def _doctor(arguments: argparse.Namespace) -> Exit:
                     f"{'':<8}{'':<{width}}  {finding.remedy}" + (f" (for {finding.enables})" if finding.enables else "")
                 )
     return Exit.FAIL if any(finding.required and not finding.good for finding in findings) else Exit.PASS
+
+
+def _defects(arguments: argparse.Namespace) -> Exit:
+    from system_under_test.defects import DEFECTS
+
+    if arguments.json:
+        import msgspec
+
+        print(msgspec.json.encode(list(DEFECTS.values())).decode())
+        return Exit.PASS
+    for defect in DEFECTS.values():
+        print(f"{defect.name}\n  what goes wrong   {defect.summary}\n  shown by          {defect.fault}")
+        print(f"  must be reported  {', '.join(defect.anomalies)}\n  reference         {defect.reference}\n")
+    return Exit.PASS
 
 
 def _gc(arguments: argparse.Namespace) -> Exit:

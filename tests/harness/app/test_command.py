@@ -183,3 +183,12 @@ def test_help_teaches_paths_and_exit_codes(capsys: pytest.CaptureFixture[str]) -
     out = capsys.readouterr().out
     for word in ("check", "report", "heal", "doctor", "gc", "image", "exit codes", "store/latest", "pytest workloads/"):
         assert word in out
+
+
+def test_defects_lists_every_switch_with_what_must_be_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["defects", "--json"]) == Exit.PASS
+    listed = {defect["name"]: defect for defect in msgspec.json.decode(capsys.readouterr().out)}
+    assert listed["ack-before-replication"]["anomalies"] == ["lost-write"]
+    assert main(["defects"]) == Exit.PASS
+    said = capsys.readouterr().out
+    assert all(name in said and defect["fault"] in said for name, defect in listed.items())
