@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
     gc.set_defaults(run=_gc)
 
     defects = commands.add_parser("defects", help="the defects built into the broker, for --defect=NAME", description=(
-        "Lists what --defect switches on, the fault that shows it, and the anomaly that must be reported."))  # fmt: skip
+        "Lists what --defect switches on, the fault that shows it, and the anomaly to be reported."))  # fmt: skip
     defects.add_argument("--json", action="store_true", help="as a JSON list")
     defects.set_defaults(run=_defects)
 
