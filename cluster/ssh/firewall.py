@@ -31,7 +31,8 @@ SILENCE = (
     f"iptables -w -N {FROZEN} 2>/dev/null; set -e; iptables -w -F {FROZEN}; "
     f"iptables -w -A {FROZEN} -p tcp --dport 22 -j RETURN; iptables -w -A {FROZEN} -p tcp --sport 22 -j RETURN; "
     f"iptables -w -A {FROZEN} -j DROP; "
-    f"for way in INPUT OUTPUT; do iptables -w -C $way -j {FROZEN} 2>/dev/null || iptables -w -I $way 1 -j {FROZEN}; done"
+    f"for way in INPUT OUTPUT; do iptables -w -C $way -j {FROZEN} 2>/dev/null "
+    f"|| iptables -w -I $way 1 -j {FROZEN}; done"
 )
 """Idempotent, and so is what undoes it."""
 UNSILENCE = (
