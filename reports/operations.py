@@ -94,8 +94,9 @@ def lanes(recording: Recording, named: Sequence[OperationRow], end: int) -> Lane
     indexes = {row.index for row in named}
     _choose(recording, workers, named, total)
     rows = recording.rows(
-        f"select {_columns(LABEL, 'c.')}, o.call as following from chosen c "
-        "asof left join (select worker, call from ops) o on c.worker = o.worker and c.call < o.call order by c.index"
+        f"with picked as (select {_columns(LABEL)} from ops where index in (select index from chosen)) "
+        "select p.*, l.call as following from picked p "
+        "asof left join (select worker, call from lane) l on p.worker = l.worker and p.call < l.call order by p.index"
     )
     place = {worker: number for number, worker in enumerate(workers)}
     bars = tuple(Bar(operation(row), place[row["worker"]], _stop(row, end), row["index"] in indexes) for row in rows)
@@ -122,9 +123,10 @@ def operation(row: Row) -> OperationRow:
 
 def _choose(recording: Recording, workers: Sequence[str], named: Sequence[OperationRow], total: int) -> None:
     """Makes the table ``chosen``: all, or at most the two limits and the named ones."""
-    recording.table("lane", "select * from ops where list_contains(?, worker)", [list(workers)])
+    # Times and indexes only: texts are read for the chosen ones alone.
+    recording.table("lane", "select index, worker, call, ret from ops where list_contains(?, worker)", [list(workers)])
     if total <= MOST_COMPLETE:
-        recording.table("chosen", "select * from lane")
+        recording.table("chosen", "select index from lane")
         return
     around = merged({(row.call - MARGIN, (row.ret or row.call) + MARGIN) for row in named})
     recording.table(
@@ -139,7 +141,7 @@ def _choose(recording: Recording, workers: Sequence[str], named: Sequence[Operat
     stride = "select greatest(1, ceil(count(*) / ?)::bigint) from"
     recording.table(
         "chosen",
-        "select * from lane where list_contains(?::bigint[], index) "
+        "select index from lane where list_contains(?::bigint[], index) "
         f"or index in (select index from near where index % ({stride} near) = 0) "
         f"or index % ({stride} lane) = 0",
         [[row.index for row in named], MOST_AROUND, MOST_SAMPLED],
@@ -152,12 +154,11 @@ def _stop(row: Row, end: int) -> int:
     return int(row["following"]) if row["following"] is not None else max(end, int(row["call"]))
 
 
-def _columns(limit: int, of: str = "") -> str:
+def _columns(limit: int) -> str:
     def cut(name: str) -> str:
-        text = f"{of}{name}"
-        return f"case when length({text}) > {limit} then left({text}, {limit - 1}) || '…' else {text} end as {name}"
+        return f"case when length({name}) > {limit} then left({name}, {limit - 1}) || '…' else {name} end as {name}"
 
     return (
-        f"{of}index, {of}process, {of}worker, {of}f, {cut('key')}, {cut('argument')}, {cut('result')}, "
-        f"{of}call, {of}ret, {of}outcome, {cut('error')}, {of}phase"
+        f"index, process, worker, f, {cut('key')}, {cut('argument')}, {cut('result')}, call, ret, outcome, "
+        f"{cut('error')}, phase"
     )

@@ -32,6 +32,8 @@ FOLDER: Final = Path(__file__).parent
 NANOSECONDS: Final = 1_000_000_000
 EXACT_BELOW: Final = 500_000_000
 """Nanoseconds; in a shorter window times are told to the microsecond."""
+SHOWN: Final = 3
+"""Findings of one anomaly that are in view; the others unfold."""
 LONG: Final = 110
 """Characters of an argument or a result that are shown at once; the rest unfolds."""
 
@@ -88,7 +90,7 @@ def _environment() -> Environment:
         gantt=gantt,
         sentence=_sentence,
     )
-    environment.globals.update(long=LONG, decimals=_decimals)
+    environment.globals.update(long=LONG, shown=SHOWN, decimals=_decimals)
     return environment
 
 
@@ -133,7 +135,9 @@ def _lead(report: Report) -> str:
     """The one sentence to be read first."""
     judgement = report.judgement
     if judgement is None:
-        return report.files.run.problem or "This run has no verdict: it did not come to its end."
+        # The last line of a traceback is the error; the whole stands below.
+        lines = (report.files.run.problem or "it did not come to its end.").strip().splitlines() or [""]
+        return f"This run has no verdict: {lines[-1][:300]}"
     if judgement.verdict is Verdict.FAIL:
         return report.findings[0].claim if report.findings else "The contract was broken; no finding says where."
     if judgement.verdict is Verdict.UNKNOWN:

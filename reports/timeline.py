@@ -8,7 +8,7 @@ switched off (``plain``): Bokeh would fetch a typesetter for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem, Model, PrintfTickFormatter, Range1d, Span
 
 from reports.faults import FaultBand
+from reports.leadership import Reign
 from reports.model import FindingView, Recorded, Report
 from reports.operations import Bar
 from reports.palette import node_role
@@ -92,12 +93,17 @@ def _events(desk: Desk, recorded: Recorded, findings: Sequence[FindingView]) -> 
                 "x": to_seconds([finding.time or 0 for finding in placed]),
                 "number": [finding.number for finding in placed],
                 "anomaly": [finding.anomaly for finding in placed],
-                "claim": [finding.claim for finding in placed],
+                "claim": [_short(finding.claim) for finding in placed],
             }
         )
         marks = panel.scatter(x="x", y=0, source=source, marker="inverted_triangle", size=11, line_width=1)
         desk.painter.paint(marks.glyph, fill_color="named", line_color="card")
         panel.add_tools(HoverTool(renderers=[marks], tooltips=[("finding", "@number: @anomaly"), ("claim", "@claim")]))
+
+
+def _short(text: str, limit: int = 100) -> str:
+    """What fits into a hover label, which does not wrap."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]) -> None:
@@ -140,7 +146,7 @@ def _rates(desk: Desk, recorded: Recorded) -> None:
     source = ColumnDataSource({"time": data.time, "ok": data.ok, "fail": data.fail, "info": data.info})
     panel = add_panel(desk, f"Operations per second (every {data.width:g} s)", 128)
     top = max(float(np.max(data.ok)), float(np.max(data.fail)), float(np.max(data.info)), 1.0)
-    panel.y_range = Range1d(0, top * 1.15)
+    panel.y_range = Range1d(-top * 0.06, top * 1.15)
     panel.yaxis.ticker.desired_num_ticks = 3
     area = panel.varea_step(x="time", y1=0, y2="ok", source=source, step_mode="after", fill_alpha=0.3)
     desk.painter.paint(area.glyph, fill_color="ok")
@@ -188,27 +194,36 @@ def _leaders(desk: Desk, recorded: Recorded) -> None:
     items, solid = [], []
     for position, node in enumerate(told.nodes):
         own = [reign for reign in told.reigns if reign.node == node and reign.lane in lane]
-        source = ColumnDataSource(
-            {
-                "y": [lane[reign.lane] for reign in own],
-                "left": to_seconds([reign.start for reign in own]),
-                "stop": to_seconds([reign.stop for reign in own]),
-                "believed": to_seconds([reign.believed for reign in own]),
-                "lane": [reign.lane for reign in own],
-                "node": [reign.node for reign in own],
-                "epoch": ["—" if reign.epoch is None else str(reign.epoch) for reign in own],
-            }
+        stale = [reign for reign in own if reign.believed > reign.stop]
+        bars = panel.hbar(
+            y="y", left="left", right="stop", height=0.66, source=_reigns(own, lane), line_color=None, fill_alpha=0.8
         )
-        bars = panel.hbar(y="y", left="left", right="stop", height=0.66, source=source, line_color=None, fill_alpha=0.8)
-        tails = panel.hbar(y="y", left="stop", right="believed", height=0.2, source=source, line_color=None)
-        for bar in (bars, tails):
-            desk.painter.paint(bar.glyph, fill_color=node_role(position))
+        tails = panel.hbar(
+            y="y", left="stop", right="believed", height=0.24, source=_reigns(stale, lane), line_width=0.8
+        )
+        tails.level = "overlay"
+        desk.painter.paint(bars.glyph, fill_color=node_role(position))
+        desk.painter.paint(tails.glyph, fill_color=node_role(position), line_color="card")
         solid += [bars, tails]
-        items.append(LegendItem(label=plain(node), renderers=[bars, tails]))
+        items.append(LegendItem(label=plain(node), renderers=[bars]))
     add_legend(desk, panel, items)
     tips = [("led", "@lane by @node, epoch @epoch"), ("from", "@left{0.000} s to @stop{0.000} s"),
             ("believed so until", "@believed{0.000} s")]  # fmt: skip
     panel.add_tools(HoverTool(renderers=solid, tooltips=tips))
+
+
+def _reigns(reigns: Sequence[Reign], lane: Mapping[str, int]) -> ColumnDataSource:
+    return ColumnDataSource(
+        {
+            "y": [lane[reign.lane] for reign in reigns],
+            "left": to_seconds([reign.start for reign in reigns]),
+            "stop": to_seconds([reign.stop for reign in reigns]),
+            "believed": to_seconds([reign.believed for reign in reigns]),
+            "lane": [reign.lane for reign in reigns],
+            "node": [reign.node for reign in reigns],
+            "epoch": ["—" if reign.epoch is None else str(reign.epoch) for reign in reigns],
+        }
+    )
 
 
 def _operations(desk: Desk, recorded: Recorded) -> tuple[ColumnDataSource, tuple[int, ...]]:
@@ -248,8 +263,8 @@ def _bars(panel: Any, bars: Sequence[Bar], height: float, **look: Any) -> Any:
             "right": to_seconds([bar.stop for bar in bars]),
             "index": [row.index for row in rows],
             "process": np.array([row.process for row in rows], dtype=np.int32),
-            "f": [row.f for row in rows],
-            "key": [row.key or "" for row in rows],
+            "f": [_short(row.f, 30) for row in rows],
+            "key": [_short(row.key or "", 40) for row in rows],
             "argument": ["—" if row.argument == "null" else row.argument for row in rows],
             "told": [" ".join(filter(None, (row.outcome, row.result, row.error))) for row in rows],
             "until": ["?" if row.ret is None else f"{row.ret / NANOSECONDS:.6f} s" for row in rows],
