@@ -13,14 +13,13 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from system_under_test.config import BrokerConfig
 from system_under_test.controller import cluster_state, topics
-from system_under_test.controller.channel import Channel
+from system_under_test.controller.broadcast import Broadcast
 from system_under_test.controller.cluster_state import ClusterState
 from system_under_test.controller.leaders import LiveBroker
 from system_under_test.controller.metadata import MetadataCache
@@ -28,9 +27,7 @@ from system_under_test.controller.partitions import PartitionMachine
 from system_under_test.controller.term import NOBODY, Fence, Replaced, Term, claim, holder
 from system_under_test.controller.traits import CORRECT, Traits
 from system_under_test.events import EventLog
-from system_under_test.protocol import internal
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.schema import Request
 from system_under_test.protocol.topics import CreatableTopic
 from system_under_test.runtime import Runtime, Watch, ZooKeeper
 from system_under_test.tasks import Background
@@ -61,7 +58,7 @@ class Rule:
     fence: Fence
     cluster: ClusterState
     partitions: PartitionMachine
-    channels: dict[int, tuple[Channel, asyncio.Task[None]]]
+    brokers: Broadcast
 
 
 Action = Callable[[Rule], Awaitable[None]]
@@ -211,17 +208,16 @@ class Controller:
         self._cache.controller_id = self._config.broker_id
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
         cluster, fence = ClusterState(), self._traits.fence(self._zookeeper, term)
+        brokers = Broadcast(self._config, term, cluster, self._background, lambda: self._notify(Event.REFUSED))
         machine = PartitionMachine(
-            self._zookeeper, term, fence, cluster, self._config, self._events, self._ask, self._traits.decide
+            self._zookeeper, term, fence, cluster, self._config, self._events, brokers, self._traits.decide
         )
-        rule = Rule(term, fence, cluster, machine, {})
+        rule = Rule(term, fence, cluster, machine, brokers)
         self._rule = rule
         cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._watch(Event.BROKERS))
-        await self._read_topics(rule)
-        self._open_channels(rule)
-        await machine.update(cluster.all_partitions())
-        self._tell(rule, cluster.all_partitions(), full=True)
-        for event in (Event.ISR, Event.DELETIONS):
+        brokers.open()
+        await self._topics_changed(rule)
+        for event in (Event.BROKERS, Event.ISR, Event.DELETIONS):
             self._notify(event)
 
     def _resign(self, reason: str) -> None:
@@ -229,154 +225,46 @@ class Controller:
         if self._rule is None or not self._traits.resigns:
             return
         rule, self._rule = self._rule, None
-        for _, task in rule.channels.values():
-            task.cancel()
+        rule.brokers.close()
         self._events.emit("resigned-controller", controller_epoch=rule.term.epoch, reason=reason)
-
-    # -- telling the brokers -------------------------------------------------------------------------------------------
-
-    def _open_channels(self, rule: Rule) -> list[int]:
-        """Lines to the lives that are; the ids of those that were not known before."""
-        brokers = rule.cluster.brokers
-        for broker_id, (channel, task) in list(rule.channels.items()):
-            if brokers.get(broker_id) != channel.broker:
-                task.cancel()
-                del rule.channels[broker_id]
-        started = [broker_id for broker_id in brokers if broker_id not in rule.channels]
-        for broker_id in started:
-            channel = Channel(
-                brokers[broker_id],
-                self._config.request_timeout_ms / 1000,
-                lambda: self._notify(Event.REFUSED),
-            )
-            task = self._background.spawn(channel.run(), f"controller to {broker_id}")
-            rule.channels[broker_id] = channel, task
-        return started
-
-    def _send(self, rule: Rule, broker_id: int, make: Callable[[int], Request[Any]]) -> asyncio.Future[Any] | None:
-        if broker_id not in rule.channels:
-            return None
-        channel = rule.channels[broker_id][0]
-        return channel.send(make(channel.broker.czxid))
-
-    def _tell(
-        self, rule: Rule, changed: list[tuple[str, int]], *, full: bool = False, started: list[int] | None = None
-    ) -> None:
-        """LeaderAndIsr to the replicas of what changed, UpdateMetadata to all; everything to who has just started."""
-        cluster, term, me = rule.cluster, rule.term, self._config.broker_id
-        live = [
-            internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
-            for b in cluster.brokers.values()
-        ]
-        everything = cluster.all_partitions()
-        for broker_id in rule.channels:
-            everywhere = full or (started is not None and broker_id in started)
-            told = everything if everywhere else changed
-            mine = [update for update in cluster.updates(told) if broker_id in update.replicas]
-            if mine or everywhere:
-                settings = cluster.settings({update.topic for update in mine})
-                self._send(
-                    rule,
-                    broker_id,
-                    lambda epoch, mine=mine, settings=settings: internal.LeaderAndIsrRequest(  # type: ignore[misc]
-                        controller_id=me,
-                        controller_epoch=term.epoch,
-                        broker_epoch=epoch,
-                        partitions=mine,
-                        topics=settings,
-                        live_brokers=live,
-                    ),
-                )
-            self._send(
-                rule,
-                broker_id,
-                lambda epoch, told=told, everywhere=everywhere: internal.UpdateMetadataRequest(  # type: ignore[misc]
-                    controller_id=me,
-                    controller_epoch=term.epoch,
-                    broker_epoch=epoch,
-                    full=everywhere,
-                    partitions=cluster.updates(told),
-                    deleted=[],
-                    live_brokers=live,
-                ),
-            )
-
-    async def _ask(self, broker_id: int, partition: tuple[str, int]) -> tuple[int, int] | None:
-        """A replica's (last epoch, log end); None when it cannot be had now."""
-        rule = self._rule
-        if rule is None:
-            return None
-        answer = self._send(
-            rule,
-            broker_id,
-            lambda epoch: internal.LogEndRequest(
-                controller_id=self._config.broker_id,
-                controller_epoch=rule.term.epoch,
-                broker_epoch=epoch,
-                partitions=[internal.EndOffsetQuery(topic=partition[0], partition=partition[1])],
-            ),
-        )
-        if answer is None:
-            return None
-        done, _ = await asyncio.wait([answer], timeout=self._config.request_timeout_ms / 1000)
-        if not done or answer.cancelled():
-            return None
-        end = answer.result().partitions[0]
-        return (end.last_epoch, end.end_offset) if end.error_code == ErrorCode.NONE else None
 
     # -- what may have changed -----------------------------------------------------------------------------------------
 
     async def _brokers_changed(self, rule: Rule) -> None:
         """Failures first, then starts, by (id, czxid): a quick bounce is both."""
         cluster = rule.cluster
-        now = await cluster_state.read_brokers(self._zookeeper, self._watch(Event.BROKERS))
         before: dict[int, LiveBroker] = cluster.brokers
-        if now == before:
-            await self._retry_pending(rule)
-            return
-        cluster.brokers = {b: life for b, life in before.items() if now.get(b) == life}
-        self._open_channels(rule)
-        failed = await rule.partitions.update(cluster.all_partitions())
-        cluster.brokers = now
-        started = self._open_channels(rule)
-        changed = await rule.partitions.update(cluster.all_partitions())
-        self._tell(rule, list(dict.fromkeys([*failed, *changed])), started=started)
-        # a restarted replica must be told its role before it can say how long its log is
-        again = await rule.partitions.update(cluster.all_partitions())
-        if again:
-            self._tell(rule, again)
-        self._notify(Event.DELETIONS)
+        now = await cluster_state.read_brokers(self._zookeeper, self._watch(Event.BROKERS))
+        if now != before:
+            cluster.brokers = {b: life for b, life in before.items() if now.get(b) == life}
+            rule.brokers.open()
+            await rule.partitions.update(cluster.all_partitions())
+            cluster.brokers = now
+            rule.brokers.open()
+            await rule.partitions.update(cluster.all_partitions())
+            rule.brokers.tell()
+            self._notify(Event.DELETIONS)
+        # what waited for a broker's word may be decided now that the brokers have been told their roles
+        await rule.partitions.update(cluster.all_partitions() if now == before else list(rule.partitions.undecided))
+        rule.brokers.tell()
         if rule.partitions.undecided:
             self._background.spawn(self._notify_later(Event.BROKERS), "undecided elections")
-
-    async def _retry_pending(self, rule: Rule) -> None:
-        if rule.partitions.undecided:
-            changed = await rule.partitions.update(rule.cluster.all_partitions())
-            self._tell(rule, changed)
-            if rule.partitions.undecided:
-                self._background.spawn(self._notify_later(Event.BROKERS), "undecided elections")
 
     async def _notify_later(self, event: Event) -> None:
         await asyncio.sleep(BACK_OFF)
         self._notify(event)
 
-    async def _read_topics(self, rule: Rule) -> list[str]:
-        """Learns of new topics; forgets those that are gone."""
+    async def _topics_changed(self, rule: Rule) -> None:
+        """Learns of new topics and gives their partitions a first state; forgets topics that are gone."""
         names = await self._zookeeper.get_children(paths.TOPICS, self._watch(Event.TOPICS))
         cluster = rule.cluster
         for gone in [name for name in cluster.topics if name not in names]:
             cluster.forget(gone)
-        new = [name for name in names if name not in cluster.topics]
-        for name in new:
-            await cluster_state.read_topic(self._zookeeper, cluster, name)
-        return new
-
-    async def _topics_changed(self, rule: Rule) -> None:
-        new = await self._read_topics(rule)
-        partitions = [p for p in rule.cluster.all_partitions() if p[0] in new]
-        await rule.partitions.update(partitions)
-        if new:
-            self._tell(rule, partitions)
+        for name in names:
+            if name not in cluster.topics:
+                await cluster_state.read_topic(self._zookeeper, cluster, name)
+        await rule.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
+        rule.brokers.tell()
 
     async def _isr_changed(self, rule: Rule) -> None:
         """Leaders wrote states; brokers' metadata follows."""
@@ -387,37 +275,10 @@ class Controller:
             data, _ = await self._zookeeper.get(path)
             for notice in znodes.decode(znodes.IsrChange, path, data).partitions:
                 changed[notice.topic, notice.partition] = None
-        known = [partition for partition in changed if partition in rule.cluster.states]
-        for partition in known:
-            await rule.partitions.refresh(partition)
-        if known:
-            settled = await rule.partitions.update(known)
-            if settled:
-                self._tell(rule, settled)
-            self._tell_metadata(rule, known)
+        await rule.partitions.update([partition for partition in changed if partition in rule.cluster.states])
+        rule.brokers.tell()
         for name in names:
             await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")
-
-    def _tell_metadata(self, rule: Rule, changed: list[tuple[str, int]], deleted: tuple[str, ...] = ()) -> None:
-        cluster = rule.cluster
-        live = [
-            internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
-            for b in cluster.brokers.values()
-        ]
-        for broker_id in rule.channels:
-            self._send(
-                rule,
-                broker_id,
-                lambda epoch: internal.UpdateMetadataRequest(
-                    controller_id=self._config.broker_id,
-                    controller_epoch=rule.term.epoch,
-                    broker_epoch=epoch,
-                    full=False,
-                    partitions=cluster.updates(changed),
-                    deleted=list(deleted),
-                    live_brokers=live,
-                ),
-            )
 
     # -- topics by request ---------------------------------------------------------------------------------------------
 
@@ -464,50 +325,30 @@ class Controller:
             if name not in rule.cluster.topics:
                 await rule.fence.write(topics.forget_mark(name))
                 continue
-            replicas = rule.cluster.replicas_of(name)
-            if all(replica in rule.channels for replica in replicas):
+            if name not in rule.cluster.deleting and rule.brokers.reaches(rule.cluster.replicas_of(name)):
                 rule.cluster.deleting[name] = None
-                self._background.spawn(self._delete(rule, name, replicas), f"deleting {name}")
+                self._background.spawn(self._delete(rule, name), f"deleting {name}")
 
-    async def _delete(self, rule: Rule, name: str, replicas: list[int]) -> None:
+    async def _delete(self, rule: Rule, name: str) -> None:
+        """One try; a replica that goes away meanwhile brings the next one when it is back."""
         parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
-        request = [
-            internal.StopReplicaPartition(
-                topic=name, partition=index, leader_epoch=rule.cluster.states[name, index].value.leader_epoch + 1
-            )
-            for _, index in parts
-            if (name, index) in rule.cluster.states
-        ]
-        answers = [
-            self._send(
-                rule,
-                replica,
-                lambda epoch: internal.StopReplicaRequest(
-                    controller_id=self._config.broker_id,
-                    controller_epoch=rule.term.epoch,
-                    broker_epoch=epoch,
-                    delete=True,
-                    partitions=request,
-                ),
-            )
-            for replica in replicas
-        ]
-        for answer in answers:
-            if answer is None:
-                return
-            await asyncio.wait([answer])
-            if answer.cancelled():
-                return  # that broker's line was closed; its return brings the next try
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
 
         async def finish(current: Rule) -> None:
-            if current is rule and name in rule.cluster.topics:
+            if current is not rule or name not in rule.cluster.topics:
+                return
+            rule.cluster.deleting.pop(name, None)
+            if deleted:
                 await rule.fence.write(await topics.removal(self._zookeeper, name, parts))
                 rule.cluster.forget(name)
-                self._tell_metadata(rule, [], (name,))
+                rule.brokers.deleted(name)
+                rule.brokers.tell()
 
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((finish, done))
         await asyncio.wait([done])
-        if not done.cancelled() and (error := done.exception()) is not None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
             _log.info("deleting topic %s: %s; again", name, error)
-            self._notify(Event.DELETIONS)
+        if error is not None or not deleted:
+            self._background.spawn(self._notify_later(Event.DELETIONS), f"deleting {name} again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, SetData
@@ -10,6 +10,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from system_under_test.config import BrokerConfig
 from system_under_test.controller import leaders
+from system_under_test.controller.broadcast import Broadcast
 from system_under_test.controller.cluster_state import ClusterState, PartitionId
 from system_under_test.controller.leaders import AskLogEnds, Policy
 from system_under_test.controller.term import Fence, Term
@@ -20,7 +21,6 @@ from system_under_test.zookeeper.znodes import PartitionState, Versioned
 
 Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int], "PartitionState | AskLogEnds | None"]
 """What follows from who is alive: ``leaders.next_state`` in a correct build."""
-AskLogEnd = Callable[[int, PartitionId], Awaitable[tuple[int, int] | None]]
 
 
 class PartitionMachine:
@@ -34,7 +34,7 @@ class PartitionMachine:
         cluster: ClusterState,
         config: BrokerConfig,
         events: EventLog,
-        ask: AskLogEnd,
+        brokers: Broadcast,
         decide: Decide,
     ) -> None:
         self._zookeeper = zookeeper
@@ -44,35 +44,35 @@ class PartitionMachine:
         self._decide = decide
         self._cluster = cluster
         self._config = config
-        self._ask = ask
+        self._brokers = brokers
         self.undecided: dict[PartitionId, None] = {}
 
-    async def update(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
-        """Those whose state was written, or found to be another than the one last read."""
-        changed = []
+    async def update(self, partitions: Iterable[PartitionId]) -> None:
+        """Settles their states; what was written, or found to be another than last read, is to be told."""
         for partition in partitions:
-            before = self._cluster.states.get(partition)
             await self._settle(partition)
-            if self._cluster.states.get(partition) != before:
-                changed.append(partition)
-        return changed
 
-    async def refresh(self, partition: PartitionId) -> Versioned[PartitionState] | None:
+    async def _refresh(self, partition: PartitionId) -> Versioned[PartitionState] | None:
         """Reads the state; None when there is none yet."""
         path = paths.state(*partition)
         try:
             state = znodes.versioned(PartitionState, path, await self._zookeeper.get(path))
         except NoNodeError:
             return None
-        self._cluster.states[partition] = state
+        self._note(partition, state)
         return state
+
+    def _note(self, partition: PartitionId, state: Versioned[PartitionState]) -> None:
+        if self._cluster.states.get(partition) != state:
+            self._cluster.states[partition] = state
+            self._brokers.changed(partition)
 
     async def _settle(self, partition: PartitionId) -> None:
         """Until the state is right, or waits for somebody. A lost race for the znode's version starts over."""
         while True:
             self.undecided.pop(partition, None)
             assignment = self._cluster.topics[partition[0]].assignment[partition[1]]
-            found = await self.refresh(partition)
+            found = await self._refresh(partition)
             wanted: PartitionState | None
             if found is None:
                 wanted = leaders.first_state(assignment, self._cluster.brokers, self._term.epoch)
@@ -84,7 +84,7 @@ class PartitionMachine:
                 version = await self._write(partition, wanted, found)
             except (BadVersionError, NodeExistsError):
                 continue
-            self._cluster.states[partition] = Versioned(wanted, version)
+            self._note(partition, Versioned(wanted, version))
 
     async def _next(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
@@ -100,7 +100,7 @@ class PartitionMachine:
             return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
         ends: dict[int, tuple[int, int]] = {}
         for member in wanted.members:
-            end = await self._ask(member, partition)
+            end = await self._brokers.log_end(member, partition)
             if end is None:
                 self.undecided[partition] = None
                 return None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 
+import pytest
 from sim_brokers import DATA, Brokers, brokers, simulate, until
 
+from cluster.node import ProcessState
 from system_under_test.client.admin import Admin, NewTopic
+from system_under_test.client.errors import ReadFailed
 from system_under_test.deployment import Broker
 from system_under_test.protocol.errors import ErrorCode
 
@@ -171,3 +175,49 @@ def test_an_ensemble_of_three_survives_the_loss_of_one_server() -> None:
             await until(replaced, "another leader")
 
     simulate(check)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_controller_interrupted_in_the_middle_of_its_work_leaves_nobody_untold(seed: int) -> None:
+    """ZooKeeper restarts fail its reads and writes anywhere; afterwards every broker knows every leader."""
+
+    async def check() -> None:
+        rng = random.Random(seed)
+        async with brokers(Broker(partitions=4), seed=seed) as cluster:
+            (zookeeper,) = cluster.zookeepers
+            for _ in range(6):
+                controller = await cluster.controller()
+                victim = rng.choice([node for node in cluster.nodes if node is not controller])
+                await victim.kill()
+                known = len(cluster.events(victim, "registered"))
+                if rng.random() < 0.5:
+                    await asyncio.sleep(rng.uniform(2.9, 3.3))  # about when its session ends and the work begins
+                else:
+                    await victim.start()
+                    await until(lambda v=victim, n=known: len(cluster.events(v, "registered")) > n, "a new life")  # type: ignore[misc]
+                    await asyncio.sleep(rng.uniform(0.0, 0.03))  # in the middle of the work that it makes
+                await zookeeper.kill()
+                await asyncio.sleep(rng.uniform(0.0, 0.2))
+                await zookeeper.start()
+                if (await victim.process()).state is ProcessState.DEAD:
+                    await victim.start()
+                await until(lambda: _agreed(cluster), "all brokers know all leaders and in-sync sets of three", 30)
+            for partition in range(4):
+                fresh = cluster.producer_with()
+                await fresh.send("orders", partition, [(None, b"x")])
+
+    async def _agreed(cluster: Brokers) -> bool:
+        views = []
+        for node in cluster.nodes:
+            admin = Admin([f"{node.address}:9092"], runtime=cluster.cluster.harness_runtime())
+            try:
+                view = await admin.describe(["orders"])
+            except ReadFailed:
+                return False
+            finally:
+                await admin.close()
+            partitions = view.topics["orders"].partitions.values()
+            views.append([(p.leader and p.leader.id, sorted(p.isr)) for p in partitions])
+        return views[0] == views[1] == views[2] and all(len(isr) == 3 for _, isr in views[0])
+
+    simulate(check, seed)

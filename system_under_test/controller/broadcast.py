@@ -1,0 +1,175 @@
+"""What the controller tells the brokers: the lines to them, and what each has not been told yet.
+
+A change is remembered until it is told, so that a handler that failed between writing a state and telling of it loses
+nothing: whoever tells the next time tells of both. A broker that has just started is told everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from system_under_test.config import BrokerConfig
+from system_under_test.controller.channel import Channel
+from system_under_test.controller.cluster_state import ClusterState, PartitionId
+from system_under_test.controller.term import Term
+from system_under_test.protocol import internal
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.schema import Request
+from system_under_test.tasks import Background
+
+
+class Broadcast:
+    """Of one controller's rule. ``refused`` is called when a broker does not obey it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        term: Term,
+        cluster: ClusterState,
+        background: Background,
+        refused: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._term = term
+        self._cluster = cluster
+        self._background = background
+        self._refused = refused
+        self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        self._newcomers: dict[int, None] = {}
+        self._changed: dict[PartitionId, None] = {}
+        self._deleted: dict[str, None] = {}
+
+    def reaches(self, brokers: Iterable[int]) -> bool:
+        """Is there a line to each of them?"""
+        return all(broker in self._channels for broker in brokers)
+
+    def open(self) -> None:
+        """Lines to the lives that are; those to lives that are over are closed, with all that waits in them."""
+        brokers = self._cluster.brokers
+        for broker_id, (channel, task) in list(self._channels.items()):
+            if brokers.get(broker_id) != channel.broker:
+                task.cancel()
+                del self._channels[broker_id]
+                self._newcomers.pop(broker_id, None)
+        for broker_id, life in brokers.items():
+            if broker_id not in self._channels:
+                channel = Channel(life, self._config.request_timeout_ms / 1000, self._refused)
+                task = self._background.spawn(channel.run(), f"controller to {broker_id}")
+                self._channels[broker_id] = channel, task
+                self._newcomers[broker_id] = None
+
+    def close(self) -> None:
+        for _, task in self._channels.values():
+            task.cancel()
+        self._channels = {}
+
+    def changed(self, partition: PartitionId) -> None:
+        """Its state is another than the brokers were told."""
+        self._changed[partition] = None
+
+    def deleted(self, topic: str) -> None:
+        self._deleted[topic] = None
+
+    def tell(self) -> None:
+        """LeaderAndIsr to the replicas of what changed, UpdateMetadata to all; everything to the newcomers."""
+        changed, self._changed = list(self._changed), {}
+        newcomers, self._newcomers = self._newcomers, {}
+        deleted, self._deleted = list(self._deleted), {}
+        if not changed and not newcomers and not deleted:
+            return
+        for broker_id in self._channels:
+            full = broker_id in newcomers
+            self._tell_one(broker_id, self._cluster.all_partitions() if full else changed, deleted, full=full)
+
+    def _tell_one(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
+        updates = self._cluster.updates(partitions)
+        live = self._live()
+        mine = [update for update in updates if broker_id in update.replicas]
+        if mine or full:
+            settings = self._cluster.settings({update.topic for update in mine})
+            self._send(
+                broker_id,
+                lambda epoch: internal.LeaderAndIsrRequest(
+                    controller_id=self._config.broker_id,
+                    controller_epoch=self._term.epoch,
+                    broker_epoch=epoch,
+                    partitions=mine,
+                    topics=settings,
+                    live_brokers=live,
+                ),
+            )
+        self._send(
+            broker_id,
+            lambda epoch: internal.UpdateMetadataRequest(
+                controller_id=self._config.broker_id,
+                controller_epoch=self._term.epoch,
+                broker_epoch=epoch,
+                full=full,
+                partitions=updates,
+                deleted=deleted,
+                live_brokers=live,
+            ),
+        )
+
+    def _live(self) -> list[internal.LiveBroker]:
+        return [
+            internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
+            for b in self._cluster.brokers.values()
+        ]
+
+    async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
+        """A replica's (last epoch, log end); None when it cannot be had now."""
+        answer = self._send(
+            broker_id,
+            lambda epoch: internal.LogEndRequest(
+                controller_id=self._config.broker_id,
+                controller_epoch=self._term.epoch,
+                broker_epoch=epoch,
+                partitions=[internal.EndOffsetQuery(topic=partition[0], partition=partition[1])],
+            ),
+        )
+        if answer is None:
+            return None
+        done, _ = await asyncio.wait([answer], timeout=self._config.request_timeout_ms / 1000)
+        if not done or answer.cancelled():
+            return None
+        end = answer.result().partitions[0]
+        return (end.last_epoch, end.end_offset) if end.error_code == ErrorCode.NONE else None
+
+    async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
+        """Have these brokers deleted their replicas of the topic? False when a line was closed before it said so."""
+        partitions = [
+            internal.StopReplicaPartition(
+                topic=name, partition=index, leader_epoch=self._cluster.states[name, index].value.leader_epoch + 1
+            )
+            for name, index in self._cluster.all_partitions()
+            if name == topic and (name, index) in self._cluster.states
+        ]
+        answers = [
+            self._send(
+                replica,
+                lambda epoch: internal.StopReplicaRequest(
+                    controller_id=self._config.broker_id,
+                    controller_epoch=self._term.epoch,
+                    broker_epoch=epoch,
+                    delete=True,
+                    partitions=partitions,
+                ),
+            )
+            for replica in replicas
+        ]
+        for answer in answers:
+            if answer is None:
+                return False
+            await asyncio.wait([answer])
+            if answer.cancelled():
+                return False
+        return True
+
+    def _send(self, broker_id: int, make: Callable[[int], Request[Any]]) -> asyncio.Future[Any] | None:
+        if broker_id not in self._channels:
+            return None
+        channel = self._channels[broker_id][0]
+        return channel.send(make(channel.broker.czxid))
