@@ -22,7 +22,11 @@ class DeploymentError(Exception):
 
 
 class System(Protocol):
-    """The system under test as the cluster, the trial and the nemesis see it."""
+    """The system under test as the cluster, the trial and the nemesis see it.
+
+    What has a body here is what a class gets that inherits from it and says nothing else. The first part every system
+    must say for itself.
+    """
 
     @property
     def name(self) -> str: ...
@@ -30,16 +34,6 @@ class System(Protocol):
     @property
     def roles(self) -> Sequence[str]:
         """In the order in which they start. ``zookeeper`` is provided by the cluster itself."""
-        ...
-
-    @property
-    def defects(self) -> Sequence[str]:
-        """Names of the built-in defects that ``--defect`` may switch on."""
-        ...
-
-    @property
-    def source(self) -> Sequence[str]:
-        """Folders of this Python path that are copied to real nodes, below ``/opt/assay``."""
         ...
 
     def port(self, role: str) -> int:
@@ -54,33 +48,43 @@ class System(Protocol):
         """What must be on the node before its process starts; absolute path to content."""
         ...
 
-    def event_log(self, node: Node) -> str:
-        """Absolute path of the file into which a real process writes its event log."""
-        ...
-
-    def logs(self, node: Node) -> Sequence[str]:
-        """Absolute paths of text logs worth keeping after a run."""
-        ...
-
-    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
-        """The process itself as a coroutine, for the simulation; ``argv`` is what ``argv()`` returned."""
-        ...
-
     async def ready(self, node: Node) -> bool:
         """Does it serve? Asked again and again until it does or the deadline is over."""
         ...
 
+    @property
+    def defects(self) -> Sequence[str]:
+        """Names of the built-in defects that ``--defect`` may switch on; needs ``with_defect(name)``."""
+        return ()
+
+    @property
+    def source(self) -> Sequence[str]:
+        """Folders of this Python path that are copied to real nodes, below ``/opt/assay``."""
+        return ()
+
+    def event_log(self, node: Node) -> str | None:
+        """Absolute path of the file into which a real process writes its event log; None for one that writes none."""
+        return None
+
+    def logs(self, node: Node) -> Sequence[str]:
+        """Absolute paths of text logs worth keeping after a run."""
+        return ()
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        """The process itself as a coroutine, for the simulation; ``argv`` is what ``argv()`` returned."""
+        raise DeploymentError(f"{self.name} cannot be simulated: it has no entry; run it with --cluster=docker")
+
     async def set_up(self, cluster: Cluster) -> None:
         """Once all nodes are ready: creates what the workload needs (topics, keys)."""
-        ...
+        return None
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         """Who is ``leader`` or ``coordinator`` (of key) or ``controller`` now; None when nobody is known to be."""
-        ...
+        return None
 
     def keys(self) -> Sequence[str]:
         """The keys that ``find`` takes for ``leader`` and that operations carry: ``orders-0``, ``orders-1``, ..."""
-        ...
+        return ()
 
 
 @runtime_checkable

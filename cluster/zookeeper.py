@@ -7,10 +7,10 @@ The timings are those of a test: with ``tickTime`` 500 ms a session may last fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cluster.node import Cluster, Node, by_role
-from cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE
+from cluster.system import ZOOKEEPER_PORT
 
 DATA = "/var/lib/zookeeper"
 CONFIG = "/etc/zookeeper/zoo.cfg"
@@ -62,8 +62,11 @@ def configuration(
 
 
 def files(node: Node, cluster: Cluster) -> dict[str, bytes]:
-    """What must be on ``node`` before :func:`argv` starts; absolute path to content."""
-    servers = {peer.index: peer.address for peer in by_role(cluster, ZOOKEEPER_ROLE)}
+    """What must be on ``node`` before :func:`argv` starts; absolute path to content.
+
+    Its ensemble is all nodes of its role, whatever a system calls that.
+    """
+    servers = {peer.index: peer.address for peer in by_role(cluster, node.role)}
     return {
         CONFIG: configuration(servers).encode(),
         f"{DATA}/myid": f"{node.index}\n".encode(),
@@ -77,11 +80,17 @@ async def ready(node: Node) -> bool:
 
 async def serves(host: str, port: int, timeout: float = 2.0) -> bool:
     """As :func:`ready`, by address; ``timeout`` in seconds."""
+    return await mode(host, port, timeout) is not None
+
+
+async def mode(host: str, port: int, timeout: float = 2.0) -> str | None:
+    """``standalone``, ``leader`` or ``follower``; None when it does not serve, or not within ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
-            return "Mode:" in await four_letters(host, port, b"srvr")
+            answer = await four_letters(host, port, b"srvr")
     except (OSError, TimeoutError):
-        return False
+        return None
+    return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), None)
 
 
 async def four_letters(host: str, port: int, word: bytes) -> str:
@@ -92,3 +101,10 @@ async def four_letters(host: str, port: int, word: bytes) -> str:
         return (await reader.read(65536)).decode("utf-8", "replace")
     finally:
         writer.close()
+
+
+async def leader(nodes: Sequence[Node], timeout: float = 0.5) -> Node | None:
+    """The one that says it leads; None when nobody does within ``timeout`` seconds, or two do."""
+    modes = await asyncio.gather(*(mode(node.address, ZOOKEEPER_PORT, timeout) for node in nodes))
+    leaders = [node for node, found in zip(nodes, modes, strict=True) if found == "leader"]
+    return leaders[0] if len(leaders) == 1 else None

@@ -73,6 +73,7 @@ class Broker:
             loop.time,
             config.broker_id,
             incarnation=int(runtime.wall_clock() * 1000),
+            orders=self._hold_orders,
         )
         self._clean_since: int | None = None
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
@@ -97,6 +98,15 @@ class Broker:
             traits(config.defects),
         )
         self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS})
+
+    def _hold_orders(self) -> Sequence[str]:
+        """Read anew each time: a tester gives and withdraws them while this process runs."""
+        if self.config.hold_file is None:
+            return ()
+        try:
+            return self._runtime.read_file(self.config.hold_file).decode().splitlines()
+        except FileNotFoundError:
+            return ()
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed.done():

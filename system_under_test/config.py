@@ -67,6 +67,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: TopicConfig = TopicConfig()
     hold: list[str] = []
     """Events after which the process stops itself (SIGSTOP), for a tester to decide what happens next."""
+    hold_file: str | None = None
+    """A file of more such orders, which is looked into after each event: a line each, ``event`` or ``event key``."""
     defects: list[str] = []
     """Historic defects to switch on, by name; see ``system_under_test.defects``."""
 

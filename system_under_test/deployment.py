@@ -6,6 +6,7 @@ The private connection of this module speaks the brokers' own requests; the work
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import msgspec
 from system_under_test.broker import entry
 from system_under_test.config import BrokerConfig, TopicConfig
 from system_under_test.defects import DEFECTS
+from system_under_test.log.checkpoints import RECOVERY_POINTS
 from system_under_test.network.connection import CallError, Connection
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
@@ -24,6 +26,10 @@ from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, Creat
 PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"
 EVENT_LOG = "/var/log/assay/events.jsonl"
+HOLD_FILE = "/etc/assay/hold"
+DATA = "/var/lib/assay/data"
+ENTRY_HEADER = struct.Struct(">qi")
+"""Offset and size of an entry of a log file."""
 ZOOKEEPER = "zookeeper"
 BROKER = "broker"
 ASK_TIMEOUT = 1.0
@@ -98,6 +104,8 @@ class Broker:
             host=node.address,
             port=PORT,
             topic=self.topic_config,
+            data_dir=DATA.removeprefix("/"),
+            hold_file=HOLD_FILE,
             defects=list(self.active_defects),
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
@@ -111,6 +119,34 @@ class Broker:
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         return await entry(runtime, argv[3:])
+
+    # -- for faults -------------------------------------------------------------------------------------------------
+
+    start_events = ("registered", "recovered", "became-follower")
+
+    def hold_file(self, node: _Node) -> str:
+        return HOLD_FILE
+
+    def data_files(self, node: _Node) -> Sequence[str]:
+        """The workload's logs: the last by name in a partition's folder is the active segment."""
+        return [f"{DATA}/{self.topic}-{index}/*.log" for index in range(self.partitions)]
+
+    async def durable_size(self, node: Any, path: str) -> int:
+        """The bytes below the recovery point that the broker has noted for the partition of this log file.
+
+        What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it.
+        """
+        folder, _, name = path.rpartition("/")
+        point = await _recovery_point(node, folder.rpartition("/")[2])
+        offset = int(name.removesuffix(".log"))
+        data = await node.read_file(path)
+        position = 0
+        while offset < point and position + ENTRY_HEADER.size <= len(data):
+            found, size = ENTRY_HEADER.unpack_from(data, position)
+            if found >= point or size < 0:
+                break
+            position += ENTRY_HEADER.size + size
+        return min(position, len(data))
 
     # -- questions to the running system ---------------------------------------------------------------------------
 
@@ -187,6 +223,18 @@ class Broker:
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None
         return next((node for node in brokers if node.index == ranked[0][0]), None)
+
+
+async def _recovery_point(node: Any, partition: str) -> int:
+    """The offset in the node's checkpoint; 0 when it has none for ``topic-index``."""
+    topic, _, index = partition.rpartition("-")
+    path = f"{DATA}/{RECOVERY_POINTS}"
+    try:
+        lines = (await node.read_file(path)).decode().splitlines()[2:]
+    except FileNotFoundError:
+        return 0
+    points = {tuple(words[:2]): int(words[2]) for words in (line.split() for line in lines) if len(words) == 3}
+    return points.get((topic, index), 0)
 
 
 def _leader(answer: MetadataResponse, key: str) -> int:

@@ -32,7 +32,11 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventLog:
-    """Writes events; stops the process after one that it was told to hold at."""
+    """Writes events; stops the process after one that it was told to hold at.
+
+    ``hold_at`` are the events it was told of at its start; ``orders`` gives the lines of those that came since, each
+    ``event`` or ``event key``. Events are changes of state, some per second at most, so a look at each costs nothing.
+    """
 
     def __init__(
         self,
@@ -42,7 +46,9 @@ class EventLog:
         now: Callable[[], float],
         broker: int,
         incarnation: int,
+        orders: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        self._orders = orders
         self._write = write
         self._hold = hold
         self._hold_at = frozenset(hold_at)
@@ -82,5 +88,9 @@ class EventLog:
             detail=detail,
         )
         self._write(_ENCODER.encode(line).decode())
-        if event in self._hold_at:
+        if event in self._hold_at or self._ordered(event, key):
             self._hold()
+
+    def _ordered(self, event: str, key: str | None) -> bool:
+        orders = self._orders()
+        return event in orders or (key is not None and f"{event} {key}" in orders)

@@ -223,7 +223,8 @@ class DockerCluster:
     async def _logs_of(self, node: SshNode, folder: Path) -> list[str]:
         paths = [process.LOG]
         if node.role != ZOOKEEPER_ROLE:
-            paths += [*self._system.logs(node), self._system.event_log(node)]
+            events = self._system.event_log(node)
+            paths += [*self._system.logs(node), *([] if events is None else [events])]
         missing = []
         for path in dict.fromkeys(paths):
             try:

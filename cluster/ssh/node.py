@@ -69,7 +69,7 @@ class SshNode:
         connection: Connection,
         executor: Executor,
         program: Callable[[Node], Program],
-        event_log: Callable[[Node], str],
+        event_log: Callable[[Node], str | None],
         undo: UndoLog,
         freezer: Freezer | None = None,
     ) -> None:
@@ -225,8 +225,11 @@ class SshNode:
         return firewall.counted(await self.run(firewall.COUNT), self._peers)
 
     async def events(self) -> AsyncIterator[str]:
-        """Follows the file by name from its first line; ends when the node is closed."""
-        stream = _Stream(self._connection, self._event_log(self), asyncio.get_running_loop())
+        """Follows the file by name from its first line; ends when the node is closed, at once when there is no file."""
+        path = self._event_log(self)
+        if path is None:
+            return
+        stream = _Stream(self._connection, path, asyncio.get_running_loop())
         self._streams.add(stream)
         try:
             while (line := await stream.queue.get()) is not None:

@@ -18,7 +18,13 @@ class Limits:
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = 256 * 1024 * 1024
     """Of requests larger than ``FREE_REQUEST_BYTES`` being received or handled, over all connections (KIP-72)."""
+    max_unsent_bytes: int = 256 * 1024 * 1024
+    """Of responses that their peers have not taken, over all connections; beyond it the slowest peer is closed."""
     max_connections: int = 2_000
+    busy_time: float = 1.0
+    """Seconds of idleness after which a connection makes room for a new one when there are ``max_connections``."""
+    stall_timeout: float = 5.0
+    """Seconds for each further ``FREE_REQUEST_BYTES`` of a request that holds common memory (14 kB/s and more)."""
     idle_timeout: float = 600.0
     """Seconds without a complete request, or during which a response is not taken."""
     close_timeout: float = 5.0

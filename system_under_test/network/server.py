@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from system_under_test.network.budget import ByteBudget
 from system_under_test.network.handler import Context, Handler
 from system_under_test.network.limits import Limits
+from system_under_test.network.outbox import Outbox
 from system_under_test.network.session import Session
 from system_under_test.protocol.api import Api, api_versions
 from system_under_test.protocol.versions import API_VERSIONS_KEY, ApiVersionsRequest, ApiVersionsResponse
@@ -37,7 +38,8 @@ class Server:
         self._handlers = {API_VERSIONS_KEY: self._answer_api_versions, **handlers}
         self._limits = limits or Limits()
         self._budget = ByteBudget(self._limits.max_buffered_bytes)
-        self._sessions: dict[asyncio.Task[None], None] = {}  # a dict for its order: closing must be deterministic
+        self._outbox = Outbox(self._limits.max_unsent_bytes)
+        self._sessions: dict[asyncio.Task[None], Session] = {}  # a dict for its order: closing must be deterministic
         self._server: asyncio.Server | None = None
 
     @property
@@ -74,20 +76,31 @@ class Server:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        session = Session(reader, writer, self._handlers, self._apis, self._limits, self._budget)
-        self._sessions[task] = None
+        session = Session(reader, writer, self._handlers, self._apis, self._limits, self._budget, self._outbox)
+        full = len(self._sessions) >= self._limits.max_connections
         try:
-            if len(self._sessions) > self._limits.max_connections:
+            if full and not self._make_room():
                 logger.warning("refusing %s: %d connections are open", session.peer, self._limits.max_connections)
                 session.refuse()
                 return
+            self._sessions[task] = session
             await session.run()
         except asyncio.CancelledError:
             # The top of this task: nobody is above to be told. Ending cancelled would only make asyncio's own stream
             # callback (3.11) report an error.
             logger.debug("the session of %s was cancelled", session.peer)
         finally:
-            del self._sessions[task]
+            self._sessions.pop(task, None)
+
+    def _make_room(self) -> bool:
+        """Closes the connection that has been idle for longest, if it has been for a while: whoever opens all there
+        are and leaves them idle must not lock the others out.
+        """
+        idlest = min(self._sessions.values(), key=lambda session: session.waiting_since)
+        if asyncio.get_running_loop().time() - idlest.waiting_since < self._limits.busy_time:
+            return False
+        idlest.drop("idle, and a new one needs its place")
+        return True
 
     async def _answer_api_versions(self, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
         return api_versions(self._apis[key] for key in self._handlers)

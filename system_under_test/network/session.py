@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from system_under_test.network.budget import ByteBudget
 from system_under_test.network.handler import CloseConnection, Context, Handler
 from system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
+from system_under_test.network.outbox import Outbox
 from system_under_test.protocol.api import Api, api_versions
 from system_under_test.protocol.compiler import decode
 from system_under_test.protocol.errors import ErrorCode
@@ -33,6 +34,9 @@ from system_under_test.protocol.versions import API_VERSIONS_KEY
 
 logger = logging.getLogger("assay.network")
 
+_TURN = 0.005
+"""Seconds for which requests already received may keep everybody else waiting."""
+
 
 class Session:
     """Serves one accepted connection until either side ends it."""
@@ -45,6 +49,7 @@ class Session:
         apis: Mapping[int, Api],
         limits: Limits,
         budget: ByteBudget,
+        outbox: Outbox,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -52,10 +57,12 @@ class Session:
         self._apis = apis
         self._limits = limits
         self._budget = budget
+        self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         self._waiting_since = self._loop.time()  # for the peer to send or to take something; infinite while we work
         self._idle_timer = self._loop.call_later(limits.idle_timeout, self._check_idle)
-        self._timed_out = False
+        self._dropped = False
+        self._turn_ends = 0.0
         address = writer.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
 
@@ -69,10 +76,10 @@ class Session:
             logger.warning("closing the connection of %s: %s", self.peer, error)
             clean = True
         except asyncio.IncompleteReadError as error:
-            if not self._timed_out:
+            if not self._dropped:
                 logger.info("%s went away after %d bytes of a request", self.peer, len(error.partial))
         except OSError as error:
-            if not self._timed_out:
+            if not self._dropped:
                 logger.info("lost the connection of %s: %s", self.peer, error)
         except Exception:
             logger.exception("closing the connection of %s: its request failed unexpectedly", self.peer)
@@ -88,10 +95,29 @@ class Session:
         self._idle_timer.cancel()
         self._writer.transport.abort()
 
+    @property
+    def waiting_since(self) -> float:
+        """The loop's time since which the peer has sent no whole request, or not taken its response; infinite while
+        a request is being handled.
+        """
+        return self._waiting_since
+
+    def drop(self, reason: str) -> None:
+        """Ends the connection, whatever it is doing, with one line in the log."""
+        if not self._dropped:
+            self._dropped = True
+            self._waiting_since = math.inf
+            logger.info("closing the connection of %s: %s", self.peer, reason)
+            self._writer.transport.abort()
+
     async def _serve(self) -> None:
         reader = self._reader
         while True:
-            self._waiting_since = self._loop.time()
+            now = self._waiting_since = self._loop.time()
+            if now >= self._turn_ends:
+                # reading what is in the buffer already does not suspend: a thousand small requests would be one turn
+                await asyncio.sleep(0)
+                self._turn_ends = now + _TURN
             try:
                 prefix = await reader.readexactly(SIZE_BYTES)
             except asyncio.IncompleteReadError as error:
@@ -107,11 +133,28 @@ class Session:
                 await self._handle_large(size)
 
     async def _handle_large(self, size: int) -> None:
+        """The memory is reserved once the request has begun to arrive, and kept only while it goes on arriving: for
+        announcing a size alone nobody takes it from the others.
+        """
+        first = await self._reader.readexactly(FREE_REQUEST_BYTES)
+        self._waiting_since = math.inf
         await self._budget.reserve(size)
         try:
-            await self._handle(await self._reader.readexactly(size))
+            await self._handle(await self._rest(first, size))
         finally:
             self._budget.release(size)
+
+    async def _rest(self, first: bytes, size: int) -> bytes:
+        chunks, left = [first], size - len(first)
+        while left:
+            self._waiting_since = self._loop.time()
+            try:
+                async with asyncio.timeout(self._limits.stall_timeout):
+                    chunks.append(await self._reader.readexactly(min(left, FREE_REQUEST_BYTES)))
+            except TimeoutError as error:
+                raise CloseConnection(f"{left} bytes of a request of {size} do not arrive") from error
+            left -= len(chunks[-1])
+        return b"".join(chunks)
 
     async def _handle(self, frame: bytes) -> None:
         start = peek_request_header(frame)
@@ -137,20 +180,27 @@ class Session:
     async def _send(self, response: object, version: int, correlation_id: int) -> None:
         self._waiting_since = self._loop.time()
         writer = self._writer
-        for chunk in encode_response(response, version, correlation_id):
-            if isinstance(chunk, bytes):
-                writer.write(chunk)
-            else:
-                await chunk.send(writer)
-        await writer.drain()
+        chunks = encode_response(response, version, correlation_id)
+        try:
+            for chunk in chunks:
+                if isinstance(chunk, bytes):
+                    self._outbox.hold(self._drop_response, len(chunk))
+                    writer.write(chunk)
+                else:
+                    self._outbox.hold(self._drop_response, chunk.size)
+                    await chunk.send(writer)
+            await writer.drain()
+        finally:
+            self._outbox.sent(self._drop_response)
+
+    def _drop_response(self) -> None:
+        self.drop("it does not take its response, and others need the memory")
 
     def _check_idle(self) -> None:
         deadline = self._waiting_since + self._limits.idle_timeout
         now = self._loop.time()
         if now >= deadline:
-            self._timed_out = True
-            logger.info("closing the connection of %s: idle for %.0f s", self.peer, self._limits.idle_timeout)
-            self._writer.transport.abort()
+            self.drop(f"idle for {self._limits.idle_timeout:.0f} s")
             return
         delay = self._limits.idle_timeout if math.isinf(deadline) else deadline - now
         self._idle_timer = self._loop.call_later(delay, self._check_idle)

@@ -19,9 +19,14 @@ from system_under_test.protocol.schema import (
     Text,
     WireType,
     is_message,
+    is_request,
     table,
 )
 from system_under_test.protocol.source import Source, rows
+
+MAX_ELEMENTS = 250_000
+"""In all arrays of one request together. An element may be two bytes on the wire and becomes an object, and another in
+the answer: without this limit 100 MB of empty topic names are many GB."""
 
 Decoder = Callable[[bytes, int], Any]
 """Decodes from that position to the end."""
@@ -42,6 +47,9 @@ def _min_size(type_: WireType, version: int) -> int:
 
 class DecoderSource(Source):
     def compile(self) -> Decoder:
+        self.limited = is_request(self.cls)
+        if self.limited:
+            self.line("n = 0")
         made = self.message(self.cls, "message")
         left_over = self.bind(_left_over)
         self.line(f"if p != end: {left_over}({self.title!r}, end - p)")
@@ -126,6 +134,9 @@ class DecoderSource(Source):
         least = max(1, _min_size(type_.element, self.version))
         self.line(f"if {count} < 0 or {count} * {least} > end - p:")
         self.line(f"    {bad}({self.title!r}, {path!r}, {count}, end - p)")
+        if self.limited:
+            self.line(f"n += {count}")
+            self.line(f"if n > {MAX_ELEMENTS}: {self.bind(_too_many)}({self.title!r}, {path!r})")
         if isinstance(type_.element, Fixed):
             unpack = self.bind(struct.unpack_from)
             self.line(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
@@ -149,6 +160,10 @@ def _truncated(title: str, error: Exception) -> NoReturn:
 
 def _left_over(title: str, count: int) -> NoReturn:
     raise ProtocolError(f"{title} is followed by {count} bytes that do not belong to it")
+
+
+def _too_many(title: str, path: str) -> NoReturn:
+    raise ProtocolError(f"{title}: more than {MAX_ELEMENTS} elements, the last in {path}")
 
 
 def _bad_length(title: str, path: str, length: int, left: int) -> NoReturn:

@@ -58,7 +58,7 @@ class MetadataRequest(Request[MetadataResponse]):
 
 
 def topics_wanted(request: MetadataRequest, version: int) -> list[str] | None:
-    """The topics asked for; None means all. In version 0 an empty list means all, later null does."""
-    if version == 0 and not request.topics:
+    """The topics asked for, each once; None means all. In version 0 an empty list means all, later null does."""
+    if request.topics is None or (version == 0 and not request.topics):
         return None
-    return request.topics
+    return list(dict.fromkeys(request.topics))

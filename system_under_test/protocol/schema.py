@@ -190,6 +190,10 @@ def request_info(cls: type[Any]) -> RequestInfo:
     return info
 
 
+def is_request(cls: type[Any]) -> bool:
+    return hasattr(cls, "_request_info")
+
+
 def table(cls: type[Any]) -> list[Wire]:
     """The rows of a message, in wire order, of all versions."""
     return [dataclasses.replace(field.metadata[_WIRE], name=field.name) for field in dataclasses.fields(cls)]

@@ -16,6 +16,7 @@ from system_under_test.protocol.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     FetchTopicResponse,
 )
 from system_under_test.protocol.internal import (
@@ -28,13 +29,17 @@ from system_under_test.protocol.schema import records_bytes
 from system_under_test.records import message_set
 from system_under_test.replication.manager import ReplicaManager
 from system_under_test.replication.partition import Partition, PartitionError
-from system_under_test.replication.purgatory import WaitingReaders, wake
+from system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
 from system_under_test.runtime import Slice
 
 _log = logging.getLogger("assay.replication")
 
 FIRST_VERSION_WITH_MAGIC_1 = 2
 FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
+MAX_RESPONSE_BYTES = 8 * 1024 * 1024
+"""Of records in one answer to a consumer, whatever it asks for: it lies in memory until the consumer takes it."""
+MAX_CONVERTED_BYTES = 1024 * 1024
+"""The same where each message is decoded and encoded again: nobody else is served meanwhile."""
 
 
 async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
@@ -58,22 +63,39 @@ async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
 async def fetch(manager: ReplicaManager, request: FetchRequest, context: Context) -> FetchResponse:
     """A replica id moves no position here; followers have a request of their own."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + max(0, request.max_wait_ms) / 1000
+    deadline = loop.time() + time_limit(request.max_wait_ms)
+    topics = _distinct(request.topics)
     while True:
-        response, size, failed, readers = _read(manager, request, context.api_version)
+        response, size, failed, readers = _read(manager, request, topics, context.api_version)
         if failed or not readers or size >= request.min_bytes or loop.time() >= deadline:
             return response
         await _changed(readers, deadline)
 
 
+def _distinct(wanted: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
+    """Each partition once, as in Kafka's map: else a small request could name one thousands of times."""
+    known: set[tuple[str, int]] = set()
+    topics = []
+    for topic in wanted:
+        parts = []
+        for partition in topic.partitions:
+            if (topic.topic, partition.partition) not in known:
+                known.add((topic.topic, partition.partition))
+                parts.append(partition)
+        topics.append(FetchTopic(topic=topic.topic, partitions=parts))
+    return topics
+
+
 def _read(
-    manager: ReplicaManager, request: FetchRequest, version: int
+    manager: ReplicaManager, request: FetchRequest, wanted_topics: Sequence[FetchTopic], version: int
 ) -> tuple[FetchResponse, int, bool, list[WaitingReaders]]:
-    left = request.max_bytes if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES else 2**31 - 1
+    left = MAX_RESPONSE_BYTES if version >= FIRST_VERSION_WITH_MAGIC_1 else MAX_CONVERTED_BYTES
+    if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES:
+        left = min(left, request.max_bytes)
     size, failed = 0, False
     readers: list[WaitingReaders] = []
     topics = []
-    for topic in request.topics:
+    for topic in wanted_topics:
         parts = []
         for wanted in topic.partitions:
             try:
@@ -150,11 +172,11 @@ async def replica_fetch(
     manager: ReplicaManager, request: ReplicaFetchRequest, context: Context
 ) -> ReplicaFetchResponse:
     """What a follower asks for is its position. Refused as a whole when it means another life of this broker."""
-    if request.broker_epoch != manager.broker_epoch:
+    if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
         return ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     loop = asyncio.get_running_loop()
     now = loop.time()
-    deadline = now + max(0, request.max_wait_ms) / 1000
+    deadline = now + time_limit(request.max_wait_ms)
     refused: dict[tuple[str, int], ErrorCode] = {}
     for wanted in request.partitions:
         try:

@@ -62,12 +62,15 @@ async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, 
 async def list_offsets(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse:
+    """Each partition once, as in Kafka's map: it may cost a round trip to ZooKeeper, or the scan of a segment."""
+    known: set[tuple[str, int]] = set()
     topics = []
     for topic in request.topics:
-        parts = [
-            await _list_partition(manager, zookeeper, topic.topic, wanted, context.api_version)
-            for wanted in topic.partitions
-        ]
+        parts = []
+        for wanted in topic.partitions:
+            if (topic.topic, wanted.partition) not in known:
+                known.add((topic.topic, wanted.partition))
+                parts.append(await _list_partition(manager, zookeeper, topic.topic, wanted, context.api_version))
         topics.append(ListOffsetsTopicResponse(topic=topic.topic, partitions=parts))
     return ListOffsetsResponse(topics=topics)
 
@@ -105,7 +108,7 @@ async def end_offsets(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: EndOffsetsRequest, context: Context
 ) -> EndOffsetsResponse:
     answers = []
-    for wanted in request.partitions:
+    for wanted in {(query.topic, query.partition): query for query in request.partitions}.values():
         epoch, offset, code = -1, -1, ErrorCode.NONE
         try:
             epoch, offset = await proven_end(manager, zookeeper, wanted.topic, wanted.partition)
@@ -121,7 +124,7 @@ async def end_offsets(
 
 async def epoch_end(manager: ReplicaManager, request: EpochEndRequest, context: Context) -> EpochEndResponse:
     """Answered by a leader at exactly the epoch that the follower names."""
-    if request.broker_epoch != manager.broker_epoch:
+    if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         return EpochEndResponse(error_code=code, partitions=[_refusal(query, code) for query in request.partitions])
     return EpochEndResponse(error_code=ErrorCode.NONE, partitions=[_epoch_end(manager, q) for q in request.partitions])

@@ -18,7 +18,7 @@ from system_under_test.records import message_set
 from system_under_test.records.message import CorruptMessage, MessageTooLarge, UnsupportedCompression
 from system_under_test.replication.manager import ReplicaManager
 from system_under_test.replication.partition import PartitionError
-from system_under_test.replication.purgatory import expire
+from system_under_test.replication.purgatory import expire, time_limit
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 STORED_MAGIC = 1
@@ -40,7 +40,7 @@ async def produce(manager: ReplicaManager, request: ProduceRequest, context: Con
         if failed:
             raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
-    await _committed(answers, request.timeout_ms / 1000)
+    await _committed(answers, time_limit(request.timeout_ms))
     return ProduceResponse(topics=topics)
 
 

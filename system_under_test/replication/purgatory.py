@@ -12,6 +12,16 @@ import heapq
 
 from system_under_test.protocol.errors import ErrorCode
 
+MAX_WAIT = 60.0
+"""Seconds for which a request may wait, whatever it says: its client may be gone, and its connection counts."""
+TIDY_FROM = 64
+"""Waiting producers from which on it pays to look for those whose time ran out."""
+
+
+def time_limit(milliseconds: int) -> float:
+    """Seconds for a time limit from the wire, which may be negative or weeks."""
+    return min(max(0, milliseconds) / 1000, MAX_WAIT)
+
 
 class WaitingProducers:
     """Of one partition, by the offset that the high watermark must reach."""
@@ -19,13 +29,28 @@ class WaitingProducers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[ErrorCode]]] = []
         self._count = 0
+        self._tidy_at = TIDY_FROM
 
     def add(self, required: int) -> asyncio.Future[ErrorCode]:
         """Done once the high watermark is at ``required`` or above, with NONE, or by ``fail``."""
+        if len(self._heap) >= self._tidy_at:
+            self._tidy()
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._heap, (required, self._count, future))
         return future
+
+    def _tidy(self) -> None:
+        """Those whose time ran out stay where they are until the high watermark passes them, which may be never: the
+        heap is rid of them each time it has doubled.
+        """
+        self._heap = [entry for entry in self._heap if not entry[2].done()]
+        heapq.heapify(self._heap)
+        self._tidy_at = max(TIDY_FROM, 2 * len(self._heap))
+
+    def __len__(self) -> int:
+        """Entries, those included whose time ran out."""
+        return len(self._heap)
 
     def advance(self, high_watermark: int) -> None:
         heap = self._heap

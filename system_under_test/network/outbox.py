@@ -1,0 +1,37 @@
+"""Responses that their peers have not taken yet, over all connections, and who is closed when they become too many.
+
+A response is read from disk whole before it is sent, so each peer that takes nothing holds one in memory. Making the
+others wait for that memory would be what such a peer wants; so nobody waits, and whoever has kept a response waiting
+for longest is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Outbox:
+    """``total`` bytes; the oldest are dropped beyond it, but never the newest alone."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._unsent = 0
+        self._held: dict[Callable[[], None], int] = {}  # oldest first
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are being sent."""
+        return self._unsent
+
+    def hold(self, drop: Callable[[], None], size: int) -> None:
+        """``size`` bytes more are being sent by the one who is ended by ``drop``."""
+        self._held[drop] = self._held.get(drop, 0) + size
+        self._unsent += size
+        while self._unsent > self._total and len(self._held) > 1:
+            oldest = next(iter(self._held))
+            self.sent(oldest)
+            oldest()
+
+    def sent(self, drop: Callable[[], None]) -> None:
+        """All of it was taken, or its connection is over."""
+        self._unsent -= self._held.pop(drop, 0)
