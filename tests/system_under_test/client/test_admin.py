@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+from sim_brokers import simulate
 
 from system_under_test.client.admin import Admin, NewTopic, TopicOutcome
 from system_under_test.client.errors import Outcome, ReadFailed
@@ -40,7 +41,7 @@ def test_topics_are_created_at_the_controller_as_described() -> None:
             assert [(entry.name, entry.value) for entry in first.configs] == [("a", "1"), ("b", "2")]
             assert (second.num_partitions, second.replica_assignment[0].replicas) == (-1, [1, 2])
 
-    asyncio.run(main())
+    simulate(main)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_what_is_known_after_an_error(script: Any, expected: Outcome) -> None:
             assert (await admin.create_topics([NewTopic("n", 1, 1)]))["n"].outcome is expected
             assert len(cluster.brokers[1].requests) == 1
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_former_controller_sends_us_to_the_new_one() -> None:
@@ -76,7 +77,7 @@ def test_a_former_controller_sends_us_to_the_new_one() -> None:
             assert (await admin.delete_topics(["n"]))["n"].outcome is Outcome.DONE
             assert len(cluster.brokers[2].requests) == 1
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_without_a_controller_nothing_was_done() -> None:
@@ -85,7 +86,7 @@ def test_without_a_controller_nothing_was_done() -> None:
             cluster.controller = -1
             assert (await admin.delete_topics(["n"]))["n"].outcome is Outcome.NOT_DONE
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_describe_tells_brokers_controller_and_partitions() -> None:
@@ -99,7 +100,7 @@ def test_describe_tells_brokers_controller_and_partitions() -> None:
             assert (partition.leader, partition.replicas, partition.isr) == (view.nodes[2], (1, 2), (1, 2))
             assert (await admin.describe(["x"])).topics["x"].error is E.UNKNOWN_TOPIC_OR_PARTITION
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_describe_asks_another_broker_when_one_is_gone() -> None:
@@ -112,4 +113,4 @@ def test_describe_asks_another_broker_when_one_is_gone() -> None:
             with pytest.raises(ReadFailed):
                 await admin.describe()
 
-    asyncio.run(main())
+    simulate(main)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+from sim_brokers import simulate
 
 from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from system_under_test.client.errors import ReadFailed
@@ -33,7 +33,7 @@ def test_messages_from_an_offset_on_with_the_high_watermark() -> None:
             assert [(m.offset, m.value) for m in fetched.messages] == [(1, b"b"), (2, b"c")]
             assert (fetched.high_watermark, fetched.node, fetched.error) == (3, 1, E.NONE)
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_the_buffer_doubles_until_the_first_message_fits() -> None:
@@ -44,7 +44,7 @@ def test_the_buffer_doubles_until_the_first_message_fits() -> None:
             asked = [request.topics[0].partitions[0].max_bytes for request in cluster.brokers[1].requests]
             assert asked == [10, 20, 40]
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_an_empty_fetch_is_no_reason_to_ask_for_more() -> None:
@@ -53,7 +53,7 @@ def test_an_empty_fetch_is_no_reason_to_ask_for_more() -> None:
             assert (await consumer.fetch("t", 0, 3, max_bytes=10)).messages == []
             assert len(cluster.brokers[1].requests) == 1
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_offset_out_of_range_is_told_not_hidden() -> None:
@@ -63,7 +63,7 @@ def test_offset_out_of_range_is_told_not_hidden() -> None:
             fetched = await consumer.fetch("t", 0, 99)
             assert (fetched.error, fetched.messages, fetched.high_watermark) == (E.OFFSET_OUT_OF_RANGE, [], -1)
 
-    asyncio.run(main())
+    simulate(main)
 
 
 @pytest.mark.parametrize("trouble", [E.NOT_LEADER_FOR_PARTITION, lose_connection])
@@ -78,7 +78,7 @@ def test_reads_follow_the_leader(trouble: Any) -> None:
             cluster.brokers[2].script = [trouble]
             assert await consumer.offsets("t", 0, LATEST) == 3
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_no_answer_ends_in_time() -> None:
@@ -88,7 +88,7 @@ def test_no_answer_ends_in_time() -> None:
             with pytest.raises(ReadFailed, match="no answer"):
                 await consumer.fetch("t", 0, 0)
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_offsets_by_time() -> None:
@@ -96,7 +96,7 @@ def test_offsets_by_time() -> None:
         async with consuming() as (_, consumer):
             assert [await consumer.offsets("t", 0, time) for time in (LATEST, EARLIEST, 5)] == [3, 0, -1]
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_refusal_to_tell_offsets_carries_its_code() -> None:
@@ -111,4 +111,4 @@ def test_a_refusal_to_tell_offsets_carries_its_code() -> None:
                 await consumer.offsets("t", 0, 5)
             assert caught.value.error is E.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
-    asyncio.run(main())
+    simulate(main)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+from sim_brokers import simulate
 
 from system_under_test.client.errors import SendFailed, SendUnknown
 from system_under_test.client.producer import Producer, SendResult
@@ -40,7 +41,7 @@ def test_a_message_set_is_appended_by_the_leader() -> None:
             assert await producer.send("t", 0, [(None, b"c")]) == SendResult(2, 1)
             assert cluster.log == [b"a", b"b", b"c"]
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_concurrent_sends_share_message_sets_and_keep_their_order() -> None:
@@ -52,7 +53,7 @@ def test_concurrent_sends_share_message_sets_and_keep_their_order() -> None:
             assert [result.base_offset for result in results] == list(range(40))
             assert 4 < len(cluster.brokers[1].requests) < 20
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_linger_waits_for_company() -> None:
@@ -63,7 +64,7 @@ def test_linger_waits_for_company() -> None:
             await asyncio.gather(first, producer.send("t", 0, [(None, b"2")]))
             assert len(cluster.brokers[1].requests) == 1
 
-    asyncio.run(main())
+    simulate(main)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_codes_after_which_nobody_knows_are_not_tried_again(code: E) -> None:
             assert (caught.value.error, caught.value.node) == (code, 1)
             assert len(cluster.brokers[1].requests) == 1
 
-    asyncio.run(main())
+    simulate(main)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_refusals_that_will_not_change_fail_at_once(code: E) -> None:
             assert len(cluster.brokers[1].requests) == 1
             assert cluster.log == []
 
-    asyncio.run(main())
+    simulate(main)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_refusals_that_may_change_are_tried_again_and_appended_once(code: E) -> 
             assert await producer.send("t", 0, [(None, b"a")]) == SendResult(0, 1)
             assert cluster.log == [b"a"]
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_definite_failures_to_the_last_try_are_a_definite_failure() -> None:
@@ -125,7 +126,7 @@ def test_definite_failures_to_the_last_try_are_a_definite_failure() -> None:
                 await producer.send("t", 0, [(None, b"a")])
             assert len(cluster.brokers[1].requests) == 3
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_one_unknown_among_definite_failures_is_unknown() -> None:
@@ -136,7 +137,7 @@ def test_one_unknown_among_definite_failures_is_unknown() -> None:
                 await producer.send("t", 0, [(None, b"a")])
             assert len(cluster.brokers[1].requests) == 2
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_connection_lost_after_sending_is_unknown() -> None:
@@ -147,7 +148,7 @@ def test_a_connection_lost_after_sending_is_unknown() -> None:
                 await producer.send("t", 0, [(None, b"a")])
             assert await producer.send("t", 0, [(None, b"b")]) == SendResult(0, 1)
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_no_answer_in_time_is_unknown_and_the_next_send_gets_a_connection_of_its_own() -> None:
@@ -158,7 +159,7 @@ def test_no_answer_in_time_is_unknown_and_the_next_send_gets_a_connection_of_its
                 await producer.send("t", 0, [(None, b"a")])
             assert await producer.send("t", 0, [(None, b"b")]) == SendResult(0, 1)
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_leader_that_refuses_connections_fails_definitely_and_its_successor_is_found() -> None:
@@ -176,7 +177,7 @@ def test_a_leader_that_refuses_connections_fails_definitely_and_its_successor_is
             assert (await waiting).node == 2
             assert cluster.log == [b"a", b"d"]
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_partition_without_leader_is_waited_for_until_the_time_is_over() -> None:
@@ -191,7 +192,7 @@ def test_a_partition_without_leader_is_waited_for_until_the_time_is_over() -> No
             cluster.leader = 2
             assert (await waiting).node == 2
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_topic_that_does_not_exist_is_a_definite_failure() -> None:
@@ -201,7 +202,7 @@ def test_a_topic_that_does_not_exist_is_a_definite_failure() -> None:
                 await producer.send("nowhere", 0, [(None, b"a")])
             assert caught.value.error is E.UNKNOWN_TOPIC_OR_PARTITION
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_no_broker_at_all_is_a_definite_failure() -> None:
@@ -211,7 +212,7 @@ def test_no_broker_at_all_is_a_definite_failure() -> None:
             await producer.send("t", 0, [(None, b"a")])
         await producer.close()
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_after_not_leader_the_new_leader_is_looked_up() -> None:
@@ -224,7 +225,7 @@ def test_after_not_leader_the_new_leader_is_looked_up() -> None:
                 await producer.send("t", 0, [(None, b"b")])
             assert await producer.send("t", 0, [(None, b"c")]) == SendResult(1, 2)
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_acks_0_waits_for_no_answer() -> None:
@@ -235,7 +236,7 @@ def test_acks_0_waits_for_no_answer() -> None:
                 while cluster.log != [b"a"]:  # noqa: ASYNC110 (on the other side of a socket)
                     await asyncio.sleep(0.005)
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_close_settles_what_is_in_flight_as_unknown_and_what_waits_as_failed() -> None:
@@ -256,7 +257,7 @@ def test_close_settles_what_is_in_flight_as_unknown_and_what_waits_as_failed() -
             with pytest.raises(SendFailed):
                 await producer.send("t", 0, [(None, b"c")])
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_cancelled_send_that_still_waited_is_not_sent() -> None:
@@ -274,7 +275,7 @@ def test_a_cancelled_send_that_still_waited_is_not_sent() -> None:
             await producer.send("t", 0, [(None, b"c")])
             assert cluster.log == [b"a", b"c"]
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_keyed_messages_go_where_the_java_producer_sends_them() -> None:
@@ -285,7 +286,7 @@ def test_keyed_messages_go_where_the_java_producer_sends_them() -> None:
             partitions = [request.topics[0].partitions[0].partition for request in cluster.brokers[1].requests]
             assert partitions == [(-973932308 & 0x7FFFFFFF) % 4, (-790332482 & 0x7FFFFFFF) % 4]
 
-    asyncio.run(main())
+    simulate(main)
 
 
 def test_a_broker_that_keeps_silent_about_the_partition_leaves_the_outcome_unknown() -> None:
@@ -300,4 +301,4 @@ def test_a_broker_that_keeps_silent_about_the_partition_leaves_the_outcome_unkno
             with pytest.raises(SendUnknown, match="does not speak of it"):
                 await producer.send("t", 0, [(None, b"a")])
 
-    asyncio.run(main())
+    simulate(main)
