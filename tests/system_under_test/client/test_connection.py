@@ -88,7 +88,7 @@ def test_a_connection_lost_before_the_call_is_not_sent_and_after_it_unknown() ->
 
     async def main() -> None:
         async with connected(script) as connection:
-            with pytest.raises(Unknown, match="closed the connection|was lost"):
+            with pytest.raises(Unknown, match=r"closed the connection|was lost"):
                 await connection.call(ASK, 0, 1.0)
             assert not connection.usable
             with pytest.raises(NotSent):
