@@ -1,7 +1,7 @@
 """Every fault by name, and how names are written on the command line.
 
 ``partition,kill`` combines faults in one run; its canonical id is ``kill+partition``, sorted, so that test ids are
-stable. ``none`` is a run without faults and stands alone. ``all`` means one run per family of faults.
+stable. ``none`` is a run without faults and stands alone. ``all`` means one run per fault.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster.system import System
+from nemesis.damage import Damage, Way
+from nemesis.fast_fail import FastFail
 from nemesis.fault import Fault
+from nemesis.freeze import Freeze
+from nemesis.hold import Hold
 from nemesis.kill import Kill
+from nemesis.one_way import OneWay
 from nemesis.partition import Partition, Shape
+from nemesis.restart import Restart, RollingRestart
 from nemesis.stop import Stop
+from nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
 NONE = "none"
 ALL = "all"
-FAMILIES = ("kill", "partition", "stop")
-"""What ``all`` stands for; the shapes of a partition are in ``partition``'s mix already."""
+SHAPES = frozenset(f"partition-{shape}" for shape in Shape)
+"""Left out of ``all``: they are in ``partition``'s mix already."""
 
 
 class FaultNameError(ValueError):
@@ -42,7 +50,21 @@ class Combination:
 
 def catalogue() -> dict[str, Fault]:
     """All faults, sorted by name; a new mapping each time, for whoever wants to add faults of their own."""
-    faults: Sequence[Fault] = (Kill(), Partition(), *(Partition(shape) for shape in Shape), Stop())
+    faults: Sequence[Fault] = (
+        *(Damage(way) for way in Way),
+        FastFail(),
+        Freeze(),
+        Hold(),
+        Kill(),
+        OneWay(),
+        Partition(),
+        *(Partition(shape) for shape in Shape),
+        Restart(),
+        RollingRestart(),
+        Stop(),
+        ZooKeeperKill(),
+        ZooKeeperPause(),
+    )
     return {fault.name: fault for fault in sorted(faults, key=lambda fault: fault.name)}
 
 
@@ -72,7 +94,8 @@ def select(options: Sequence[str], known: Iterable[str] | None = None) -> tuple[
     wanted: dict[Combination, None] = {}
     known = list(catalogue() if known is None else known)
     for text in options:
-        combinations = [Combination((name,)) for name in FAMILIES] if text == ALL else [parse(text, known)]
+        everyone = [name for name in known if name not in SHAPES]
+        combinations = [Combination((name,)) for name in everyone] if text == ALL else [parse(text, known)]
         wanted.update(dict.fromkeys(combinations))
     return tuple(wanted)
 
@@ -81,3 +104,14 @@ def lacking(fault: Fault, roles: Iterable[str]) -> list[str]:
     """The roles that a fault needs and a system with these roles lacks; empty when it has them all."""
     present = set(roles)
     return [role for role in fault.roles if role not in present]
+
+
+def unsuited(fault: Fault, system: System) -> str | None:
+    """Why a fault can never be injected into this system, wherever it runs, or None."""
+    missing = lacking(fault, system.roles)
+    if missing:
+        return f"needs a node of role {', '.join(missing)}, which {system.name} has not"
+    without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
+    if without:
+        return f"needs a system that is {', '.join(without)} (cluster/system.py), which {system.name} is not"
+    return None

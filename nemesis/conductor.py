@@ -5,6 +5,10 @@ never race for a node; waiting for recovery goes on beside it. Nothing a node, a
 the run: a fault that fails is reported as ``failed`` with the reason, undone as far as there is anything to undo, and
 the next one is played. A failed fault makes the run's coverage unknown; that is for the checkers to say.
 
+A step with a trigger (:mod:`nemesis.trigger`) waits beside the others once its time has come; whoever runs the workload
+tells the conductor of acknowledged operations and of the nodes' event lines. It acts as soon as the action that is
+under way has ended, and the delay is recorded. One that waits in vain is reported as failed.
+
 Whatever happens, :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
 it is cancelled and on errors, and it may be called again. An injection counts as in force from before its first call to
 a node until its heal has succeeded.
@@ -13,9 +17,10 @@ a node until its heal has succeeded.
 from __future__ import annotations
 
 import asyncio
+import enum
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +35,7 @@ from nemesis.fault import Bite, Context, Fault, Injection
 from nemesis.row import FaultPhase, FaultRow, Stage
 from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
 from nemesis.target import Chosen, Scene, resolve, servers, zookeepers
+from nemesis.trigger import Armed, Fired
 
 ACTION_SECONDS = 30.0
 """An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""
@@ -38,6 +44,18 @@ READY_EVERY = 0.25
 READY_SECONDS = 5.0
 
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
+
+
+_LINE = msgspec.json.Decoder(dict[str, Any])
+
+
+class _Turn(enum.IntEnum):
+    """What is done first when several things are due at one moment: heals before injections."""
+
+    HEAL = 0
+    FIRED = 1
+    GIVE_UP = 2
+    BEGIN = 3
 
 
 class Conductor:
@@ -67,7 +85,8 @@ class Conductor:
         self._system = system
         self._servers = servers(cluster, system)
         self._zookeepers = zookeepers(cluster)
-        self._context = Context(cluster, system, Cuts(cluster))
+        self._last_events: dict[str, Mapping[str, Any]] = {}
+        self._context = Context(cluster, system, Cuts(cluster), self._last_events)
         self._cluster = cluster
         self._schedule = schedule
         # Drawn now, in the order of the steps: what happens in between must not change who is hit.
@@ -76,7 +95,11 @@ class Conductor:
         self._stamp = stamp
         self._recovery_seconds = recovery_seconds
         self._started = 0.0
-        self._halt = asyncio.Event()
+        self._halted = False
+        self._wake = asyncio.Event()
+        self._acknowledged = 0
+        self._armed: dict[int, Armed] = {}
+        self._fired: dict[int, Fired] = {}
         self._acting = asyncio.Lock()
         self._in_force: dict[int, Injection] = {}
         self._due: dict[int, float] = {}
@@ -92,6 +115,22 @@ class Conductor:
     def outcome(self) -> Record:
         """What was meant and what it has come to so far; a run stores it as ``schedule.json``."""
         return Record(self._schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
+
+    def acknowledged(self, count: int = 1) -> None:
+        """Tells of operations that ended well."""
+        self._acknowledged += count
+        for number in [number for number, armed in self._armed.items() if armed.acknowledged(self._acknowledged)]:
+            self._fire(number)
+
+    def event(self, node: str, line: str) -> None:
+        """Tells of one line of a node's event log; what is no JSON object is nobody's event."""
+        try:
+            known = _LINE.decode(line)
+        except msgspec.DecodeError:
+            return
+        self._last_events[node] = known
+        for number in [number for number, armed in self._armed.items() if armed.event(known)]:
+            self._fire(number, node, known)
 
     async def run(self) -> None:
         """Plays all steps and returns when the last is healed; recoveries may still be waited for (:meth:`settle`).
@@ -112,7 +151,10 @@ class Conductor:
 
         Returns what could not be healed, a message each; empty when nothing is left in force.
         """
-        self._halt.set()
+        self._halted = True
+        self._wake.set()
+        for number in sorted([*self._armed, *self._fired]):
+            self._never(number, "the run ended first")
         errors = []
         for number in list(self._in_force):
             error = await self._heal(number)
@@ -142,53 +184,90 @@ class Conductor:
 
     async def _play(self) -> None:
         waiting = deque(enumerate(self._schedule.steps, start=1))
-        while waiting or self._due:
-            heal = min(((at, number) for number, at in self._due.items()), default=None)
-            if heal is not None and (not waiting or heal[0] <= waiting[0][1].at):
-                if not await self._time_has_come(heal[0]):
-                    return
-                await self._heal(heal[1])
+        while not self._halted and (waiting or self._armed or self._fired or self._due):
+            self._wake.clear()
+            at, turn, number = min(self._agenda(waiting))
+            if not await self._time_has_come(at):
+                continue  # a trigger was fulfilled, or the run is halted
+            if turn is _Turn.HEAL:
+                await self._heal(number)
+            elif turn is _Turn.FIRED:
+                await self._inject(number, self._schedule.steps[number - 1], self._fired.pop(number))
+            elif turn is _Turn.GIVE_UP:
+                self._never(number, self._armed[number].missing)
             else:
-                if not await self._time_has_come(waiting[0][1].at):
-                    return
-                await self._inject(*waiting.popleft())
+                step = waiting.popleft()[1]
+                if step.trigger is None:
+                    await self._inject(number, step)
+                else:
+                    deadline = step.at + step.trigger.within
+                    self._armed[number] = Armed(step.trigger, deadline, self._acknowledged)
+
+    def _agenda(self, waiting: Sequence[tuple[int, Step]]) -> Iterator[tuple[float, _Turn, int]]:
+        """What is to be done next of each sort, with its time in seconds of the run."""
+        for number, at in self._due.items():
+            yield at, _Turn.HEAL, number
+        for number, fired in self._fired.items():
+            yield fired.due, _Turn.FIRED, number
+        for number, armed in self._armed.items():
+            yield armed.deadline, _Turn.GIVE_UP, number
+        if waiting:
+            yield waiting[0][1].at, _Turn.BEGIN, waiting[0][0]
 
     async def _time_has_come(self, seconds: float) -> bool:
-        """Waits until then; False as soon as the run is halted."""
+        """Waits until then; False as soon as there is a reason to look at the agenda again."""
         try:
             async with asyncio.timeout_at(self._started + seconds):
-                await self._halt.wait()
+                await self._wake.wait()
         except TimeoutError:
             return True
         return False
 
-    async def _inject(self, number: int, step: Step) -> None:
+    def _fire(self, number: int, origin: str | None = None, line: Mapping[str, Any] | None = None) -> None:
+        armed, now = self._armed.pop(number), self._elapsed()
+        self._fired[number] = Fired(now, now + armed.trigger.delay, origin, line)
+        self._wake.set()
+
+    def _never(self, number: int, reason: str) -> None:
+        """A step whose trigger was not fulfilled, or too late to act."""
+        self._armed.pop(number, None)
+        self._fired.pop(number, None)
+        step = self._schedule.steps[number - 1]
+        reason = f"{step}: {reason}"
+        self._resolved[number] = Resolved(step, (), self._elapsed(), None, {"reason": reason})
+        self._fail(number, step, (), Stage.TRIGGER, reason)
+
+    async def _inject(self, number: int, step: Step, fired: Fired | None = None) -> None:
         async with self._acting:
             fault = self._faults[step.fault]
             began = self._elapsed()
-            chosen = await self._choose(number, step, fault)
+            chosen = await self._choose(number, step, fault, None if fired is None else fired.origin)
             if isinstance(chosen, str):
                 self._resolved[number] = Resolved(step, (), began, None, {"reason": chosen})
                 self._fail(number, step, (), Stage.TARGET, chosen)
                 return
-            injection = Injection(number, step, chosen.nodes, self._context)
+            injection = Injection(number, step, chosen.nodes, self._context, seed=self._seeds[number - 1])
             departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back}
-            detail = {"what": str(step), **{name: value for name, value in departure.items() if value}}
+            detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
             began = self._elapsed()
+            if fired is not None:
+                trigger = {"at": fired.at, "delay": began - fired.at, "origin": fired.origin, "line": fired.line}
+                detail["trigger"] = {name: value for name, value in trigger.items() if value is not None}
             self._resolved[number] = Resolved(step, injection.names, began, None, detail)
             self._in_force[number] = injection
             trouble = await attempt(ACTION_SECONDS, fault.inject(injection))
             if trouble is None:
-                self._due[number] = step.until
+                self._due[number] = step.until if fired is None else began + step.duration
                 extra = {"at": began, "parameters": step.parameters, "evidence": injection.evidence}
                 self._row(number, step, injection.names, FaultPhase.INJECTED, {**detail, **extra})
                 return
             self._fail(number, step, injection.names, Stage.INJECT, trouble)
         await self._heal(number, failed=trouble)
 
-    async def _choose(self, number: int, step: Step, fault: Fault) -> Chosen | str:
+    async def _choose(self, number: int, step: Step, fault: Fault, origin: str | None) -> Chosen | str:
         """The targets, or why there are none."""
-        scene = Scene(self._servers, self._zookeepers, self._system.keys(), self._find, self._busy(fault))
+        busy = self._busy(fault)
+        scene = Scene(self._servers, self._zookeepers, self._system.keys(), self._find, busy, origin)
         chosen: list[Chosen] = []
 
         async def choose() -> None:
@@ -210,8 +289,8 @@ class Conductor:
         return Chosen((free[0],), key=chosen.key, note=note)
 
     def _busy(self, fault: Fault) -> list[str]:
-        """The nodes that a fault of the same scope holds."""
-        holders = [held for held in self._in_force.values() if self._faults[held.step.fault].scope == fault.scope]
+        """The nodes that a fault holds which clashes with this one."""
+        holders = [held for held in self._in_force.values() if self._faults[held.step.fault].scope.clashes(fault.scope)]
         return sorted({name for held in holders for name in held.names})
 
     async def _find(self, what: str, key: str | None) -> Node | None:

@@ -1,8 +1,9 @@
-"""The links that are cut now, by whom, and how many packets died there.
+"""The links that are cut now, by whom and how, and how many packets died there.
 
 A node can add drops and remove *all* of its drops, nothing finer. Two partitions may overlap, so somebody must know
 which links are still meant to be cut when one of them heals: this ledger does. It re-applies what remains, and keeps
-the counts of rules that were taken away, since counters vanish with their rules.
+the counts of rules that were taken away, since counters vanish with their rules. A link that one partition drops and
+another rejects is dropped.
 
 When a node's rules are re-made its remaining links are open between the two calls (one SSH round trip on a real node);
 this happens only when overlapping partitions share a node.
@@ -10,12 +11,20 @@ this happens only when overlapping partitions share a node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import enum
+from collections.abc import Iterable, Mapping, Sequence
 
 from cluster.node import Cluster, NodeError
 
 Drop = tuple[str, str]
 """(node that drops, peer whose packets it drops); a cut link is two of them."""
+
+
+class Manner(enum.StrEnum):
+    """What becomes of a packet: nothing at all, or a reset for its sender."""
+
+    DROP = "drop"
+    REJECT = "reject"
 
 
 def both_ways(left: Iterable[str], right: Iterable[str]) -> list[Drop]:
@@ -29,15 +38,15 @@ class Cuts:
 
     def __init__(self, cluster: Cluster) -> None:
         self._nodes = {node.name: node for node in cluster.nodes}
-        self._held: dict[int, list[Drop]] = {}
-        self._installed: dict[str, list[str]] = {name: [] for name in self._nodes}
+        self._held: dict[int, tuple[list[Drop], Manner]] = {}
+        self._installed: dict[str, dict[str, Manner]] = {name: {} for name in self._nodes}
         self._kept: dict[Drop, int] = {}
         self.troubles: list[str] = []
         """Counters that could not be read before their rules were removed; such counts are lost, never guessed."""
 
-    async def add(self, holder: int, drops: Sequence[Drop]) -> None:
+    async def add(self, holder: int, drops: Sequence[Drop], manner: Manner = Manner.DROP) -> None:
         """Cuts these links for ``holder``, at every end even when one fails; then raises ``NodeError``."""
-        self._held[holder] = sorted(drops)
+        self._held[holder] = (sorted(drops), manner)
         await self._bring_about()
 
     async def remove(self, holder: int) -> None:
@@ -54,31 +63,39 @@ class Cuts:
 
     def in_force(self) -> list[Drop]:
         """Every drop that somebody holds, sorted."""
-        return sorted({drop for drops in self._held.values() for drop in drops})
+        return sorted(self._wanted())
+
+    def _wanted(self) -> dict[Drop, Manner]:
+        wanted: dict[Drop, Manner] = {}
+        for drops, manner in self._held.values():
+            for drop in drops:
+                wanted[drop] = Manner.DROP if Manner.DROP in (manner, wanted.get(drop)) else manner
+        return wanted
 
     async def _bring_about(self) -> None:
         """Makes every node's rules what the holders want; a node that fails does not keep the others from it."""
         errors: list[NodeError] = []
-        wanted = self.in_force()
+        wanted = sorted(self._wanted().items())
         for name in self._nodes:
             try:
-                await self._apply(name, [peer for dropper, peer in wanted if dropper == name])
+                await self._apply(name, {peer: manner for (dropper, peer), manner in wanted if dropper == name})
             except NodeError as error:
                 errors.append(error)
         if errors:
             raise NodeError("; ".join(str(error) for error in errors)) from errors[0]
 
-    async def _apply(self, name: str, peers: Sequence[str]) -> None:
+    async def _apply(self, name: str, peers: Mapping[str, Manner]) -> None:
         node = self._nodes[name]
-        if any(peer not in peers for peer in self._installed[name]):
+        if any(peers.get(peer) is not manner for peer, manner in self._installed[name].items()):
             await self._keep_counts(name)
             await node.accept_all()
-            self._installed[name] = []
-        new = [peer for peer in peers if peer not in self._installed[name]]
-        if new:
-            # Noted before the call: after a failure the rules may be there, and must be removed at the heal.
-            self._installed[name] = [*self._installed[name], *new]
-            await node.drop_from([self._nodes[peer] for peer in new])
+            self._installed[name] = {}
+        for manner, call in ((Manner.DROP, node.drop_from), (Manner.REJECT, node.reject_from)):
+            new = [peer for peer in peers if peers[peer] is manner and peer not in self._installed[name]]
+            if new:
+                # Noted before the call: after a failure the rules may be there, and must be removed at the heal.
+                self._installed[name] |= dict.fromkeys(new, manner)
+                await call([self._nodes[peer] for peer in new])
 
     async def _keep_counts(self, name: str) -> None:
         try:

@@ -6,6 +6,9 @@ time allows; about every third injection has a *companion*, another fault that b
 lasting as long, ends before the next injection. So at most two faults overlap, and there are calm times to recover in.
 Unless a target is asked for, the two leave a majority of the servers in peace: else nothing can be acknowledged
 meanwhile, and a run in which little happened proves little.
+With a trigger each fault is drawn once, and acts when it is fulfilled: the first after N operations, the second after
+2 N (or at the event's second time), each in the order drawn.
+
 Faults for which there is no time, companions included, are named in ``Schedule.omitted``; never left out in silence.
 
 Same arguments, same schedule.
@@ -19,9 +22,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from nemesis.catalogue import NONE, catalogue
-from nemesis.fault import Census, Fault
+from nemesis.fault import Census, Fault, Scope
 from nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from nemesis.target import Target
+from nemesis.target import Kind, Target
+from nemesis.trigger import Trigger, numbered
 
 INTERVAL = 10.0
 TIME_LIMIT = 30.0
@@ -40,6 +44,7 @@ def draw(
     time_limit: float = TIME_LIMIT,
     target: Target | None = None,
     known: Mapping[str, Fault] | None = None,
+    trigger: Trigger | None = None,
 ) -> Schedule:
     """A schedule of these faults. ``interval`` and ``time_limit`` in seconds; ``target`` None lets each fault choose.
 
@@ -56,12 +61,17 @@ def draw(
     rng = random.Random(seed)
     times = injection_times(interval, time_limit)
     plan = _assign(rng, names, times, interval / 2, time_limit, lambda a, b: _compatible(known[a], known[b], census))
-    steps = []
+    if trigger is not None:
+        last = time_limit - interval / 2
+        return _triggered(seed, rng, names, known, census, target, trigger, interval / 2, last)
+    steps: list[Step] = []
     for at, name, companion in plan:
         whom, parameters = known[name].draw(rng, census, target)
         step = Step(at, name, whom, interval / 2, parameters, rng.getrandbits(32))
+        if companion and steps[-1].target.kind is Kind.ALL and known[steps[-1].fault].scope.clashes(known[name].scope):
+            continue  # every server is held already
         steps.append(msgspec.structs.replace(step, keep_majority=companion and target is None))
-    taken = {name for _, name, _ in plan}
+    taken = {step.fault for step in steps}
     return Schedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
 
 
@@ -82,7 +92,30 @@ def injection_times(interval: float, time_limit: float) -> list[float]:
 
 def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     """May both be in force with a majority left in peace? Where only one server may suffer, both must fit on it."""
+    if Scope.NODE in (first.scope, second.scope):
+        return False  # nothing can be done to a frozen machine, not even as the other end of a cut link
     return (census.servers - 1) // 2 > 1 or first.scope != second.scope
+
+
+def _triggered(
+    seed: int,
+    rng: random.Random,
+    names: Sequence[str],
+    known: Mapping[str, Fault],
+    census: Census,
+    target: Target | None,
+    trigger: Trigger,
+    duration: float,
+    last: float,
+) -> Schedule:
+    """One step per fault, all armed at the first injection's time; they may act until the second ``last``."""
+    steps = []
+    for number, name in enumerate(rng.sample(names, len(names)), 1):
+        whom, parameters = known[name].draw(rng, census, target)
+        wait = numbered(trigger, number, 0.9 * (last - FIRST_AT))
+        step = Step(FIRST_AT, name, whom, duration, parameters, rng.getrandbits(32), trigger=wait)
+        steps.append(msgspec.structs.replace(step, keep_majority=number > 1 and target is None))
+    return Schedule(seed, tuple(steps))
 
 
 def _assign(

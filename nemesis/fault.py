@@ -11,6 +11,7 @@ heal) and where needed by ``heal``; ``bit`` then judges it and does nothing else
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -25,10 +26,17 @@ from nemesis.target import KEYED, Kind, Target, servers, zookeepers
 
 
 class Scope(enum.StrEnum):
-    """What of a node a fault holds. Two faults of the scope ``process`` never hold one node at the same time."""
+    """What of a node a fault holds: its process, its network, or all of it.
+
+    Two faults that clash never hold one node at the same time.
+    """
 
     PROCESS = "process"
     NETWORK = "network"
+    NODE = "node"
+
+    def clashes(self, other: Scope) -> bool:
+        return self is other or Scope.NODE in (self, other)
 
 
 @dataclass(frozen=True)
@@ -55,17 +63,24 @@ class Context:
     cluster: Cluster
     system: System
     cuts: Cuts
+    last_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The latest line of each node's event log, by name, as far as the conductor has been told."""
 
 
 @dataclass
 class Injection:
-    """One fault on its way through a run. ``evidence`` is plain data, as it goes into the history."""
+    """One fault on its way through a run. ``evidence`` is plain data, as it goes into the history.
+
+    ``seed`` feeds what is left open until the injection; ``background`` is what an injection goes on doing.
+    """
 
     id: int
     step: Step
     targets: tuple[Node, ...]
     context: Context
     evidence: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    background: asyncio.Task[None] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,6 +113,11 @@ class Fault(Protocol):
     @property
     def roles(self) -> Sequence[str]:
         """Roles that the cluster must have besides at least one server."""
+        ...
+
+    @property
+    def capabilities(self) -> Sequence[type]:
+        """Protocols of :mod:`cluster.system` that the system must satisfy besides ``System``."""
         ...
 
     @property
@@ -134,8 +154,8 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
 
     Raises ``ScheduleError`` for a part that nobody can have in such a cluster.
     """
-    if target.kind is Kind.ZOOKEEPER and not census.zookeepers:
-        raise ScheduleError("target zookeeper: this cluster has no ZooKeeper node")
+    if target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and not census.zookeepers:
+        raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
     if target.kind not in KEYED or census.keys is None:
         return target
     if not census.keys:

@@ -26,6 +26,7 @@ class Kill:
     name = "kill"
     description = "the process is killed (SIGKILL) and started again at the heal"
     roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:

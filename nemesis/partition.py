@@ -2,29 +2,32 @@
 
 Shapes:
 
-``one``             the targets from all other servers; a seeded choice says whether from ZooKeeper as well
-``halves``          half of the servers from the other half; both still reach ZooKeeper
-``isolate-leader``  the leader of a key from all other servers; everybody still reaches ZooKeeper
-``from-zookeeper``  the targets from every ZooKeeper node; the servers still reach each other
+``one``                 the targets from all other servers; a seeded choice says whether from ZooKeeper as well
+``halves``              half of the servers from the other half; both still reach ZooKeeper
+``majority-minority``   a minority of the servers from the majority; both still reach ZooKeeper
+``random-halves``       all nodes, ZooKeeper's too, in two halves: one side loses ZooKeeper's quorum
+``isolate-leader``      the leader of a key from all other servers; everybody still reaches ZooKeeper
+``isolate-controller``  the same for the controller
+``majorities-ring``     every server reaches a majority, and no two the same; all reach ZooKeeper (four servers or more)
+``bridge``              two sides, and one server that both reach; all reach ZooKeeper
+``from-zookeeper``      the targets from every ZooKeeper node; the servers still reach each other
 
-Clients and the harness's control traffic are never cut: a client that still reaches an isolated leader is what makes
-stale leaders dangerous. Packets are dropped, not rejected, so established connections stall rather than break.
-
-Proof: the counters of the dropping rules. Each isolated node must have seen at least one packet die on a link of its
-own, at either end, between the injection and the heal. Not every link need carry traffic (a follower of nothing says
-nothing to some peers), hence one and not all; links that stayed quiet are listed in the evidence.
+Packets are dropped, not rejected, so established connections stall rather than break (:mod:`nemesis.fast_fail` is the
+other kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a shuffle.
 """
 
 from __future__ import annotations
 
 import enum
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from cluster.node import Cluster, NodeError
+from cluster.node import Cluster
 from cluster.system import ZOOKEEPER_ROLE, System
 from nemesis.cuts import Drop, both_ways
-from nemesis.fault import Bite, Census, Injection, Scope, with_key
+from nemesis.cutting import Cutting, probe_counters
+from nemesis.fault import Census, Injection, census, with_key
 from nemesis.schedule import Parameter, ScheduleError
 from nemesis.target import Kind, Target, TargetError, servers, zookeepers
 
@@ -32,29 +35,49 @@ from nemesis.target import Kind, Target, TargetError, servers, zookeepers
 class Shape(enum.StrEnum):
     ONE = "one"
     HALVES = "halves"
+    MAJORITY_MINORITY = "majority-minority"
+    RANDOM_HALVES = "random-halves"
     ISOLATE_LEADER = "isolate-leader"
+    ISOLATE_CONTROLLER = "isolate-controller"
+    MAJORITIES_RING = "majorities-ring"
+    BRIDGE = "bridge"
     FROM_ZOOKEEPER = "from-zookeeper"
 
 
 DESCRIPTIONS = {
     Shape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
     Shape.HALVES: "the servers cut into two halves that both reach ZooKeeper",
+    Shape.MAJORITY_MINORITY: "a minority of the servers cut from the majority, not from ZooKeeper",
+    Shape.RANDOM_HALVES: "all nodes, ZooKeeper's too, cut into two halves",
     Shape.ISOLATE_LEADER: "the leader of a key cut from all other servers, not from ZooKeeper",
+    Shape.ISOLATE_CONTROLLER: "the controller cut from all other servers, not from ZooKeeper",
+    Shape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
+    Shape.BRIDGE: "two sides that only one server, the bridge, both reaches",
     Shape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
 }
-IMPLIED = {Shape.HALVES: Kind.HALF, Shape.ISOLATE_LEADER: Kind.LEADER}
-"""Shapes that say themselves whom they isolate."""
+IMPLIED = {
+    Shape.HALVES: Kind.HALF,
+    Shape.MAJORITY_MINORITY: Kind.MINORITY,
+    Shape.RANDOM_HALVES: Kind.HALF,
+    Shape.ISOLATE_LEADER: Kind.LEADER,
+    Shape.ISOLATE_CONTROLLER: Kind.CONTROLLER,
+    Shape.MAJORITIES_RING: Kind.ALL,
+    Shape.BRIDGE: Kind.ONE,
+}
+"""Shapes that say themselves whom they isolate (or who is the bridge)."""
+ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE)
+LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4}
+"""Servers that a shape needs; 2 unless said here."""
+NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
 
 
-class Partition:
+class Partition(Cutting):
     """A mix of all shapes, or one shape alone (``partition-halves``)."""
-
-    scope = Scope.NETWORK
 
     def __init__(self, shape: Shape | None = None) -> None:
         self._shapes: tuple[Shape, ...] = (shape,) if shape is not None else tuple(Shape)
         self.name = f"partition-{shape}" if shape is not None else "partition"
-        self.description = DESCRIPTIONS[shape] if shape is not None else f"one of the shapes {', '.join(Shape)}"
+        self.description = DESCRIPTIONS[shape] if shape is not None else "links cut: a shape is drawn each time"
         self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is Shape.FROM_ZOOKEEPER else ()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -68,113 +91,115 @@ class Partition:
         if shape is Shape.ONE:
             cut_too = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
             parameters["zookeeper"] = cut_too
+        if shape in ORDERED:
+            parameters["order"] = rng.getrandbits(16)
         whom = target if target is not None else Target(IMPLIED.get(shape, Kind.ONE))
         return with_key(whom, rng, census), parameters
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        count = Census(len(servers(cluster, system)), len(zookeepers(cluster)), tuple(system.keys()))
+        count = census(cluster, system)
         troubles = [_trouble(shape, count, None) for shape in self._shapes]
         if None not in troubles:
             return "; ".join(f"{trouble}" for trouble in troubles)
-        try:
-            for node in cluster.nodes:
-                await node.dropped()
-        except NodeError as error:
-            return f"packets cannot be dropped and counted: {error}"
-        return None
+        return await probe_counters(cluster)
 
-    async def inject(self, injection: Injection) -> None:
-        cuts = injection.context.cuts
-        drops = cut_links(injection)
-        isolated = _isolated(injection, drops)
-        injection.evidence["isolated"] = isolated
-        injection.evidence["cut"] = sorted({"|".join(sorted(drop)) for drop in drops})
-        # Rules that another partition made count already: only what dies from here on is this one's doing.
-        injection.evidence["before"] = _written(await cuts.counts(drops))
-        await cuts.add(injection.id, drops)
+    def links(self, injection: Injection) -> list[Drop]:
+        """Raises :class:`TargetError` when there is no link between the two sides."""
+        shape = shape_of(injection)
+        drops = _SPECIAL.get(shape, _from_the_rest)(injection)
+        if not drops:
+            whom = ", ".join(injection.names)
+            raise TargetError(f"{injection.step.fault}: nothing is left to cut {whom} from")
+        return drops
 
-    async def observe(self, injection: Injection) -> None:
-        drops = cut_links(injection)
-        now = _written(await injection.context.cuts.counts(drops))
-        before: dict[str, int] = injection.evidence["before"]
-        injection.evidence["dropped"] = {link: count - before[link] for link, count in now.items()}
-
-    async def heal(self, injection: Injection) -> None:
-        await injection.context.cuts.remove(injection.id)
-
-    def bit(self, injection: Injection) -> Bite:
-        dropped: dict[str, int] = injection.evidence.get("dropped", {})
-        isolated: list[str] = injection.evidence.get("isolated", [])
-        untouched = [name for name in isolated if not sum(n for link, n in dropped.items() if name in link.split("<-"))]
-        evidence = {
-            "isolated": isolated,
-            "cut": injection.evidence.get("cut", []),
-            "dropped": {link: count for link, count in dropped.items() if count > 0},
-            "quiet": [link for link, count in dropped.items() if count <= 0],
-        }
-        if not dropped or not isolated:
-            return Bite(False, evidence, "the counters of dropped packets could not be read")
-        if untouched:
-            return Bite(False, evidence, f"no packet to or from {', '.join(untouched)} was dropped")
-        return Bite(True, evidence)
+    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+        """Of a bridge the servers at either side, else the targets."""
+        if shape_of(injection) is not Shape.BRIDGE:
+            return super().sufferers(injection, drops)
+        return sorted({name for drop in drops for name in drop})
 
 
-def cut_links(injection: Injection) -> list[Drop]:
-    """The drops of an injection: a function of its targets, its parameters and the cluster, so that a replay has them.
-
-    Raises :class:`TargetError` when there is no link between the two sides.
-    """
-    context, parameters = injection.context, injection.step.parameters
-    shape = _shape(injection)
-    inside = injection.names
-    others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
-    keepers = [node.name for node in zookeepers(context.cluster) if node.name not in inside]
-    if shape is Shape.FROM_ZOOKEEPER:
-        others = keepers
-    elif parameters.get("zookeeper", False) or any(node.role == ZOOKEEPER_ROLE for node in injection.targets):
-        others = [*others, *keepers]
-    drops = both_ways(inside, others)
-    if not drops:
-        raise TargetError(f"{injection.step.fault}: nothing is left to cut {', '.join(inside)} from")
-    return drops
-
-
-def _shape(injection: Injection) -> Shape:
+def shape_of(injection: Injection) -> Shape:
     """From the parameters, else from the fault's name, so that a hand-written step need not say it twice."""
-    word = injection.step.parameters.get("shape", injection.step.fault.removeprefix("partition-"))
+    named = injection.step.fault.removeprefix("partition-")
+    word = injection.step.parameters.get("shape", Shape.ONE if named == "fast-fail" else named)
     try:
         return Shape(str(word))
     except ValueError as error:
         raise TargetError(f"partition of unknown shape {word!r}; one of {', '.join(Shape)}") from error
 
 
-def _isolated(injection: Injection, drops: Sequence[Drop]) -> list[str]:
-    """The nodes that each must be seen to suffer: the targets that have a link cut."""
-    ends = {name for drop in drops for name in drop}
-    return [name for name in injection.names if name in ends]
+def _from_the_rest(injection: Injection) -> list[Drop]:
+    """The targets from all other servers, from ZooKeeper alone, or from both."""
+    inside, others, keepers = _sides(injection)
+    if shape_of(injection) is Shape.FROM_ZOOKEEPER:
+        return both_ways(inside, keepers)
+    isolated_keeper = any(node.role == ZOOKEEPER_ROLE for node in injection.targets)
+    if injection.step.parameters.get("zookeeper", False) or isolated_keeper:
+        others = [*others, *keepers]
+    return both_ways(inside, others)
+
+
+def _random_halves(injection: Injection) -> list[Drop]:
+    """ZooKeeper's nodes are dealt out to the two sides in turn, in the drawn order."""
+    inside, others, keepers = _sides(injection)
+    keepers = _shuffled(injection, keepers)
+    first = injection.step.parameters.get("order", 0) in range(0, 1 << 16, 2)
+    near, far = (keepers[::2], keepers[1::2]) if first else (keepers[1::2], keepers[::2])
+    return both_ways([*inside, *near], [*others, *far])
+
+
+def _ring(injection: Injection) -> list[Drop]:
+    """In a ring each server reaches as many neighbours on either side as make a majority with itself, no more."""
+    ring = _shuffled(injection, [node.name for node in servers(injection.context.cluster, injection.context.system)])
+    count = len(ring)
+    reach = -(-(count // 2) // 2)
+    apart = [
+        (ring[a], ring[b]) for a, b in itertools.combinations(range(count), 2) if min(b - a, count - b + a) > reach
+    ]
+    return sorted({drop for a, b in apart for drop in ((a, b), (b, a))})
+
+
+def _bridge(injection: Injection) -> list[Drop]:
+    _, others, _ = _sides(injection)
+    rest = _shuffled(injection, others)
+    return both_ways(rest[: len(rest) // 2], rest[len(rest) // 2 :])
+
+
+_SPECIAL: dict[Shape, Callable[[Injection], list[Drop]]] = {
+    Shape.RANDOM_HALVES: _random_halves,
+    Shape.MAJORITIES_RING: _ring,
+    Shape.BRIDGE: _bridge,
+}
+
+
+def _sides(injection: Injection) -> tuple[Sequence[str], list[str], list[str]]:
+    """The targets, the other servers, the other ZooKeeper nodes."""
+    context, inside = injection.context, injection.names
+    others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
+    keepers = [node.name for node in zookeepers(context.cluster) if node.name not in inside]
+    return inside, others, keepers
+
+
+def _shuffled(injection: Injection, names: Sequence[str]) -> list[str]:
+    return random.Random(f"order {injection.step.parameters.get('order', 0)}").sample(list(names), len(names))
 
 
 def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     """Why this shape cannot be drawn, or None."""
     if shape is Shape.FROM_ZOOKEEPER and not census.zookeepers:
         return f"{shape} needs a ZooKeeper node"
-    if shape is not Shape.FROM_ZOOKEEPER and census.servers < 2 and not (shape is Shape.ONE and census.zookeepers):
-        return f"{shape} needs two servers, there are {census.servers} (--nodes=3)"
+    least = 1 if shape is Shape.FROM_ZOOKEEPER or (shape is Shape.ONE and census.zookeepers) else LEAST.get(shape, 2)
+    if census.servers < least:
+        return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
     if shape is Shape.ISOLATE_LEADER and census.keys == ():
         return f"{shape} needs a system with keys that somebody leads"
     if target is None:
         return None
     if shape in IMPLIED and target.kind is not IMPLIED[shape]:
         return f"{shape} isolates the {IMPLIED[shape]}, it takes no target {target}"
-    if shape is Shape.FROM_ZOOKEEPER and target.kind is Kind.ZOOKEEPER:
-        return f"{shape} cuts servers from ZooKeeper, it takes no target zookeeper"
+    if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
+        return f"{shape} cuts servers from ZooKeeper, it takes no target {target}"
     if shape is Shape.ONE and target.kind is Kind.ALL:
         return f"{shape} cuts its targets from the rest, of all servers there is no rest"
     return None
-
-
-def _written(counts: dict[Drop, int]) -> dict[str, int]:
-    """``n1<-n2``: what n1 dropped of n2's packets."""
-    return {f"{node}<-{peer}": count for (node, peer), count in counts.items()}
-
-

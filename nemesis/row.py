@@ -19,8 +19,11 @@ class FaultPhase(enum.StrEnum):
 
 
 class Stage(enum.StrEnum):
-    """Where a fault failed: finding its targets, doing it, looking at it, biting, undoing it, or afterwards."""
+    """Where a fault failed: waiting for its trigger, finding its targets, doing it, looking at it, biting, undoing it,
+    or afterwards.
+    """
 
+    TRIGGER = "trigger"
     TARGET = "target"
     INJECT = "inject"
     OBSERVE = "observe"

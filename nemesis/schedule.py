@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from nemesis.target import Target, named
+from nemesis.trigger import Trigger
 
 FIRST_AT = 2.0
 """Seconds from the start of the main phase to the first injection: the workload is under way by then."""
@@ -36,6 +37,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     ``parameters`` are the fault's own (a partition's shape). ``seed`` feeds the choices left open until injection,
     such as which node is ``one``; None takes them from the run's generator. ``keep_majority``: when others are in
     force already, hit one of their nodes rather than leave less than a majority of the servers in peace.
+    ``trigger``: what it waits for from ``at`` on; it is then healed ``duration`` seconds after it was injected.
     """
 
     at: Seconds
@@ -45,11 +47,13 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     seed: int | None = None
     keep_majority: bool = False
+    trigger: Trigger | None = None
 
     @property
     def until(self) -> float:
-        """Seconds from the start of the main phase at which it is to be healed."""
-        return self.at + self.duration
+        """Seconds from the start of the main phase at which it is to be healed, at the latest."""
+        waiting = 0.0 if self.trigger is None else self.trigger.within + self.trigger.delay
+        return self.at + waiting + self.duration
 
     def __str__(self) -> str:
         """As it is said: ``kill leader of orders-0``, ``partition halves``, ``partition from-zookeeper n2``."""
@@ -57,8 +61,21 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         fault = self.fault if shape is None or self.fault.endswith(f"-{shape}") else f"{self.fault} {shape}"
         whom = str(self.target)
         # A shape that says whom it isolates need not be told again: "isolate-leader of orders-0".
-        said = {"one": "one", "halves": "half", "isolate-leader": "leader"}.get(str(shape))
-        return f"{fault} {whom.removeprefix(said) if said else whom}".replace("  ", " ").strip()
+        said = _SAID.get(str(shape))
+        when = f" {self.trigger}" if self.trigger is not None else ""
+        return f"{fault} {whom.removeprefix(said) if said else whom}{when}".replace("  ", " ").strip()
+
+
+_SAID = {
+    "one": "one",
+    "halves": "half",
+    "majority-minority": "minority",
+    "random-halves": "half",
+    "isolate-leader": "leader",
+    "isolate-controller": "controller",
+    "majorities-ring": "all",
+    "bridge": "one",
+}
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule"):
@@ -108,6 +125,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
                 done.step,
                 at=done.at,
                 target=named(*done.targets),
+                trigger=None,
                 duration=max(done.healed_at - done.at, 0.001) if done.healed_at is not None else done.step.duration,
             )
             for done in self.resolved

@@ -28,6 +28,7 @@ class Stop:
     name = "stop"
     description = "the process is paused (SIGSTOP) and goes on at the heal (SIGCONT)"
     roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:

@@ -37,7 +37,11 @@ class TargetError(ValueError):
 
 
 class Kind(enum.StrEnum):
-    """The parts that can be named. Sizes are of the servers: minority < half <= n // 2 < majority <= all."""
+    """The parts that can be named. Sizes are of the servers: minority < half <= n // 2 < majority <= all.
+
+    ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them; ``origin`` is the node on which the event
+    appeared that triggered the fault.
+    """
 
     ONE = "one"
     MINORITY = "minority"
@@ -48,6 +52,8 @@ class Kind(enum.StrEnum):
     FOLLOWER = "follower"
     CONTROLLER = "controller"
     ZOOKEEPER = "zookeeper"
+    ZOOKEEPERS = "zookeepers"
+    ORIGIN = "origin"
     NAMED = "named"
 
 
@@ -119,13 +125,17 @@ def zookeepers(cluster: Cluster) -> list[Node]:
 
 @dataclass(frozen=True)
 class Scene:
-    """What resolution may look at. ``busy``: names of nodes that a fault of the same scope holds already."""
+    """What resolution may look at. ``busy``: names of nodes that a fault of the same scope holds already.
+
+    ``origin``: the name of the node whose event triggered the step.
+    """
 
     servers: Sequence[Node]
     zookeepers: Sequence[Node]
     keys: Sequence[str]
     find: Find
     busy: Collection[str] = ()
+    origin: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,12 @@ async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
     """
     if target.kind is Kind.NAMED:
         return Chosen(_named(target.names, scene))
+    if target.kind is Kind.ORIGIN:
+        if scene.origin is None:
+            raise TargetError("target origin is where the triggering event appeared; this step has no such trigger")
+        return Chosen(_named([scene.origin], scene))
+    if target.kind is Kind.ZOOKEEPERS:
+        return Chosen(tuple(_free(scene.zookeepers, scene, "ZooKeeper node")))
     if target.kind is Kind.ZOOKEEPER:
         return Chosen((rng.choice(_free(scene.zookeepers, scene, "ZooKeeper node")),))
     if target.kind in (Kind.LEADER, Kind.CONTROLLER):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -45,6 +46,14 @@ class ProcessRuntime:
         return Path(path).read_bytes()
 
 
+def _allow_open_files() -> None:
+    """As many open files as there may be: a login shell's 1,024 are fewer than connections alone may take, and a broker
+    that cannot open a file of its own any more ends.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _main(argv: list[str]) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(entry(ProcessRuntime(arguments(argv).event_log), argv))
@@ -56,4 +65,5 @@ async def _main(argv: list[str]) -> int:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s")
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+    _allow_open_files()
     sys.exit(asyncio.run(_main(sys.argv[1:])))

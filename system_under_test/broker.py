@@ -118,7 +118,7 @@ class Broker:
         try:
             await self._start()
             started = True
-            error = await self._failed
+            error = await asyncio.shield(self._failed)  # being stopped must not look like a failure
             if isinstance(error, BrokerError):
                 raise error
             raise BrokerError(f"broker {self.config.broker_id} stopped: {error!r}") from error
@@ -187,11 +187,11 @@ class Broker:
 
     async def _register(self) -> None:
         timestamp = str(int(self._runtime.wall_clock() * 1000))
-        clean_since = self._clean_since
+        clean_since = None if self._manager.damaged else self._clean_since
         self._manager.broker_epoch = await register(
             self._zookeeper, self.config, clean_since=clean_since, timestamp=timestamp
         )
-        if clean_since is None:
+        if self._clean_since is None:
             self._clean_since = self._manager.broker_epoch
         self._manager.controller_epoch = max(self._manager.controller_epoch, await known_epoch(self._zookeeper))
         self._events.emit("registered", zxid=self._manager.broker_epoch, clean_since=clean_since)

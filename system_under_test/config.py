@@ -85,6 +85,8 @@ def parse(data: bytes, source: str) -> BrokerConfig:
         raise ConfigError(f"configuration {source}: port is {config.port}; it must be between 1 and 65535")
     if not config.zookeeper or not config.host:
         raise ConfigError(f"configuration {source}: zookeeper and host must not be empty")
+    if config.data_dir.startswith("/"):
+        config = msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
     unknown = sorted(set(config.defects) - set(DEFECTS))
     if unknown:
         raise ConfigError(f"configuration {source}: unknown defect {unknown[0]!r}; known are {', '.join(DEFECTS)}")

@@ -13,7 +13,7 @@ from typing import Any
 from system_under_test.config import BrokerConfig
 from system_under_test.controller.channel import Channel
 from system_under_test.controller.cluster_state import ClusterState, PartitionId
-from system_under_test.controller.term import Term
+from system_under_test.controller.term import Replaced, Term
 from system_under_test.protocol import internal
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.schema import Request
@@ -37,6 +37,7 @@ class Broadcast:
         self._background = background
         self._refused = refused
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        self._closed = False
         self._newcomers: dict[int, None] = {}
         self._changed: dict[PartitionId, None] = {}
         self._deleted: dict[str, None] = {}
@@ -46,7 +47,12 @@ class Broadcast:
         return all(broker in self._channels for broker in brokers)
 
     def open(self) -> None:
-        """Lines to the lives that are; those to lives that are over are closed, with all that waits in them."""
+        """Lines to the lives that are; those to lives that are over are closed, with all that waits in them.
+
+        Raises ``Replaced`` after ``close``: a handler may still be at work when its rule has ended.
+        """
+        if self._closed:
+            raise Replaced(f"controller epoch {self._term.epoch} ended meanwhile")
         brokers = self._cluster.brokers
         for broker_id, (channel, task) in list(self._channels.items()):
             if brokers.get(broker_id) != channel.broker:
@@ -61,6 +67,7 @@ class Broadcast:
                 self._newcomers[broker_id] = None
 
     def close(self) -> None:
+        self._closed = True
         for _, task in self._channels.values():
             task.cancel()
         self._channels = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from system_under_test.protocol.internal import (
 )
 from system_under_test.runtime import Watch, ZooKeeper
 from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.controller")
 
 PartitionId = tuple[str, int]
 
@@ -105,8 +108,11 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch) -> dict[int, LiveBrok
             data, stat = await zookeeper.get(path)
         except NoNodeError:
             continue  # gone in between, and the watch has fired
-        registration = znodes.decode(znodes.BrokerRegistration, path, data)
-        broker_id = int(name)
+        try:
+            registration, broker_id = znodes.decode(znodes.BrokerRegistration, path, data), int(name)
+        except (znodes.ZnodeError, ValueError) as error:
+            _log.error("%s: %s; no broker is seen there", path, error)
+            continue
         brokers[broker_id] = LiveBroker(
             broker_id, registration.host, registration.port, stat.czxid, registration.clean_since
         )
@@ -122,6 +128,8 @@ async def read_topic(zookeeper: ZooKeeper, cluster: ClusterState, name: str) -> 
     with contextlib.suppress(NoNodeError):  # a topic need not have settings
         data, _ = await zookeeper.get(paths.topic_config(name))
         settings = znodes.decode(znodes.TopicSettings, paths.topic_config(name), data).config
+    if not all(index.isdecimal() for index in assignment):
+        raise znodes.ZnodeError(f"znode {path} names partitions {sorted(assignment)}")
     cluster.topics[name] = Topic(
         stat.czxid, {int(index): list(replicas) for index, replicas in sorted(assignment.items())}, settings
     )

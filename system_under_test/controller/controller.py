@@ -183,13 +183,10 @@ class Controller:
                 rule = self._rule
                 if rule is not None and (broker_id != self._config.broker_id or session != rule.term.session_id):
                     self._resign(f"the claim is broker {broker_id}'s")
-                    if session == rule.term.session_id:
-                        await self._give_up_claim(version)
-                        continue
-                self._cache.controller_id = broker_id
-                if broker_id == NOBODY and session == self._zookeeper.session_id:
-                    await self._give_up_claim(version)
+                if session == self._zookeeper.session_id and self._rule is None:
+                    await self._give_up_claim(version)  # nobody is controller merely by reading its own id
                     continue
+                self._cache.controller_id = broker_id
                 return
             self._resign("the claim is gone")
             self._cache.controller_id = NOBODY
@@ -262,7 +259,10 @@ class Controller:
             cluster.forget(gone)
         for name in names:
             if name not in cluster.topics:
-                await cluster_state.read_topic(self._zookeeper, cluster, name)
+                try:
+                    await cluster_state.read_topic(self._zookeeper, cluster, name)
+                except znodes.ZnodeError as error:
+                    _log.error("%s; the topic is ignored", error)
         await rule.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
         rule.brokers.tell()
 
@@ -273,8 +273,12 @@ class Controller:
         for name in names:
             path = f"{paths.ISR_CHANGES}/{name}"
             data, _ = await self._zookeeper.get(path)
-            for notice in znodes.decode(znodes.IsrChange, path, data).partitions:
-                changed[notice.topic, notice.partition] = None
+            try:
+                notices = znodes.decode(znodes.IsrChange, path, data).partitions
+            except znodes.ZnodeError as error:
+                _log.error("%s; it is ignored", error)
+                continue
+            changed.update(((notice.topic, notice.partition), None) for notice in notices)
         await rule.partitions.update([partition for partition in changed if partition in rule.cluster.states])
         rule.brokers.tell()
         for name in names:
@@ -331,11 +335,12 @@ class Controller:
 
     async def _delete(self, rule: Rule, name: str) -> None:
         """One try; a replica that goes away meanwhile brings the next one when it is back."""
+        topic = rule.cluster.topics[name]
         parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
         deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
 
         async def finish(current: Rule) -> None:
-            if current is not rule or name not in rule.cluster.topics:
+            if current is not rule or rule.cluster.topics.get(name) is not topic:
                 return
             rule.cluster.deleting.pop(name, None)
             if deleted:

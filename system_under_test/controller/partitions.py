@@ -105,6 +105,9 @@ class PartitionMachine:
                 self.undecided[partition] = None
                 return None
             ends[member] = end
+        if max(ends.values()) == (-1, -1):  # all are damaged
+            self.undecided[partition] = None
+            return None
         return leaders.alone(leaders.longest(ends, assignment), brokers, state, epoch)
 
     async def _write(

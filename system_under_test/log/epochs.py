@@ -37,6 +37,7 @@ class EpochHistory:
         self._entries = _ordered(self._path, entries)
         self._durable: tuple[EpochEntry, ...] | None = None
         self._writing = asyncio.Lock()
+        self._closed = False
 
     @classmethod
     async def load(cls, storage: Storage, directory: str) -> EpochHistory:
@@ -94,11 +95,16 @@ class EpochHistory:
         """Takes another history instead. Raises ``ValueError`` as :meth:`assign`."""
         self._entries = _ordered(self._path, (EpochEntry(*entry) for entry in entries))
 
+    async def close(self) -> None:
+        """The directory is about to go: nothing is written from now on."""
+        async with self._writing:
+            self._closed = True
+
     async def flush(self) -> None:
         """Returns once the entries as they were at the call, or later ones, are durable."""
         async with self._writing:
             entries = self._entries
-            if entries != self._durable:
+            if entries != self._durable and not self._closed:
                 rows = (f"{epoch} {offset}" for epoch, offset in entries)
                 await write_atomic(self._storage, self._path, format_lines(rows))
                 self._durable = entries

@@ -150,6 +150,10 @@ class Log:
         return self._flushed
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def size(self) -> int:
         """Bytes of all segments, indexes not counted."""
         return sum(segment.size for segment in self._segments)

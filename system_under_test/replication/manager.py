@@ -73,6 +73,8 @@ class ReplicaManager:
         self._topic_configs: dict[str, TopicConfig] = {}
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._controller_lock = asyncio.Lock()
+        self._cutting = asyncio.Lock()
+        """A checkpoint taken before a cut must not be written after it."""
         self._changed_isr: dict[tuple[str, int], None] = {}
         self._flushing: dict[str, None] = {}
         self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
@@ -151,6 +153,11 @@ class ReplicaManager:
 
     # -- look-ups ------------------------------------------------------------------------------------------------
 
+    @property
+    def damaged(self) -> bool:
+        """Has any log lost what it had made durable?"""
+        return any(partition.log.damage is not None for partition in self._partitions.values())
+
     def get(self, topic: str, index: int) -> Partition:
         """Raises ``PartitionError`` (3) when this broker has no replica of it."""
         partition = self._partitions.get((topic, index))
@@ -169,7 +176,7 @@ class ReplicaManager:
 
     def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
         """Is this the newest controller known, and does it mean this life of mine? Adopts a higher epoch."""
-        if controller_epoch < self.controller_epoch or broker_epoch != self.broker_epoch:
+        if broker_epoch < 0 or controller_epoch < self.controller_epoch or broker_epoch != self.broker_epoch:
             self._events.emit(
                 "request-fenced",
                 controller_epoch=controller_epoch,
@@ -210,6 +217,17 @@ class ReplicaManager:
         partition = await self._replica(update)
         if update.leader_epoch <= partition.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        before = partition.leader_epoch
+        try:
+            return await self._begin_term(partition, update, live)
+        except OSError:
+            partition.end_term()
+            partition.leader_epoch = before  # or the controller's next try would be taken for an old request
+            raise
+
+    async def _begin_term(
+        self, partition: Partition, update: PartitionStateUpdate, live: Mapping[int, LiveBroker]
+    ) -> ErrorCode:
         now = asyncio.get_running_loop().time()
         self._unfollow(partition)
         if update.leader == self.config.broker_id:
@@ -243,6 +261,7 @@ class ReplicaManager:
                 update.topic_czxid,
                 aside,
             )
+        await self._forget(topic, index)  # what a crash in the middle of a deletion may have left
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self.config.data_dir)
@@ -265,6 +284,7 @@ class ReplicaManager:
                     partition.leader_epoch = max(partition.leader_epoch, stopped.leader_epoch)
                     if request.delete:
                         del self._partitions[stopped.topic, stopped.partition]
+                        await partition.epochs.close()
                         await partition.log.delete()
                         await self._forget(stopped.topic, stopped.partition)
                 results.append(
@@ -275,6 +295,7 @@ class ReplicaManager:
     async def _close_partition(self, partition: Partition) -> None:
         self._unfollow(partition)
         partition.end_term()
+        await partition.epochs.close()
         await partition.log.close()
         del self._partitions[partition.topic, partition.index]
 
@@ -377,7 +398,7 @@ class ReplicaManager:
 
     async def _flush(self, partition: Partition) -> None:
         try:
-            while partition.counted_end() < partition.log.end_offset:
+            while partition.counted_end() < partition.log.end_offset and not partition.log.closed:
                 await partition.log.flush()
                 partition.advance()
         finally:
@@ -395,13 +416,17 @@ class ReplicaManager:
         """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
         here = list(self._partitions.values())
         await self._high_watermarks.write({(p.topic, p.index): p.high_watermark for p in here})
-        await self._recovery_points.write({(p.topic, p.index): p.log.flushed_offset for p in here})
+        async with self._cutting:
+            await self._recovery_points.write(
+                {(p.topic, p.index): p.log.flushed_offset for p in here if p.log.damage is None}
+            )
 
     async def _before_cut(self, partition: Partition, offset: int) -> None:
         """A recovery point above the log's end would look like damage after a crash."""
-        known = self._recovery_points.load().get((partition.topic, partition.index), 0)
-        if offset < known:
-            await self._recovery_points.write({(partition.topic, partition.index): offset})
+        async with self._cutting:
+            known = self._recovery_points.load().get((partition.topic, partition.index), 0)
+            if offset < known:
+                await self._recovery_points.write({(partition.topic, partition.index): offset})
 
 
 def _leader(broker: LiveBroker) -> Leader:

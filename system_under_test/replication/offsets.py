@@ -168,9 +168,8 @@ async def log_end(manager: ReplicaManager, request: LogEndRequest, context: Cont
         code, epoch, end = ErrorCode.NONE, -1, -1
         try:
             partition = manager.get(wanted.topic, wanted.partition)
-            if partition.log.damage is not None:
-                raise PartitionError(ErrorCode.UNKNOWN)
-            epoch, end = partition.epochs.latest(), partition.log.end_offset
+            if partition.log.damage is None:  # else (-1, -1): it may not lead
+                epoch, end = partition.epochs.latest(), partition.log.end_offset
         except PartitionError as error:
             code = error.code
         answers.append(

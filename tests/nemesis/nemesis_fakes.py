@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import itertools
 import random
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
+
+import msgspec
 
 from cluster.node import Node, NodeError, ProcessState, ProcessStatus
 from cluster.sim.loop import SimLoop
@@ -16,6 +19,9 @@ from nemesis.schedule import Schedule
 
 T = TypeVar("T")
 PACKETS_PER_SECOND = 10
+HOLD_FILE = "/etc/hold"
+DURABLE = 150
+"""Bytes of each data file that count as durable; the active one has 200."""
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -43,9 +49,14 @@ class FakeNode:
         self.deaf: set[str] = set()
         self.quiet = False
         self.calls: list[str] = []
+        self.is_frozen = False
+        self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
+        self.on_event: Callable[[str, str], None] | None = None
 
     def _called(self, what: str) -> bool:
         self.calls.append(what)
+        if self.is_frozen and what not in ("thaw", "frozen"):
+            raise NodeError(f"{self.name} is frozen")
         if self.refuse.get(what, 0) > 0:
             self.refuse[what] -= 1
             raise NodeError(f"{self.name}: {what} refused")
@@ -57,6 +68,34 @@ class FakeNode:
                 raise NodeError(f"{self.name}: a process is alive already")
             self.state = ProcessState.RUNNING
             self.incarnation += 1
+            for event in FakeSystem.start_events:
+                if self.state is ProcessState.RUNNING:
+                    self.say(event)
+
+    def say(self, event: str, key: str | None = None, **detail: Any) -> None:
+        """Writes an event, and stops after it if so ordered."""
+        if self.on_event is not None:
+            line = {"event": event, "key": key, "seq": self.incarnation, "detail": detail}
+            self.on_event(self.name, msgspec.json.encode(line).decode())
+        orders = self.files.get(HOLD_FILE, b"").decode().splitlines()
+        if (event in orders or f"{event} {key}" in orders) and "hold" not in self.deaf:
+            self.state = ProcessState.STOPPED
+
+    async def terminate(self) -> None:
+        if self._called("terminate"):
+            self.state = ProcessState.DEAD
+
+    async def freeze(self) -> None:
+        if self._called("freeze"):
+            self.is_frozen = True
+
+    async def thaw(self) -> None:
+        if self._called("thaw"):
+            self.is_frozen = False
+
+    async def frozen(self) -> bool:
+        self._called("frozen")
+        return self.is_frozen
 
     async def kill(self) -> None:
         if self._called("kill"):
@@ -84,6 +123,12 @@ class FakeNode:
                 assert peer.name not in self.rules, f"{self.name} drops {peer.name} twice"
                 self.rules[peer.name] = now()
 
+    async def reject_from(self, peers: Sequence[Node]) -> None:
+        if self._called("reject_from"):
+            for peer in peers:
+                assert peer.name not in self.rules, f"{self.name} rejects {peer.name} twice"
+                self.rules[peer.name] = now()
+
     async def accept_all(self) -> None:
         if self._called("accept_all"):
             self.rules.clear()
@@ -94,10 +139,31 @@ class FakeNode:
         return {peer: int((now() - since) * rate) for peer, since in self.rules.items()}
 
     async def write_file(self, path: str, data: bytes) -> None:
-        raise AssertionError("faults write no files")
+        if self._called("write_file"):
+            self.files[path] = data
 
     async def read_file(self, path: str) -> bytes:
-        raise AssertionError("faults read no files")
+        return self.files[path]
+
+    async def find_files(self, pattern: str) -> Mapping[str, int]:
+        self._called("find_files")
+        return {path: len(data) for path, data in sorted(self.files.items()) if fnmatch.fnmatchcase(path, pattern)}
+
+    async def read_range(self, path: str, position: int, size: int) -> bytes:
+        self._called("read_range")
+        return self.files[path][position : position + size]
+
+    async def write_range(self, path: str, position: int, data: bytes) -> None:
+        if self._called("write_range"):
+            assert self.state is ProcessState.DEAD, "files of a living process"
+            content = bytearray(self.files[path])
+            content[position : position + len(data)] = data
+            self.files[path] = bytes(content)
+
+    async def truncate_file(self, path: str, size: int) -> None:
+        if self._called("truncate_file"):
+            assert self.state is ProcessState.DEAD, "files of a living process"
+            self.files[path] = self.files[path][:size]
 
     async def events(self) -> AsyncIterator[str]:
         lines: list[str] = []
@@ -109,7 +175,8 @@ class FakeNode:
 
     @property
     def untouched(self) -> bool:
-        return self.state is ProcessState.RUNNING and not self.rules
+        alive = self.state is ProcessState.RUNNING and not self.is_frozen
+        return alive and not self.rules and not self.files.get(HOLD_FILE)
 
 
 class FakeCluster:
@@ -139,6 +206,16 @@ class FakeSystem:
 
     name = "fake"
     roles = ("zookeeper", "broker")
+    start_events = ("registered", "recovered")
+
+    def hold_file(self, node: Any) -> str:
+        return HOLD_FILE
+
+    def data_files(self, node: Any) -> Sequence[str]:
+        return ["/data/*/*.log"]
+
+    async def durable_size(self, node: Any, path: str) -> int:
+        return DURABLE
 
     def __init__(self, cluster: FakeCluster, slow: float = 1.0) -> None:
         self.cluster = cluster
@@ -188,7 +265,10 @@ class Play:
             self.times.append(round(now(), 6))
 
         stamp = self._stamps.__next__
-        return Conductor(self.cluster, self.system, self.schedule, random.Random(1), record, stamp, **self.options)
+        made = Conductor(self.cluster, self.system, self.schedule, random.Random(1), record, stamp, **self.options)
+        for node in self.cluster.nodes:
+            node.on_event = made.event
+        return made
 
     def play(self) -> list[FaultRow]:
         async def main() -> None:

@@ -1,4 +1,4 @@
-"""The smallest system with traffic: every server pings all others and holds a ZooKeeper session."""
+"""The smallest system with traffic: every server pings all others, holds a ZooKeeper session and writes files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cluster.node import Cluster, Node, by_role
 from cluster.system import zookeeper_servers
 
 PORT = 7000
+HOLD = "/etc/hold"
 PING_EVERY = 0.2
 ANSWER_WITHIN = 1.0
 
@@ -39,10 +40,26 @@ class PingPong:
     def logs(self, node: Node) -> Sequence[str]:
         return []
 
+    start_events = ("started", "listening")
+
+    def hold_file(self, node: Node) -> str:
+        return HOLD
+
+    def data_files(self, node: Node) -> Sequence[str]:
+        return ["/data/*/*.log"]
+
+    async def durable_size(self, node: Node, path: str) -> int:
+        return 10
+
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         address, zookeepers, *peers = argv
+        say(runtime, "started")
+        for folder in ("data/a", "data/b", "data/c"):
+            runtime.storage.mkdir(folder)
+            runtime.storage.open(f"{folder}/1.log").append(b"." * 100)
         zookeeper = runtime.zookeeper(zookeepers, 3.0)
         server = await asyncio.start_server(serve, address, PORT)
+        say(runtime, "listening")
         async with server, asyncio.TaskGroup() as tasks:
             for peer in peers:
                 tasks.create_task(ping_for_ever(peer))
@@ -71,6 +88,16 @@ class PingPong:
 
     def keys(self) -> Sequence[str]:
         return ["orders-0"]
+
+
+def say(runtime: Any, event: str) -> None:
+    runtime.event_log(f'{{"event": "{event}", "seq": 1, "time": {asyncio.get_running_loop().time()}}}')
+    try:
+        orders = runtime.read_file(HOLD).decode().splitlines()
+    except FileNotFoundError:
+        return
+    if event in orders:
+        runtime.hold()
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

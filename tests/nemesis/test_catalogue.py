@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, parse, select
+from nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, parse, select, unsuited
+from system_under_test.deployment import Broker
 
 
 def test_every_fault_goes_by_its_own_name() -> None:
@@ -10,8 +11,11 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert list(faults) == sorted(faults)
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
-        "kill", "stop", "partition", "partition-one", "partition-halves", "partition-isolate-leader",
-        "partition-from-zookeeper",
+        "corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-bridge", "partition-fast-fail",
+        "partition-from-zookeeper", "partition-halves", "partition-isolate-controller", "partition-isolate-leader",
+        "partition-majorities-ring", "partition-majority-minority", "partition-one", "partition-one-way",
+        "partition-random-halves", "restart", "restart-rolling", "stop", "truncate-tail", "zookeeper-kill",
+        "zookeeper-pause",
     }  # fmt: skip
 
 
@@ -50,9 +54,31 @@ def test_what_is_no_combination_is_refused(text: str, message: str) -> None:
         parse(text)
 
 
-def test_all_is_one_run_per_family_and_nothing_twice() -> None:
-    runs = select(["none", "all", "kill", "partition,kill"])
-    assert [run.id for run in runs] == ["none", "kill", "partition", "stop", "kill+partition"]
+def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
+    runs = [run.id for run in select(["none", "all", "kill", "partition,kill"])]
+    assert runs[0] == "none"
+    assert runs[-1] == "kill+partition"
+    assert runs[1:-1] == sorted(
+        {"corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-fast-fail", "partition-one-way"}
+        | {"restart", "restart-rolling", "stop", "truncate-tail", "zookeeper-kill", "zookeeper-pause"}
+    ), "the shapes of a partition are in its mix"
+    assert [run.id for run in select(["all"], ["kill", "meteor"])] == ["kill", "meteor"]
+
+
+class Plain:
+    """A system with servers alone that says neither where its data are nor stops itself."""
+
+    name = "plain"
+    roles = ("server",)
+
+
+def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
+    reasons = {name: unsuited(fault, Plain()) for name, fault in catalogue().items()}  # type: ignore[arg-type]
+    assert reasons["kill"] is None
+    assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"
+    assert "Damageable" in (reasons["corrupt"] or "")
+    assert "Holdable" in (reasons["hold"] or "")
+    assert not any(unsuited(fault, Broker()) for fault in catalogue().values())
 
 
 def test_lacking_roles() -> None:

@@ -19,8 +19,11 @@ from nemesis.row import FaultPhase, Stage
 from nemesis.schedule import Schedule, ScheduleError, Step, decode, encode
 from nemesis.target import parse
 
-CENSUS = Census(3, 1, ("orders-0", "orders-1"))
-CALLS = ["start", "kill", "stop", "resume", "process", "drop_from", "accept_all", "dropped"]
+CENSUS = Census(5, 1, ("orders-0", "orders-1"))
+CALLS = [
+    "start", "kill", "stop", "resume", "process", "drop_from", "accept_all", "dropped", "terminate", "freeze", "thaw",
+    "frozen", "reject_from", "write_file", "write_range",
+]  # fmt: skip
 
 
 def steps(*described: tuple[float, str, str, float]) -> Schedule:
@@ -135,7 +138,7 @@ def test_an_injection_that_hangs_fails_and_is_undone() -> None:
 def test_whatever_fails_the_run_ends_and_nothing_is_left_once_nodes_obey(
     seed: int, names: list[str], refusals: dict[tuple[str, str], int]
 ) -> None:
-    play = Play(draw(seed, names, census=CENSUS, time_limit=40))
+    play = Play(draw(seed, names, census=CENSUS, time_limit=40), FakeCluster(5))
     for (name, call), times in refusals.items():
         play.cluster.node(name).refuse[call] = times
 
@@ -389,7 +392,7 @@ def test_steps_without_a_seed_take_the_runs_generator() -> None:
 
 
 def test_an_unknown_fault_is_refused_before_the_run() -> None:
-    with pytest.raises(ScheduleError, match="no fault meteor; there are kill"):
+    with pytest.raises(ScheduleError, match="no fault meteor; there are corrupt"):
         Play(steps((2, "meteor", "n1", 5))).conductor()
 
 

@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 from nemesis.catalogue import catalogue
 from nemesis.draw import draw, injection_times
 from nemesis.fault import Census
+from nemesis.partition import Shape
 from nemesis.schedule import FIRST_AT, ScheduleError
 from nemesis.target import Kind, Target, parse
+from nemesis.trigger import AfterOperations
 
 CENSUS = Census(3, 1, ("orders-0", "orders-1"))
-NAMES = st.lists(st.sampled_from(sorted(catalogue())), min_size=1, max_size=5, unique=True)
+FITTING = sorted(set(catalogue()) - {"partition-majorities-ring"})
+"""What three servers can suffer."""
+NAMES = st.lists(st.sampled_from(FITTING), min_size=1, max_size=5, unique=True)
 INTERVALS = st.floats(0.5, 20)
 LIMITS = st.floats(13, 120)
 
@@ -82,8 +86,11 @@ def test_two_faults_that_would_leave_no_majority_do_not_overlap() -> None:
 
 
 def test_the_partition_mix_draws_every_shape() -> None:
-    steps = [step for seed in range(40) for step in draw(seed, ["partition"], census=CENSUS).steps]
-    assert {step.parameters["shape"] for step in steps} == {"one", "halves", "isolate-leader", "from-zookeeper"}
+    steps = [step for seed in range(60) for step in draw(seed, ["partition"], census=CENSUS).steps]
+    shapes = {str(shape) for shape in Shape}
+    assert {step.parameters["shape"] for step in steps} == shapes - {"majorities-ring"}, "three servers make no ring"
+    five = [step for seed in range(60) for step in draw(seed, ["partition"], census=Census(5, 1)).steps]
+    assert {step.parameters["shape"] for step in five} == shapes
     ones = [step for step in steps if step.parameters["shape"] == "one"]
     assert {step.parameters["zookeeper"] for step in ones} == {True, False}
     assert {step.target.key for step in steps if step.parameters["shape"] == "isolate-leader"} == set(CENSUS.keys or ())
@@ -115,12 +122,19 @@ def test_none_is_an_empty_schedule() -> None:
     [
         (["kill"], {"time_limit": 7.0}, "not healed before 7 s"),
         (["kill"], {"interval": 0.0}, "above 0"),
-        (["kil"], {}, "no fault kil; there are kill"),
+        (["kil"], {}, "no fault kil; there are corrupt"),
         (["partition-halves"], {"target": Target(Kind.LEADER)}, "takes no target leader"),
         (["partition"], {"target": Target(Kind.ALL), "census": Census(3, 0, ())}, "no rest"),
         (["partition-from-zookeeper"], {"census": Census(3, 0)}, "needs a ZooKeeper node"),
         (["partition-isolate-leader"], {"census": Census(3, 1, ())}, "needs a system with keys"),
         (["partition-one"], {"census": Census(1, 0)}, "needs two servers"),
+        (["partition-one-way"], {"census": Census(1, 0)}, "needs two servers"),
+        (["partition-bridge"], {"census": Census(2, 1)}, "needs three servers"),
+        (["partition-majorities-ring"], {}, "needs four servers"),
+        (["zookeeper-pause"], {"target": parse("n1+n2"), "census": Census(3, 0)}, "has no ZooKeeper node"),
+        (["zookeeper-kill"], {"target": parse("leader")}, "takes no target leader"),
+        (["corrupt"], {"target": parse("majority")}, "leaves a majority undamaged"),
+        (["corrupt"], {"census": Census(2, 1)}, "needs three servers"),
         (["kill"], {"target": parse("leader:nope")}, "no such key"),
         (["kill"], {"target": parse("zookeeper"), "census": Census(3, 0)}, "no ZooKeeper node"),
     ],
@@ -128,3 +142,23 @@ def test_none_is_an_empty_schedule() -> None:
 def test_what_cannot_be_drawn_is_refused_with_the_reason(names: list[str], options: dict, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ScheduleError, match=message):
         draw(1, names, **{"census": CENSUS, **options})
+
+
+def test_nothing_accompanies_a_frozen_machine() -> None:
+    for seed in range(60):
+        steps = draw(seed, ["freeze", "kill", "partition"], census=Census(5, 1, ("a-0",)), time_limit=60).steps
+        for one, two in itertools.pairwise(steps):
+            assert "freeze" not in (one.fault, two.fault) or one.until <= two.at
+
+
+@given(st.integers(), NAMES, LIMITS)
+def test_with_a_trigger_each_fault_is_drawn_once_and_the_last_can_be_healed_in_time(
+    seed: int, names: list[str], limit: float
+) -> None:
+    schedule = draw(seed, names, census=CENSUS, time_limit=limit, trigger=AfterOperations(500))
+    assert sorted(step.fault for step in schedule.steps) == sorted(names)
+    waits = [step.trigger for step in schedule.steps]
+    assert [wait.operations for wait in waits if isinstance(wait, AfterOperations)] == [
+        500 * number for number in range(1, len(names) + 1)
+    ]
+    assert all(step.until < limit for step in schedule.steps)

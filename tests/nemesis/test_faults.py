@@ -6,17 +6,28 @@ import pytest
 from nemesis_fakes import FakeCluster, FakeSystem, Play, run
 
 from nemesis.catalogue import catalogue
+from nemesis.partition import Shape
 from nemesis.row import FaultPhase, FaultRow, Stage
 from nemesis.schedule import Parameter, Schedule, Step
 from nemesis.target import Kind, Target, parse
 
-SHAPES = ["one", "halves", "isolate-leader", "from-zookeeper"]
-TARGETS = {"halves": Target(Kind.HALF), "isolate-leader": parse("leader:orders-1")}
+SHAPES = [str(shape) for shape in Shape]
+TARGETS = {
+    "halves": Target(Kind.HALF),
+    "random-halves": Target(Kind.HALF),
+    "isolate-leader": parse("leader:orders-1"),
+    "majorities-ring": Target(Kind.ALL),
+    "zookeeper-kill": parse("zookeeper"),
+    "zookeeper-pause": parse("zookeepers"),
+    "restart-rolling": Target(Kind.ALL),
+}
+PARAMETERS: dict[str, dict[str, Parameter]] = {"hold": {"restart": True}}
 
 
 def one_step(fault: str, target: str = "n2", parameters: dict[str, Parameter] | None = None) -> Play:
     shape = fault.removeprefix("partition-")
-    return Play(Schedule(1, (Step(2.0, fault, TARGETS.get(shape, parse(target)), 5.0, parameters or {}),)))
+    given = PARAMETERS.get(fault, {}) if parameters is None else parameters
+    return Play(Schedule(1, (Step(2.0, fault, TARGETS.get(shape, parse(target)), 5.0, given),)), FakeCluster(5))
 
 
 def healed(play: Play) -> FaultRow:
@@ -29,7 +40,8 @@ def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
     play = one_step(name)
     row = healed(play)
     assert row.bit is True
-    assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
+    # The fake ZooKeeper answers nobody, so that it serves again is never seen.
+    assert play.phases(1) == ["intended", "injected", "healed", "failed" if "zookeeper-" in name else "recovered"]
     assert play.cluster.untouched
 
 
@@ -40,6 +52,17 @@ def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
         ("kill", "start", "no other incarnation"),
         ("stop", "stop", "was running, not stopped"),
         ("partition-one", "drop_from", "no packet to or from n2 was dropped"),
+        ("partition-one-way", "drop_from", "no packet to or from n2 was dropped"),
+        ("partition-fast-fail", "reject_from", "no packet to or from n2 was dropped"),
+        ("restart", "terminate", "had not ended after SIGTERM"),
+        ("freeze", "freeze", "was not frozen"),
+        ("zookeeper-kill", "kill", "was not dead"),
+        ("zookeeper-pause", "stop", "was running, not stopped"),
+        ("truncate-tail", "truncate_file", "no byte of n2 was changed"),
+        ("corrupt", "write_range", "no byte of n2 was changed"),
+        ("garbage-tail", "write_range", "no byte of n2 was changed"),
+        ("hold", "write_file", "never came past"),
+        ("hold", "hold", "never came past"),
     ],
 )
 def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
@@ -64,6 +87,8 @@ def test_a_partition_without_traffic_has_not_bitten(shape: str) -> None:
 
 def test_one_counter_at_either_end_is_enough() -> None:
     play = one_step("partition-one")
+    play.cluster = FakeCluster(3)
+    play.system = FakeSystem(play.cluster)
     for node in play.cluster.nodes:
         node.quiet = node.name != "n3"
     row = healed(play)
@@ -131,7 +156,7 @@ def test_a_zookeeper_node_can_be_isolated_from_everybody() -> None:
 def test_a_cut_is_made_at_both_ends() -> None:
     play = one_step("partition-isolate-leader")
     play.play()
-    for name in ("n1", "n2", "n3"):
+    for name in ("n1", "n2", "n3", "n4", "n5"):
         assert play.cluster.node(name).calls.count("drop_from") == 1
     assert "drop_from" not in play.cluster.node("zk1").calls
 
@@ -161,12 +186,12 @@ def test_probe_says_what_is_missing_and_changes_nothing(name: str) -> None:
     async def probe(cluster: FakeCluster) -> str | None:
         return await fault.probe(cluster, FakeSystem(cluster))
 
-    cluster = FakeCluster()
+    cluster = FakeCluster(5)
     assert run(probe(cluster)) is None
-    assert {call for node in cluster.nodes for call in node.calls} <= {"process", "dropped"}
-    broken = FakeCluster()
+    assert {call for node in cluster.nodes for call in node.calls} <= {"process", "dropped", "frozen"}
+    broken = FakeCluster(5)
     for node in broken.nodes:
-        node.refuse = {"process": 1, "dropped": 1}
+        node.refuse = {"process": 1, "dropped": 1, "frozen": 1}
     assert "refused" in (run(probe(broken)) or "")
     assert run(probe(FakeCluster(0, 0)))
     if name.startswith("partition"):

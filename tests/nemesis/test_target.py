@@ -12,7 +12,7 @@ from cluster.node import Node
 from nemesis.target import FIND_SECONDS, Chosen, Kind, Scene, Target, TargetError, named, parse, resolve, size
 
 SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
-KINDS = [Target(kind) for kind in Kind if kind is not Kind.NAMED]
+KINDS = [Target(kind) for kind in Kind if kind not in (Kind.NAMED, Kind.ORIGIN)]
 
 
 def choose(
@@ -59,7 +59,7 @@ def test_sizes(count: int, seed: int) -> None:
 @given(st.sampled_from(KINDS), st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "zk1"])), st.integers())
 def test_busy_nodes_are_never_chosen(target: Target, busy: set[str], seed: int) -> None:
     system = FakeSystem(FakeCluster(4, 2))
-    if target.kind is not Kind.ZOOKEEPER and {"n1", "n2", "n3", "n4"} <= busy:
+    if target.kind not in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and {"n1", "n2", "n3", "n4"} <= busy:
         with pytest.raises(TargetError, match="every server is held by another fault"):
             choose(target, system, seed, sorted(busy))
     else:
@@ -139,3 +139,16 @@ def test_what_is_written_is_read(text: str) -> None:
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(TargetError):
         parse(text)
+
+
+def test_origin_is_where_the_event_appeared_and_zookeepers_are_all_of_them() -> None:
+    system = FakeSystem(FakeCluster(3, 3))
+
+    async def main() -> tuple[list[str], list[str]]:
+        scene = Scene(system.cluster.servers, system.cluster.zookeepers, [], system.find, origin="n2")  # type: ignore[arg-type]
+        rng = random.Random(1)
+        return names(await resolve(parse("origin"), scene, rng)), names(await resolve(parse("zookeepers"), scene, rng))
+
+    assert run(main()) == (["n2"], ["zk1", "zk2", "zk3"])
+    with pytest.raises(TargetError, match="has no such trigger"):
+        choose(parse("origin"), system)

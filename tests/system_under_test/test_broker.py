@@ -134,3 +134,25 @@ def test_a_restart_within_the_old_session_waits_for_its_end_and_comes_up() -> No
             assert second["incarnation"] != first["incarnation"]
 
     simulate(check)
+
+
+def test_a_clean_stop_leaves_its_marker_and_the_next_start_says_so() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            node = cluster.nodes[0]
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            await node.terminate()
+            await until(lambda: node.exit_code is not None, "it has stopped")
+            assert node.exit_code == 0
+            assert any(path.endswith(".kafka_cleanshutdown") for path in node.disk.files())
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) == 2, "it is back")
+            first, second = cluster.events(node, "registered")
+            assert second["detail"]["clean_since"] == first["zxid"]
+            assert cluster.events(node, "recovered")[-1]["detail"]["clean"] is True
+            await node.kill()
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) == 3, "it is back again")
+            assert cluster.events(node, "registered")[-1]["detail"]["clean_since"] is None
+
+    simulate(check)

@@ -1,0 +1,23 @@
+"""Fast fail: a partition that rejects instead of dropping, as a firewall does, or a host whose process is gone.
+
+Every packet of a cut link is answered with a TCP reset, so established connections break at once and new ones are
+refused: nobody waits for a timeout, everybody's error path runs at the same moment, and reconnecting clients spin.
+Resets themselves pass. The shapes are those of :mod:`nemesis.partition`; proof: the counters of the rejecting rules.
+"""
+
+from __future__ import annotations
+
+from nemesis.cuts import Manner
+from nemesis.partition import Partition, Shape
+
+
+class FastFail(Partition):
+    """REJECT with tcp-reset; one server from all others unless the step says another shape."""
+
+    manner = Manner.REJECT
+
+    def __init__(self) -> None:
+        super().__init__(Shape.ONE)
+        self.name = "partition-fast-fail"
+        self.description = "one server whose packets to and from others are rejected with a reset, not dropped"
+        self.roles = ()

@@ -1,0 +1,87 @@
+"""Freeze: the whole machine stops, its network stack included, and goes on where it was at the heal.
+
+It is what a virtual machine suspended by its host does. Unlike ``stop`` nothing is acknowledged: peers see a machine
+that has vanished, retransmit, and may give up. Its clock has gone on meanwhile, so at the heal all timers that are due
+fire together. Packets sent to it are lost, and sent again once it answers.
+
+Nothing can be asked of a frozen machine, so no other fault may hold it, and the random nemesis adds no companion.
+Proof: what froze it saw it frozen after the injection and at the heal, and the same process runs before and after.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.node import Cluster, Node, NodeError
+from cluster.system import System
+from nemesis.fault import Bite, Census, Injection, Scope, on_each
+from nemesis.process import draw_target, probe_processes, status
+from nemesis.schedule import Parameter
+from nemesis.target import Target, servers
+
+
+class Freeze:
+    """The machine is frozen, and thawed at the heal."""
+
+    name = "freeze"
+    description = "the whole machine is frozen, its network included, and thawed at the heal"
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
+    scope = Scope.NODE
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        try:
+            for node in servers(cluster, system):
+                await node.frozen()
+        except NodeError as error:
+            return f"machines cannot be frozen here: {error}"
+        return await probe_processes(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        async def freeze(node: Node) -> None:
+            seen = _seen(injection, node)
+            seen["before"] = await status(node)
+            await node.freeze()
+            seen["frozen"] = await node.frozen()
+
+        await on_each(injection.targets, freeze)
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            _seen(injection, node)["frozen_at_heal"] = await node.frozen()
+
+        await on_each(injection.targets, look)
+
+    async def heal(self, injection: Injection) -> None:
+        async def thaw(node: Node) -> None:
+            # Always: an injection that failed midway may have silenced a machine and not yet frozen it.
+            await node.thaw()
+            _seen(injection, node)["after"] = await status(node)
+
+        await on_each(injection.targets, thaw)
+
+    def bit(self, injection: Injection) -> Bite:
+        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
+        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
+        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+
+
+def _seen(injection: Injection, node: Node) -> dict[str, Any]:
+    seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+    return seen
+
+
+def _wrong(seen: dict[str, Any]) -> str | None:
+    """What is missing from the proof for one node, or None."""
+    if not seen.get("frozen"):
+        return "was not frozen after the injection"
+    if not seen.get("frozen_at_heal"):
+        return "was not frozen any more at the heal"
+    if seen.get("after") != seen["before"]:
+        return f"its process was {seen['before']} before and {seen.get('after')} after"
+    return None

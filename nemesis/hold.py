@@ -1,0 +1,126 @@
+"""Hold: a process stops itself (SIGSTOP) right after an event of its event log, and goes on at the heal.
+
+SSH needs 40 to 70 ms, too slow for "exactly after step X"; the process itself is not. The order is a line in a file
+(:class:`cluster.system.Holdable`) that the process looks into whenever it has written an event. Parameters: ``event``,
+``key`` (any, when left out), and ``restart``: the targets are killed and started after the order was given, so that
+they come past the events of a start (registered, recovered, became-follower). The random nemesis always does that,
+since other events may never come; by hand leave it out, and let another step provoke the event.
+
+The order stands on all targets; each stops by itself when it gets there, and one is enough for the fault to have
+bitten. At the heal the orders are withdrawn first, then whoever stopped goes on.
+
+Proof: the process was seen stopped at the heal, and the last line of its event log is the event asked for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.node import Cluster, Node, NodeError, ProcessState
+from cluster.system import Holdable, System
+from nemesis.fault import Bite, Census, Injection, Scope, on_each
+from nemesis.process import draw_target, probe_processes, status, written
+from nemesis.schedule import Parameter
+from nemesis.target import Target, TargetError
+
+
+class Hold:
+    """An order to stop after an event; withdrawn, and the process continued, at the heal."""
+
+    name = "hold"
+    description = "the process stops itself right after an event of its event log, and goes on at the heal"
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = (Holdable,)
+    scope = Scope.PROCESS
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        """The event is chosen at the injection, when the system is known."""
+        whom, _ = draw_target(rng, census, target)
+        return whom, {"restart": True}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        if not isinstance(system, Holdable):
+            return f"{system.name} cannot be told to stop itself after an event (hold_file, start_events)"
+        return await probe_processes(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        system, event, key = _order(injection)
+        injection.evidence["event"] = event
+        order = event if key is None else f"{event} {key}"
+
+        async def give(node: Node) -> None:
+            seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+            seen["before"] = await status(node)
+            await node.write_file(system.hold_file(node), f"{order}\n".encode())
+            if injection.step.parameters.get("restart", False):
+                await node.kill()
+                await node.start()
+
+        await on_each(injection.targets, give)
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+            seen["at_heal"] = await status(node)
+            last = injection.context.last_events.get(node.name)
+            seen["last_event"] = None if last is None else {name: last.get(name) for name in ("event", "key", "seq")}
+
+        await on_each(injection.targets, look)
+
+    async def heal(self, injection: Injection) -> None:
+        system = injection.context.system
+        if not isinstance(system, Holdable):
+            return
+
+        async def let_go(node: Node) -> None:
+            await node.write_file(system.hold_file(node), b"")
+            state = (await node.process()).state
+            if state is ProcessState.DEAD:
+                await node.start()
+            elif state is ProcessState.STOPPED:
+                await node.resume()
+            injection.evidence.setdefault(node.name, {})["after"] = written(await node.process())
+
+        await on_each(injection.targets, let_go)
+
+    def bit(self, injection: Injection) -> Bite:
+        event = injection.evidence.get("event")
+        key = injection.step.parameters.get("key")
+        reasons = []
+        for name in injection.names:
+            reason = _wrong(injection.evidence.get(name, {}), event, key)
+            if reason is None:
+                return Bite(True, injection.evidence)
+            reasons.append(f"{name}: {reason}")
+        return Bite(False, injection.evidence, "; ".join(reasons))
+
+
+def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
+    """The system, the event and its key."""
+    system, parameters = injection.context.system, injection.step.parameters
+    if not isinstance(system, Holdable):
+        raise TargetError(f"{system.name} cannot be told to stop itself after an event (hold_file, start_events)")
+    event, key = parameters.get("event"), parameters.get("key")
+    if event is None:
+        if not parameters.get("restart", False):
+            raise TargetError("hold needs the parameter event, or restart=true for an event of a start")
+        event = random.Random(injection.seed).choice(list(system.start_events))
+    if any(word is not None and (not str(word) or len(str(word).split()) != 1) for word in (event, key)):
+        raise NodeError(f"hold: event {event!r} and key {key!r} must be one word each")
+    return system, str(event), None if key is None else str(key)
+
+
+def _wrong(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
+    """What is missing from the proof for one node, or None."""
+    if "at_heal" not in seen:
+        return "its process was not seen at the heal"
+    if seen["at_heal"]["state"] != ProcessState.STOPPED:
+        return f"was {seen['at_heal']['state']} at the heal: it never came past {event}"
+    last = seen.get("last_event")
+    if last is None:
+        return "was stopped, but no line of its event log has been read"
+    if last["event"] != event or (key is not None and last["key"] != key):
+        return f"was stopped, but its last event was {last['event']}, not {event}"
+    return None

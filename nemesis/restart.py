@@ -1,0 +1,145 @@
+"""Restart: the process is asked to end (SIGTERM), ends by itself, and is started again.
+
+``restart``          the targets are down from the injection to the heal, as for a maintenance that takes a while
+``restart-rolling``  one server after the other, the next when the last serves again, as an upgrade is rolled out; all
+                     of it in the background between the injection and the heal
+
+A clean stop is a promise of its own: what the process says it has done before it ends is believed at the next start.
+A process that does not end is a fault that failed; it is killed at the heal, or nobody could start it.
+
+Proof: the process was running before, had ended by itself after SIGTERM, and another incarnation runs afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.node import Cluster, Node, NodeError, ProcessState
+from cluster.system import DeploymentError, System
+from nemesis.fault import Bite, Census, Injection, Scope, on_each
+from nemesis.process import draw_target, probe_processes, status
+from nemesis.schedule import Parameter
+from nemesis.target import Kind, Target
+
+READY_EVERY = 0.1
+READY_WITHIN = 20.0
+"""Seconds for one server of a rolling restart to serve again."""
+
+
+class Restart:
+    """SIGTERM at the injection, a new start at the heal."""
+
+    name = "restart"
+    description = "the process is ended cleanly (SIGTERM) and started again at the heal"
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
+    scope = Scope.PROCESS
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        await on_each(injection.targets, lambda node: _terminate(injection, node))
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            _seen(injection, node)["at_heal"] = await status(node)
+
+        await on_each(injection.targets, look)
+
+    async def heal(self, injection: Injection) -> None:
+        async def start(node: Node) -> None:
+            seen = _seen(injection, node)
+            now = await node.process()
+            if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
+                await node.kill()
+                now = await node.process()
+            if now.state is ProcessState.DEAD:
+                await node.start()
+            seen["after"] = await status(node)
+
+        await on_each(injection.targets, start)
+
+    def bit(self, injection: Injection) -> Bite:
+        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
+        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
+        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+
+
+class RollingRestart(Restart):
+    """One server after the other."""
+
+    name = "restart-rolling"
+    description = "every server is ended cleanly and started again, one after the other"
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target if target is not None else Target(Kind.ALL))
+
+    async def inject(self, injection: Injection) -> None:
+        async def roll() -> None:
+            for node in injection.targets:
+                await _terminate(injection, node)
+                await node.start()
+                _seen(injection, node)["started"] = await status(node)
+                await _serves(injection.context.system, node)
+
+        injection.background = asyncio.get_running_loop().create_task(roll(), name=f"rolling restart {injection.id}")
+
+    async def observe(self, injection: Injection) -> None:
+        """Waits until the last one serves, if need be beyond the heal's time."""
+        if injection.background is not None:
+            await asyncio.shield(injection.background)
+
+    async def heal(self, injection: Injection) -> None:
+        if injection.background is not None:
+            injection.background.cancel()
+            await asyncio.gather(injection.background, return_exceptions=True)  # observe has told what it raised
+        await super().heal(injection)
+
+
+async def _terminate(injection: Injection, node: Node) -> None:
+    seen = _seen(injection, node)
+    seen["before"] = await status(node)
+    seen["asked"] = True
+    await node.terminate()
+    seen["ended"] = await status(node)
+
+
+async def _serves(system: System, node: Node) -> None:
+    """Raises ``NodeError`` when it does not within ``READY_WITHIN``."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + READY_WITHIN
+    while loop.time() < deadline:
+        try:
+            async with asyncio.timeout_at(deadline):
+                if await system.ready(node):
+                    return
+        except (NodeError, DeploymentError, OSError):
+            pass  # a server that starts may answer in any way; it is asked again
+        await asyncio.sleep(READY_EVERY)
+    raise NodeError(f"{node.name} did not serve within {READY_WITHIN:g} s of its restart; the others were left alone")
+
+
+def _seen(injection: Injection, node: Node) -> dict[str, Any]:
+    seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+    return seen
+
+
+def _wrong(seen: dict[str, Any]) -> str | None:
+    """What is missing from the proof for one node, or None."""
+    for moment in ("before", "ended", "after"):
+        if moment not in seen:
+            return f"its process was not seen ({moment})"
+    if seen["before"]["state"] != ProcessState.RUNNING:
+        return "was not running when it should have been ended"
+    if seen["ended"]["state"] != ProcessState.DEAD:
+        return "had not ended after SIGTERM"
+    if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
+        return "no other incarnation was seen afterwards"
+    return None

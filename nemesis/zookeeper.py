@@ -1,0 +1,74 @@
+"""ZooKeeper's own processes stopped or killed. What that tests is neither a lost session nor a stopped broker.
+
+``zookeeper-pause``  SIGSTOP: clients keep their connections and get no answers; sessions are not expired meanwhile,
+                     and a lone server finds them overdue when it wakes up
+``zookeeper-kill``   SIGKILL, started again at the heal: clients are disconnected; a lone server that starts grants
+                     every session a full timeout again
+
+Of several ZooKeeper nodes either one is hit, and the ensemble goes on, or all are. Proof as for ``stop`` and ``kill``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from cluster.node import Cluster, Node, NodeError
+from cluster.system import ZOOKEEPER_ROLE, System
+from nemesis.fault import Census
+from nemesis.kill import Kill
+from nemesis.schedule import Parameter, ScheduleError
+from nemesis.stop import Stop
+from nemesis.target import Kind, Target, zookeepers
+
+KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
+
+
+class ZooKeeperPause(Stop):
+    """SIGSTOP of ZooKeeper nodes."""
+
+    name = "zookeeper-pause"
+    description = "ZooKeeper is paused (SIGSTOP), one node of it or all, and goes on at the heal"
+    roles: Sequence[str] = (ZOOKEEPER_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _draw(self.name, rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await _probe(zookeepers(cluster))
+
+
+class ZooKeeperKill(Kill):
+    """SIGKILL of ZooKeeper nodes."""
+
+    name = "zookeeper-kill"
+    description = "ZooKeeper is killed (SIGKILL), one node of it or all, and started again at the heal"
+    roles: Sequence[str] = (ZOOKEEPER_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _draw(self.name, rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await _probe(zookeepers(cluster))
+
+
+def _draw(
+    fault: str, rng: random.Random, census: Census, target: Target | None
+) -> tuple[Target, dict[str, Parameter]]:
+    if not census.zookeepers:
+        raise ScheduleError(f"{fault}: this cluster has no ZooKeeper node")
+    if target is not None and target.kind not in (*KINDS, Kind.NAMED):
+        raise ScheduleError(f"{fault} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1")
+    kinds = KINDS if census.zookeepers > 1 else KINDS[:1]
+    return target or Target(rng.choice(kinds)), {}
+
+
+async def _probe(nodes: Sequence[Node]) -> str | None:
+    if not nodes:
+        return "there is no ZooKeeper node to do it to (--zookeepers=1)"
+    try:
+        for node in nodes:
+            await node.process()
+    except NodeError as error:
+        return f"the processes cannot be seen: {error}"
+    return None

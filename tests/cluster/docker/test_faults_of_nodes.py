@@ -1,0 +1,169 @@
+"""What faults need of a container beyond kill, stop and cut: terminate, reject, freeze, damage."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from echo_system import EVENTS, PORT, echoes, until
+
+from cluster.docker.engine import engine
+from cluster.docker.perform import perform
+from cluster.journal import RunInContainer, Unpause, read
+from cluster.node import Node, NodeError, ProcessState
+
+pytestmark = pytest.mark.docker
+
+
+async def running(node: Node) -> None:
+    if (await node.process()).state is ProcessState.DEAD:
+        await node.start()
+    await until(lambda: echoes(node), f"{node.name} echoes")
+
+
+async def connecting(source: Any, target: Node) -> str:
+    """What a connection from ``source`` to ``target`` comes to within a second."""
+    command = f"timeout 1 bash -c 'echo > /dev/tcp/{target.address}/{PORT}' 2>&1; echo code=$?"
+    said: str = await source.run(command)
+    if "code=0" in said:
+        return "open"
+    return "refused" if "refused" in said else "silence"
+
+
+def pending(live: Any) -> list[Any]:
+    """What the undo journal would take back now, containers and network apart."""
+    (path,) = (live.state / "journals").glob("*.jsonl")
+    return [action for _, action in read(path).actions if isinstance(action, RunInContainer | Unpause)]
+
+
+def test_a_process_ends_on_sigterm_and_one_that_is_gone_cannot_be_asked(live: Any) -> None:
+    async def body() -> None:
+        node = live.node("n1")
+        await running(node)
+        await node.terminate()
+        assert (await node.process()).state is ProcessState.DEAD
+        with pytest.raises(NodeError, match="not running"):
+            await node.terminate()
+
+    live.run(body())
+
+
+def test_a_rejected_peer_is_refused_at_once_and_the_packets_are_counted(live: Any) -> None:
+    async def body() -> None:
+        n1, n2 = live.node("n1"), live.node("n2")
+        await asyncio.gather(running(n1), running(n2))
+        await n1.reject_from([n2])
+        await n2.reject_from([n1])
+        assert await connecting(n2, n1) == "refused"
+        assert await connecting(n1, n2) == "refused", "resets pass, although both reject"
+        assert (await n1.dropped())["n2"] > 0
+        await n1.accept_all()
+        await n2.accept_all()
+        assert await connecting(n2, n1) == "open"
+
+    live.run(body())
+
+
+def test_an_established_connection_breaks_at_once_behind_a_rejecting_rule(live: Any) -> None:
+    async def body() -> None:
+        n1, n2 = live.node("n1"), live.node("n2")
+        await running(n1)
+        script = (
+            f"import os,socket,time\ns=socket.create_connection(('{n1.address}',{PORT}))\ns.settimeout(3)\n"
+            "print('up',flush=True)\nwhile not os.path.exists('/tmp/go'): time.sleep(0.02)\n"
+            "try:\n for _ in range(2): s.sendall(b'x'); s.recv(1)\n print('alive')\n"
+            "except OSError as e: print(type(e).__name__)\n"
+        )
+        await n2.write_file("/tmp/talk.py", script.encode())
+        # It reads and writes files, so that no pipe of it holds the SSH channel open.
+        await n2.run("rm -f /tmp/go /tmp/said; python3 /tmp/talk.py </dev/null >/tmp/said 2>&1 &")
+        await n2.run("until grep -q up /tmp/said; do sleep 0.02; done")
+        await n1.reject_from([n2])
+        await n2.run("touch /tmp/go; for i in $(seq 100); do grep -q Error /tmp/said && break; sleep 0.02; done")
+        assert b"ConnectionResetError" in await n2.read_file("/tmp/said")
+        await n1.accept_all()
+
+    live.run(body())
+
+
+def test_a_frozen_machine_acknowledges_nothing_and_goes_on_where_it_was(live: Any) -> None:
+    async def body() -> None:
+        n1, n2 = live.node("n1"), live.node("n2")
+        await running(n1)
+        before = await n1.process()
+        assert not await n1.frozen()
+        await n1.freeze()
+        try:
+            assert await n1.frozen()
+            assert len(pending(live)) == 2, "unpause and unsilence are in the journal"
+            assert await connecting(n2, n1) == "silence", "a stopped process's kernel would answer"
+            assert not await echoes(n1)
+            with pytest.raises(NodeError, match="n1 is frozen; thaw it first"):
+                await n1.process()
+        finally:
+            await n1.thaw()
+        assert await n1.process() == before
+        assert await connecting(n2, n1) == "open"
+        assert await echoes(n1, timeout=5)
+        assert pending(live) == []
+        await n1.thaw()
+
+    live.run(body())
+
+
+def test_a_machine_left_frozen_is_thawed_from_its_journal(live: Any) -> None:
+    async def body() -> None:
+        n1, n2 = live.node("n1"), live.node("n2")
+        await running(n1)
+        await n1.freeze()
+
+        def undo() -> None:
+            with engine() as client:
+                for action in pending(live):
+                    assert perform(client, action), action
+
+        await asyncio.to_thread(undo)
+        assert not await n1.frozen()
+        assert await connecting(n2, n1) == "open"
+        await n1.thaw()
+
+    live.run(body())
+
+
+def test_files_of_a_dead_process_are_found_read_damaged_and_cut(live: Any) -> None:
+    async def body() -> None:
+        node = live.node("n2")
+        await running(node)
+        await node.write_file("/var/lib/echo/t-0/00.log", b"0123456789")
+        await node.write_file("/var/lib/echo/t-1/00.log", b"")
+        with pytest.raises(NodeError, match="kill it first"):
+            await node.write_range("/var/lib/echo/t-0/00.log", 0, b"x")
+        await node.kill()
+        assert await node.find_files("/var/lib/echo/t-*/*.log") == {
+            "/var/lib/echo/t-0/00.log": 10,
+            "/var/lib/echo/t-1/00.log": 0,
+        }
+        assert await node.find_files("/var/lib/echo/none/*") == {}
+        assert await node.find_files(EVENTS)
+        await node.write_range("/var/lib/echo/t-0/00.log", 3, b"xyz")
+        await node.write_range("/var/lib/echo/t-0/00.log", 10, b"tail")
+        assert await node.read_file("/var/lib/echo/t-0/00.log") == b"012xyz6789tail"
+        assert await node.read_range("/var/lib/echo/t-0/00.log", 9, 100) == b"9tail"
+        await node.truncate_file("/var/lib/echo/t-0/00.log", 5)
+        assert await node.read_file("/var/lib/echo/t-0/00.log") == b"012xy"
+        with pytest.raises(NodeError, match="no byte at 9"):
+            await node.write_range("/var/lib/echo/t-0/00.log", 9, b"x")
+        with pytest.raises(FileNotFoundError):
+            await node.read_range("/var/lib/echo/none", 0, 1)
+        with pytest.raises(ValueError, match="not a pattern"):
+            await node.find_files("/tmp/$(reboot)")
+
+    live.run(body())
+
+
+def test_a_frozen_machine_does_not_keep_its_cluster_from_being_taken_away(live: Any) -> None:
+    """The last of the module: the fixture's own end fails when a container or an undo is left."""
+    live.run(live.node("n2").freeze())
+    live.run(live.cluster.close())
+    assert not list((live.state / "journals").glob("*.jsonl"))

@@ -1,0 +1,206 @@
+"""What faults ask of a simulated node beyond kill, stop and cut: terminate, reject, freeze, damaged files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from counter_system import PORT, Counter, ask
+
+from cluster.deploy import start_system
+from cluster.node import Node, NodeError, ProcessState, by_role
+from cluster.sim.cluster import SimCluster
+from cluster.sim.loop import SimLoop
+
+
+class Cleanly(Counter):
+    """A counter that notes on its disk that it was asked to end."""
+
+    async def entry(self, runtime: Any, argv: Any) -> int:
+        try:
+            return await super().entry(runtime, argv)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.5)
+            runtime.storage.write_bytes("var/counter/ended", b"cleanly")
+            return 0
+
+
+def simulate(test: Callable[[SimCluster, Node, Node], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        system = Cleanly()
+        cluster = SimCluster(system, {"zookeeper": 1, "broker": 2}, 1)
+        try:
+            await start_system(system, cluster, 20, lambda _: None)
+            await test(cluster, *by_role(cluster, "broker"))
+        finally:
+            await cluster.close()
+
+    with asyncio.Runner(loop_factory=lambda: SimLoop(1)) as runner:
+        runner.run(main())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def from_node(node: Any, target: Node) -> tuple[str, float]:
+    """What connecting from one node to another comes to, and the seconds it took."""
+    began = now()
+
+    async def connect() -> None:
+        _, writer = await asyncio.open_connection(target.address, PORT)
+        writer.close()
+
+    try:
+        async with asyncio.timeout(5):
+            await node._process.spawn(connect(), "connect")
+    except ConnectionRefusedError:
+        return "refused", now() - began
+    except TimeoutError:
+        return "silence", now() - began
+    return "open", now() - began
+
+
+def test_a_terminated_process_ends_in_its_own_time_and_another_may_start() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Node) -> None:
+        before = await n1.process()
+        began = now()
+        await n1.terminate()
+        assert now() - began == pytest.approx(0.5)
+        assert (await n1.process()).state is ProcessState.DEAD
+        assert await n1.read_file("/var/counter/ended") == b"cleanly"
+        assert n1.exit_code == 0
+        with pytest.raises(NodeError, match="there is none"):
+            await n1.terminate()
+        await n1.start()
+        assert (await n1.process()).incarnation != before.incarnation
+
+    simulate(test)
+
+
+def test_a_stopped_process_does_not_end() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Node) -> None:
+        await n1.stop()
+        with pytest.raises(NodeError, match="did not end within 15 s"):
+            await n1.terminate()
+        await n1.kill()
+
+    simulate(test)
+
+
+def test_a_rejected_connection_is_refused_at_once_and_an_established_one_breaks() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Any) -> None:
+        ended: list[str] = []
+
+        async def talk() -> None:
+            reader, writer = await asyncio.open_connection(n1.address, PORT)
+            try:
+                while True:
+                    writer.write(b"add\n")
+                    await reader.readline()
+                    await asyncio.sleep(0.1)
+            except ConnectionError as error:
+                ended.append(type(error).__name__)
+            finally:
+                writer.close()
+
+        task = n2._process.spawn(talk(), "talk")
+        await asyncio.sleep(1)
+        await n1.reject_from([n2])
+        await n2.reject_from([n1])
+        cut = now()
+        await task
+        assert ended == ["ConnectionResetError"]
+        assert now() - cut < 0.3
+        for near, far in ((n1, n2), (n2, n1)):
+            what, seconds = await from_node(near, far)
+            assert (what, seconds < 0.01) == ("refused", True)
+        assert (await n1.dropped())["n2"] > 1
+        assert await ask(n1, "members") == "n1 n2", "the harness is never cut off"
+        await n1.accept_all()
+        await n2.accept_all()
+        assert (await from_node(n2, n1))[0] == "open"
+
+    simulate(test)
+
+
+def test_a_drop_goes_before_a_reject_on_the_same_link() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Any) -> None:
+        await n1.drop_from([n2])
+        await n1.reject_from([n2])
+        assert (await from_node(n2, n1))[0] == "silence"
+
+    simulate(test)
+
+
+def test_a_frozen_machine_acknowledges_nothing_and_goes_on_where_it_was() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Any) -> None:
+        assert [await ask(n1, "add") for _ in range(2)] == ["1", "2"]
+        before = await n1.process()
+        reader, writer = await asyncio.open_connection(n1.address, PORT)
+        assert not await n1.frozen()
+        await n1.freeze()
+        assert await n1.frozen()
+        assert (await from_node(n2, n1))[0] == "silence"
+        writer.write(b"add\n")
+        await asyncio.sleep(1)
+        for call in (n1.process, n1.kill, n1.start, n1.stop, n1.resume, n1.dropped, n1.terminate, n1.freeze):
+            with pytest.raises(NodeError, match="n1 is frozen; thaw it first"):
+                await call()
+        assert "n1" not in (await ask(n2, "members")).split(), "its session has expired meanwhile"
+        await n1.thaw()
+        assert await n1.process() == before
+        assert await reader.readline() == b"3\n", "sent again once it answers"
+        writer.close()
+        await n1.thaw()
+
+    simulate(test)
+
+
+def test_a_stopped_process_is_still_stopped_after_a_freeze_and_rules_stay() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Any) -> None:
+        await n1.drop_from([n2])
+        await n1.stop()
+        await n1.freeze()
+        await n1.thaw()
+        assert (await n1.process()).state is ProcessState.STOPPED
+        assert list(await n1.dropped()) == ["n2"]
+        await n1.resume()
+        await n1.accept_all()
+        assert (await from_node(n2, n1))[0] == "open"
+
+    simulate(test)
+
+
+def test_a_cluster_with_a_frozen_machine_can_be_closed() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Any) -> None:
+        await n1.freeze()
+
+    simulate(test)
+
+
+def test_files_of_a_dead_process_are_damaged_durably() -> None:
+    async def test(_: SimCluster, n1: Any, n2: Node) -> None:
+        await n1.write_file("/data/t-0/00.log", b"0123456789")
+        await n1.write_file("/data/t-1/00.log", b"")
+        with pytest.raises(NodeError, match="kill it first"):
+            await n1.write_range("/data/t-0/00.log", 0, b"x")
+        with pytest.raises(NodeError, match="kill it first"):
+            await n1.truncate_file("/data/t-0/00.log", 0)
+        await n1.kill()
+        assert await n1.find_files("/data/*/*.log") == {"/data/t-0/00.log": 10, "/data/t-1/00.log": 0}
+        assert await n1.find_files("/data/*") == {}, "a star stays within one folder"
+        await n1.write_range("/data/t-0/00.log", 3, b"xyz")
+        await n1.write_range("/data/t-0/00.log", 10, b"tail")
+        assert await n1.read_range("/data/t-0/00.log", 9, 100) == b"9tail"
+        await n1.truncate_file("/data/t-0/00.log", 5)
+        await n1.power_loss()
+        assert await n1.read_file("/data/t-0/00.log") == b"012xy"
+        with pytest.raises(NodeError, match="none at 9"):
+            await n1.write_range("/data/t-0/00.log", 9, b"x")
+        with pytest.raises(FileNotFoundError):
+            await n1.read_range("/data/none", 0, 1)
+
+    simulate(test)

@@ -1,0 +1,86 @@
+"""ZooKeeper as a node's process, whatever its role is called, and who leads an ensemble."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cluster import zookeeper
+from cluster.system import DeploymentError, System
+
+
+@dataclass
+class FakeNode:
+    name: str
+    role: str
+    index: int
+    address: str
+
+
+@dataclass
+class FakeCluster:
+    nodes: list[Any] = field(default_factory=list)
+
+
+def ensemble(role: str) -> FakeCluster:
+    return FakeCluster([FakeNode(f"{role}{index}", role, index, f"10.0.0.{index}") for index in (1, 2, 3)])
+
+
+def test_an_ensemble_is_the_nodes_of_one_role_whatever_it_is_called() -> None:
+    both = FakeCluster([*ensemble("zookeeper").nodes, *ensemble("server").nodes])
+    both.nodes[3].address = "10.0.0.9"
+    text = zookeeper.files(both.nodes[3], both)[zookeeper.CONFIG].decode()  # type: ignore[arg-type]
+    members = [line for line in text.splitlines() if line.startswith("server.")]
+    assert members == ["server.1=10.0.0.9:2888:3888", "server.2=10.0.0.2:2888:3888", "server.3=10.0.0.3:2888:3888"]
+
+
+@asynccontextmanager
+async def answering(host: str, text: str) -> AsyncIterator[None]:
+    """A server that answers any four letters with ``text``."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        writer.write(text.encode())
+        writer.close()
+
+    server = await asyncio.start_server(serve, host, zookeeper.ZOOKEEPER_PORT)
+    try:
+        yield
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("modes", "leads"),
+    [
+        (("follower", "leader"), "server2"),
+        (("leader", "leader"), None),
+        (("follower", "follower"), None),
+        (("leader", None), "server1"),
+    ],
+)
+def test_the_leader_is_the_only_one_that_says_so(modes: tuple[str | None, ...], leads: str | None) -> None:
+    async def ask() -> str | None:
+        nodes = [FakeNode(f"server{n}", "server", n, f"127.98.0.{n}") for n in (1, 2)]
+        said = [f"Zxid: 0x1\nMode: {mode}\n" if mode else "This ZooKeeper instance is not serving" for mode in modes]
+        async with answering(nodes[0].address, said[0]), answering(nodes[1].address, said[1]):
+            found = await zookeeper.leader(nodes)  # type: ignore[arg-type]
+        return None if found is None else found.name
+
+    assert asyncio.run(ask()) == leads
+
+
+def test_a_system_that_says_no_more_than_it_must_cannot_be_simulated_and_says_so() -> None:
+    class Least(System):
+        name, roles = "least", ("server",)
+
+    least: Any = Least()
+    assert (least.defects, least.source, least.keys(), least.event_log(None), least.logs(None)) == ((), (), (), None, ())
+    with pytest.raises(DeploymentError, match="least cannot be simulated"):
+        asyncio.run(least.entry(None, []))

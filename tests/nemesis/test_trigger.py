@@ -1,0 +1,179 @@
+"""A step that waits acts when its trigger is fulfilled, and says so when it never is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nemesis_fakes import FakeCluster, Play, now, run
+
+from nemesis.conductor import Conductor
+from nemesis.row import FaultPhase, Stage
+from nemesis.schedule import Schedule, Step, decode, encode
+from nemesis.target import named
+from nemesis.target import parse as target
+from nemesis.trigger import AfterOperations, Armed, OnEvent, Trigger, TriggerError, numbered, parse
+
+WORDS = st.sampled_from(["became-leader", "isr-change"])
+TRIGGERS: st.SearchStrategy[Trigger] = st.builds(AfterOperations, st.integers(1, 1000), st.floats(0, 5)) | st.builds(
+    OnEvent,
+    WORDS,
+    st.none() | st.just("orders-0"),
+    st.dictionaries(st.just("epoch"), st.integers(0, 3)),
+    st.integers(1, 3),
+)
+
+
+def waiting(trigger: Trigger, *, at: float = 2.0, fault: str = "kill", whom: str = "n2", duration: float = 5.0) -> Play:
+    return Play(Schedule(1, (Step(at, fault, target(whom), duration, trigger=trigger),)), FakeCluster(5))
+
+
+def play(play: Play, *happenings: tuple[float, Callable[[Conductor], None]]) -> Play:
+    """Plays while these things happen at these seconds."""
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        for at, happening in happenings:
+            await asyncio.sleep(at - now())
+            happening(conductor)
+        await running
+        await conductor.settle()
+        play.record = conductor.outcome
+
+    run(main())
+    return play
+
+
+def line(event: str, key: str | None = None, **fields: object) -> str:
+    return msgspec.json.encode({"event": event, "key": key, **fields}).decode()
+
+
+@given(TRIGGERS)
+def test_a_step_with_a_trigger_survives_json_and_names_it(trigger: Trigger) -> None:
+    schedule = Schedule(1, (Step(2.0, "kill", target("n2"), 5.0, trigger=trigger),))
+    assert decode(encode(schedule)) == schedule
+    assert str(trigger) in str(schedule.steps[0])
+
+
+def test_after_so_many_operations_counted_since_it_was_armed() -> None:
+    done = play(
+        waiting(AfterOperations(10)),
+        (1.0, lambda conductor: conductor.acknowledged(50)),
+        (4.0, lambda conductor: conductor.acknowledged(9)),
+        (6.0, lambda conductor: conductor.acknowledged()),
+    )
+    assert done.at(1, FaultPhase.INJECTED) == pytest.approx(6.0)
+    assert done.at(1, FaultPhase.HEALED) == pytest.approx(11.0), "it lasts from when it was injected"
+    assert done.row(1, FaultPhase.HEALED).bit is True
+
+
+def test_on_an_event_with_its_key_and_fields_the_nth_time() -> None:
+    wanted = OnEvent("became-leader", "orders-0", {"epoch": 2, "reason": "election"}, nth=2)
+    good = line("became-leader", "orders-0", epoch=2, detail={"reason": "election"})
+    done = play(
+        waiting(wanted, whom="origin"),
+        (1.0, lambda conductor: conductor.event("n1", good)),
+        (3.0, lambda conductor: conductor.event("n1", good)),
+        (4.0, lambda conductor: conductor.event("n1", line("became-leader", "orders-1", epoch=2))),
+        (4.1, lambda conductor: conductor.event("n1", line("became-leader", "orders-0", epoch=3))),
+        (4.2, lambda conductor: conductor.event("n1", line("became-follower", "orders-0", epoch=2))),
+        (4.3, lambda conductor: conductor.event("n1", "cut short")),
+        (5.0, lambda conductor: conductor.event("n4", good)),
+    )
+    row = done.row(1, FaultPhase.INJECTED)
+    assert done.at(1, FaultPhase.INJECTED) == pytest.approx(5.0)
+    assert row.targets == ("n4",), "the node on which the event appeared"
+    assert row.detail["trigger"]["origin"] == "n4"
+    assert row.detail["trigger"]["line"]["event"] == "became-leader"
+
+
+def test_the_delay_is_kept_and_recorded() -> None:
+    done = play(
+        waiting(AfterOperations(1, delay=1.5)),
+        (4.0, lambda conductor: conductor.acknowledged()),
+    )
+    trigger = done.row(1, FaultPhase.INJECTED).detail["trigger"]
+    assert done.at(1, FaultPhase.INJECTED) == pytest.approx(5.5)
+    assert (trigger["at"], trigger["delay"]) == (pytest.approx(4.0), pytest.approx(1.5))
+
+
+@pytest.mark.parametrize("trigger", [AfterOperations(10, within=6), OnEvent("isr-change", within=6)])
+def test_one_that_waits_in_vain_is_reported_and_the_others_are_played(trigger: Trigger) -> None:
+    schedule = Schedule(
+        1, (Step(2.0, "kill", target("n2"), 5.0, trigger=trigger), Step(12.0, "stop", target("n1"), 3.0))
+    )
+    done = play(Play(schedule), (3.0, lambda conductor: conductor.acknowledged(3)))
+    failed = done.row(1, FaultPhase.FAILED)
+    assert done.at(1, FaultPhase.FAILED) == pytest.approx(8.0)
+    assert failed.detail["stage"] == Stage.TRIGGER
+    assert f"saw {3 if isinstance(trigger, AfterOperations) else 0} " in failed.detail["reason"]
+    assert done.phases(1) == ["intended", "failed"]
+    assert done.row(2, FaultPhase.HEALED).bit is True
+    assert done.cluster.untouched
+
+
+def test_one_that_still_waits_when_the_run_ends_is_reported_too() -> None:
+    waits = waiting(OnEvent("isr-change"))
+
+    async def main() -> None:
+        conductor = waits.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(5)
+        await conductor.heal_all()
+        await running
+        await conductor.close()
+
+    run(main())
+    assert waits.phases(1) == ["intended", "failed"]
+    assert "the run ended first" in waits.row(1, FaultPhase.FAILED).detail["reason"]
+
+
+def test_two_triggers_and_a_plain_step_go_on_beside_each_other() -> None:
+    steps = (
+        Step(2.0, "kill", target("n1"), 3.0, trigger=AfterOperations(5)),
+        Step(2.0, "stop", target("n2"), 3.0, trigger=OnEvent("isr-change")),
+        Step(4.0, "partition-one", target("n3"), 10.0),
+    )
+    done = play(
+        Play(Schedule(1, steps), FakeCluster(5)),
+        (5.0, lambda conductor: conductor.event("n5", line("isr-change"))),
+        (9.0, lambda conductor: conductor.acknowledged(5)),
+    )
+    assert [done.at(number, FaultPhase.INJECTED) for number in (1, 2, 3)] == pytest.approx([9.0, 5.0, 4.0])
+    assert [done.at(number, FaultPhase.HEALED) for number in (1, 2, 3)] == pytest.approx([12.0, 8.0, 14.0])
+    assert all(done.row(number, FaultPhase.HEALED).bit for number in (1, 2, 3))
+
+
+def test_as_resolved_it_is_a_step_at_a_time() -> None:
+    done = play(waiting(AfterOperations(1)), (7.0, lambda conductor: conductor.acknowledged()))
+    (step,) = done.record.as_resolved().steps
+    assert (step.trigger, step.target) == (None, named("n2"))
+    assert (step.at, step.until) == pytest.approx((7.0, 12.0))
+
+
+@given(TRIGGERS, st.lists(st.integers(0, 400), max_size=8))
+def test_an_armed_trigger_counts_only_what_it_waits_for(trigger: Trigger, growth: list[int]) -> None:
+    armed, total = Armed(trigger, 10.0, 7), 7
+    for more in growth:
+        total += more
+        assert armed.acknowledged(total) == (
+            isinstance(trigger, AfterOperations) and total - 7 >= trigger.operations
+        )
+        assert not armed.event({"event": "another"})
+
+
+def test_what_is_written_on_the_command_line() -> None:
+    assert parse("every") is None
+    assert parse("after:500") == AfterOperations(500)
+    assert parse("event:became-controller") == OnEvent("became-controller")
+    assert parse("event:became-leader:orders-0") == OnEvent("became-leader", "orders-0")
+    assert numbered(AfterOperations(500), 3, 9.0) == AfterOperations(1500, within=9.0)
+    assert numbered(OnEvent("isr-change"), 2, 9.0) == OnEvent("isr-change", nth=2, within=9.0)
+    for text in ("", "after", "after:", "after:0", "after:x", "event:", "never"):
+        with pytest.raises(TriggerError, match="none of every, after:N"):
+            parse(text)

@@ -1,0 +1,331 @@
+"""Strangers do no harm to a real broker process: its memory stays bounded, and its other clients notice nothing.
+
+The broker runs on loopback with a real ZooKeeper server; what it does in virtual time is tested in ``test_hardening``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from cluster.zookeeper import JARS, argv, configuration, serves
+from system_under_test.network.connection import CallError, Connection
+from system_under_test.network.limits import Limits
+from system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from system_under_test.protocol.header import encode_request
+from system_under_test.protocol.metadata import MetadataRequest
+from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from system_under_test.protocol.schema import records_bytes
+from system_under_test.protocol.topics import CreatableTopic, CreateTopicsRequest
+from system_under_test.records import message_set
+
+LIMITS = Limits()
+MB = 1024 * 1024
+PATIENCE = 1.0
+"""Seconds within which a request is answered on a machine with other things to do; else it takes one or two ms."""
+ANNOUNCED = LIMITS.max_request_bytes
+HALF = encode_request(MetadataRequest(topics=["orders"]), 1, 1, "half")[:-3]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Process:
+    """The broker; ``log`` is what it says."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    def memory(self) -> int:
+        """Resident bytes now."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def files(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def lines(self, *words: str) -> int:
+        """How many lines have all these words."""
+        return sum(all(word in line for word in words) for line in self.log.read_text().splitlines())
+
+
+def _as_in_a_login_shell() -> None:
+    """1,024 open files at first, which are not enough for the connections that there may be."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    missing = [jar for jar in JARS.split(":") if not Path(jar).exists()]
+    if shutil.which("java") is None or missing:
+        pytest.skip("needs a ZooKeeper server: apt-get install zookeeper default-jre-headless")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4_000:
+        pytest.skip(f"needs 4,000 open files, {hard} are allowed: ulimit -Hn 4000")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4_000), hard))
+    folder = tmp_path_factory.mktemp("hardening")
+    zookeeper_port, port = free_port(), free_port()
+    (folder / "zoo.cfg").write_text(
+        configuration(
+            {1: "127.0.0.1"},
+            data=str(folder / "zookeeper"),
+            port=zookeeper_port,
+            extra={"clientPortAddress": "127.0.0.1"},
+        )
+    )
+    config = {
+        "broker_id": 1,
+        "zookeeper": f"127.0.0.1:{zookeeper_port}",
+        "host": "127.0.0.1",
+        "port": port,
+        "data_dir": str(folder / "data").lstrip("/"),
+    }
+    (folder / "broker.json").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "system_under_test", "broker", "--config", str(folder / "broker.json")]
+    with (folder / "zookeeper.log").open("wb") as said, (folder / "broker.log").open("wb") as log:
+        zookeeper = subprocess.Popen(argv(config=str(folder / "zoo.cfg")), stdout=said, stderr=said, cwd=folder)
+        try:
+            asyncio.run(_until(lambda: serves("127.0.0.1", zookeeper_port), "ZooKeeper serves", 30))
+            broker = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_as_in_a_login_shell)
+            try:
+                made = Process(broker, port, folder / "broker.log")
+                asyncio.run(_until(lambda: _create_topic(port), "the broker has its topic", 30))
+                yield made
+                assert broker.poll() is None, made.log.read_text()[-2_000:]
+                assert made.lines("Traceback") == 0, made.log.read_text()[-2_000:]
+            finally:
+                broker.kill()
+                broker.wait()
+        finally:
+            zookeeper.kill()
+            zookeeper.wait()
+
+
+async def _until(condition: Callable[[], Coroutine[None, None, bool]], what: str, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not await condition():  # noqa: ASYNC110 (what is waited for is another process)
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"not within {seconds} s: {what}")
+
+
+async def _create_topic(port: int) -> bool:
+    try:
+        connection = await Connection.open("127.0.0.1", port, 1.0)
+    except CallError:
+        return False
+    try:
+        topic = CreatableTopic(topic="orders", num_partitions=1, replication_factor=1)
+        await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=2_000), 1, 5.0)
+        return (await connection.call(produce(1), 2, 5.0)).topics[0].partitions[0].error_code == 0
+    finally:
+        await connection.close()
+
+
+def produce(size: int) -> ProduceRequest:
+    part = ProducePartition(partition=0, records=message_set.build([(None, bytes(size), 1)]))
+    return ProduceRequest(acks=-1, timeout_ms=1_000, topics=[ProduceTopic(topic="orders", partitions=[part])])
+
+
+def fetch(offset: int) -> FetchRequest:
+    part = FetchPartition(partition=0, offset=offset, max_bytes=2**31 - 1)
+    topics = [FetchTopic(topic="orders", partitions=[part])]
+    return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=2**31 - 1, topics=topics)
+
+
+@dataclass
+class Customer:
+    """An honest client that was there before the strangers: seconds that its answers took."""
+
+    small: list[float] = field(default_factory=list)
+    large: list[float] = field(default_factory=list)
+
+
+async def _produces(connection: Connection, size: int, pause: float, took: list[float]) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        answer = await connection.call(produce(size), 2, 20.0)
+        took.append(loop.time() - began)
+        assert answer.topics[0].partitions[0].error_code == 0
+        await asyncio.sleep(pause)
+
+
+@asynccontextmanager
+async def customer(port: int) -> AsyncIterator[Customer]:
+    """Produces small messages, and ones that need the memory that all share, as long as this lasts."""
+    made = Customer()
+    connections = [await Connection.open("127.0.0.1", port, 1.0) for _ in range(2)]
+    tasks = [
+        asyncio.create_task(_produces(connections[0], 100, 0.02, made.small)),
+        asyncio.create_task(_produces(connections[1], 100_000, 0.2, made.large)),
+    ]
+    try:
+        yield made
+        for task in tasks:
+            assert not task.done(), "the customer goes on: " + repr(task.exception() if task.done() else None)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for connection in connections:
+            await connection.close()
+
+
+async def opened(port: int, count: int) -> list[socket.socket]:
+    """Connections of a stranger, with as little room for answers as there can be."""
+    loop, made = asyncio.get_running_loop(), []
+    for _ in range(count):
+        stranger = socket.socket()
+        stranger.setblocking(False)
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        await loop.sock_connect(stranger, ("127.0.0.1", port))
+        made.append(stranger)
+    return made
+
+
+def test_announced_sizes_and_half_requests_cost_nothing(running: Process) -> None:
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        before = running.memory()
+        async with customer(running.port) as honest:
+            await asyncio.sleep(0.2)
+            giants = await opened(running.port, 100)
+            for stranger in giants:
+                await loop.sock_sendall(stranger, struct.pack(">i", 2**31 - 1) + b"x")
+            for stranger in giants:
+                with contextlib.suppress(ConnectionResetError):
+                    assert await loop.sock_recv(stranger, 10) == b""
+            assert running.lines(f"request of {2**31 - 1} bytes") == 100
+            dribbling, halves = await opened(running.port, 100), await opened(running.port, 100)
+            for stranger in dribbling:
+                await loop.sock_sendall(stranger, struct.pack(">i", ANNOUNCED))
+            for stranger in halves:
+                await loop.sock_sendall(stranger, HALF)
+            for _ in range(10):
+                for stranger in dribbling:
+                    await loop.sock_sendall(stranger, b"drop")
+                await asyncio.sleep(0.1)
+            assert max(honest.large) < PATIENCE, "nobody has the memory that they announced"
+            stalled = await opened(running.port, 3)
+            for stranger in stalled:
+                third = (LIMITS.max_buffered_bytes - 10_000) // 3
+                await loop.sock_sendall(stranger, struct.pack(">i", third) + bytes(100_000))
+            for stranger in stalled:
+                with contextlib.suppress(ConnectionResetError):
+                    assert await loop.sock_recv(stranger, 10) == b""
+            assert running.lines("do not arrive") == 3
+            await asyncio.sleep(0.5)
+            for stranger in (*giants, *dribbling, *halves, *stalled):
+                stranger.close()
+            assert max(honest.small) < PATIENCE
+            assert max(honest.large) < LIMITS.stall_timeout + 2
+
+            async def told() -> bool:
+                return running.lines("went away after") == 200
+
+            await _until(told, "each that left is one line", 10)
+        assert running.memory() - before < 60 * MB
+
+    asyncio.run(check())
+
+
+def test_whoever_asks_and_reads_nothing_is_closed_before_the_memory_is_gone(running: Process) -> None:
+    """Sixty times 8 MB of answers are more than answers may take, and the honest client's come all the same."""
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        filling = await Connection.open("127.0.0.1", running.port, 1.0)
+        for _ in range(12):
+            answer = await filling.call(produce(900_000), 2, 5.0)
+        end = answer.topics[0].partitions[0].base_offset
+        start = end - 11
+        before, most = running.memory(), 0
+        async with customer(running.port) as honest:
+            strangers = await opened(running.port, 60)
+            asked = encode_request(fetch(start), 3, 1, "deaf") * 1_000
+            for stranger in strangers:
+                with contextlib.suppress(TimeoutError, ConnectionError):
+                    async with asyncio.timeout(0.02):  # it takes no more than a few of them
+                        await loop.sock_sendall(stranger, asked)
+                most = max(most, running.memory())
+                fetched = await filling.call(fetch(end), 3, 5.0)
+                assert len(records_bytes(fetched.topics[0].partitions[0].records)) > 900_000
+            await asyncio.sleep(0.5)
+            most = max(most, running.memory())
+            assert most - before < 2 * LIMITS.max_unsent_bytes, "buffers are larger than what is in them"
+            assert running.lines("does not take its response") >= 20
+            assert max(honest.small + honest.large) < PATIENCE
+            for stranger in strangers:
+                stranger.close()
+        await filling.close()
+
+    asyncio.run(check())
+
+
+def test_more_connections_than_there_may_be_shut_nobody_out(running: Process) -> None:
+    async def check() -> None:
+        before, files = running.memory(), running.files()
+        async with customer(running.port) as honest:
+            await asyncio.sleep(0.2)
+            strangers = await opened(running.port, LIMITS.max_connections + 300)
+            await asyncio.sleep(LIMITS.busy_time)
+            assert running.lines("refusing") + running.lines("a new one needs its place") >= 300
+            assert running.files() - files <= LIMITS.max_connections + 10
+            assert running.memory() - before < 60 * MB
+            for _ in range(20):
+                late = await Connection.open("127.0.0.1", running.port, 1.0)
+                await late.call(MetadataRequest(topics=["orders"]), 1, 5.0)
+                await late.close()
+            assert max(honest.small + honest.large) < PATIENCE
+            for stranger in strangers:
+                stranger.close()
+
+        async def closed() -> bool:
+            return running.files() <= files + 5
+
+        await _until(closed, "all their connections are closed", 10)
+
+    asyncio.run(check())
+
+
+def test_a_burst_of_requests_is_not_one_turn(running: Process) -> None:
+    """A hundred thousand small requests, their answers read as fast as they come."""
+
+    async def check() -> None:
+        asked = encode_request(MetadataRequest(topics=None), 1, 1, None) * 100_000
+        async with customer(running.port) as honest:
+            await asyncio.sleep(0.2)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            writer.write(asked)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.5):
+                    while await reader.read(MB):
+                        pass
+            assert loop.time() - began >= 1.5, "it was a burst for as long as this watched"
+            writer.transport.abort()
+            assert len(honest.small) > 15
+            assert max(honest.small) < PATIENCE
+
+    asyncio.run(check())
