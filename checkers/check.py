@@ -71,6 +71,8 @@ class Told:
     claim: str
     operations: tuple[int | None, ...]
     more: int = 0
+    time: int | None = None
+    """The moment to look at, where no operation tells it: that of an event, by its node's clock."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,9 @@ class Family:
     checks: tuple[Check, ...]
     applies: str
     anomalies: tuple[str, ...] = ()
+    prepare: Callable[[Engine], list[str]] | None = None
+    """Runs once it is known that the family applies: fixpoints, which no view expresses, and tables that are not wanted
+    otherwise. Returns reasons why the verdict cannot be pass."""
 
 
 def build(engine: Engine, views: tuple[View, ...]) -> None:
@@ -156,5 +161,5 @@ def _finding(anomaly: str, row: Row, told: Told, evidence: Evidence) -> Finding:
         claim=told.claim,
         operations=named[:MOST_OPERATIONS],
         omitted=max(0, len(named) - MOST_OPERATIONS) + told.more,
-        time=None if not known else (known[0].call if known[0].ret is None else known[0].ret),
+        time=told.time if not known else (known[0].call if known[0].ret is None else known[0].ret),
     )

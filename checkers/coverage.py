@@ -9,10 +9,12 @@ acknowledged (no poll reached the end) within the contract's deadline.
 *Reaching the end*: a poll called after the heal that ended ok beyond all that had been acknowledged before the heal,
 and beyond the first send that was acknowledged after it, so that a reader which stands still where it was does not
 count; or at the settled end if that is lower (what is missing then is the loss checks' finding, not a slow recovery).
+A register has recovered with the first write or CAS that was acknowledged, and the first read that was answered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,13 +46,30 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Recovery:
-    """How long one key took after one heal: nanoseconds to the first acknowledged send, the first poll at the end."""
+class Subject:
+    """What recovers, a log or a register: how a change of it is called and how a look at it, and when each is back.
 
+    ``query`` takes a heal, half the deadline and the deadline, and gives per ``key`` the time of the first change and
+    look that count (``changed``, ``looked``), and how often they were tried in the deadline's second half (``changes``,
+    ``looks``): a client that tried only right after the heal proves nothing about the rest of the time.
+    """
+
+    change: str
+    look: str
+    changed: str
+    looked: str
+    query: Callable[[int, int, int], str]
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How long one key took after one heal: nanoseconds to the first change and the first look that count."""
+
+    subject: Subject
     fault: Fault
     key: str
-    send: int | None
-    poll: int | None
+    changed: int | None
+    looked: int | None
 
 
 @dataclass(frozen=True)
@@ -65,10 +84,12 @@ class Coverage:
 def slowest(recoveries: tuple[Recovery, ...]) -> str | None:
     """Each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``."""
     told = []
-    for fault in dict.fromkeys(recovery.fault for recovery in recoveries):
-        mine = [recovery for recovery in recoveries if recovery.fault == fault]
-        send, poll = _worst([one.send for one in mine]), _worst([one.poll for one in mine])
-        told.append(f"fault {fault.id} ({fault.name}): send {send}, poll {poll} after the heal")
+    for fault, subject in dict.fromkeys((recovery.fault, recovery.subject) for recovery in recoveries):
+        mine = [recovery for recovery in recoveries if recovery.fault == fault and recovery.subject == subject]
+        changed, looked = _worst([one.changed for one in mine]), _worst([one.looked for one in mine])
+        told.append(
+            f"fault {fault.id} ({fault.name}): {subject.change} {changed}, {subject.look} {looked} after the heal"
+        )
     return "; ".join(told) or None
 
 
@@ -93,7 +114,10 @@ def faults(engine: Engine) -> list[Fault]:
 
 
 def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
-    """``ended``: the run came to its own end, so deadlines that passed in it count. Needs the log family's views."""
+    """``ended``: the run came to its own end, so deadlines that passed in it count.
+
+    Needs the views of the log and register families.
+    """
     known = faults(engine)
     reasons = [*_fault_reasons(known), *_operation_reasons(engine, contract, known), *_drain_reasons(engine)]
     recoveries: list[Recovery] = []
@@ -177,31 +201,31 @@ def _recovery(
     undisturbed = not any(other.overlaps(healed, limit) for other in others)
     last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
     recoveries, late = [], []
-    for row in engine.rows(_recovery_query(healed, healed + contract.deadline // 2, limit)):
-        send = None if row["sent"] is None else row["sent"] - healed
-        poll = None if row["polled"] is None else row["polled"] - healed
-        recoveries.append(Recovery(fault, row["key"], send, poll))
-        if undisturbed and last >= limit:
-            late += [
-                _late(contract, fault, healed, row, what, time)
-                for what, time, tries in (("send", send, row["sends"]), ("poll", poll, row["polls"]))
-                if tries > 0 and (time is None or time > contract.deadline)
-            ]
+    for subject in SUBJECTS:
+        for row in engine.rows(subject.query(healed, healed + contract.deadline // 2, limit)):
+            changed = None if row["changed"] is None else row["changed"] - healed
+            looked = None if row["looked"] is None else row["looked"] - healed
+            recoveries.append(Recovery(subject, fault, row["key"], changed, looked))
+            if undisturbed and last >= limit:
+                late += [
+                    _late(contract, fault, healed, row, what, time, tries)
+                    for what, time, tries in (
+                        (subject.changed, changed, row["changes"]),
+                        (subject.looked, looked, row["looks"]),
+                    )
+                    if tries > 0 and (time is None or time > contract.deadline)
+                ]
     return recoveries, late
 
 
-def _recovery_query(healed: int, half: int, limit: int) -> str:
-    """Per key: first acknowledged send and first poll that reached the end, and attempts in the deadline's second half.
-
-    A client that tried only right after the heal proves nothing about the rest of the time.
-    """
+def _logs(healed: int, half: int, limit: int) -> str:
     return f"""
         select e.key as key,
-            count(case when e.kind = 'append' and e.call between {half} and {limit} then 1 end) as sends,
-            count(case when e.kind = 'observe-begin' and e.call between {half} and {limit} then 1 end) as polls,
-            min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as sent,
+            count(case when e.kind = 'append' and e.call between {half} and {limit} then 1 end) as changes,
+            count(case when e.kind = 'observe-begin' and e.call between {half} and {limit} then 1 end) as looks,
+            min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as changed,
             min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
-                then e.ret end) as polled,
+                then e.ret end) as looked,
             min(e.op) as first_op
         from effects e left join (
             select s.key as key,
@@ -216,18 +240,37 @@ def _recovery_query(healed: int, half: int, limit: int) -> str:
         """
 
 
-def _late(contract: Contract, fault: Fault, healed: int, row: Row, what: str, time: int | None) -> Finding:
-    goal = "send to {} was acknowledged" if what == "send" else "poll of {} reached the end"
+def _registers(healed: int, half: int, limit: int) -> str:
+    return f"""
+        select key,
+            count(case when kind <> 'read' and call between {half} and {limit} then 1 end) as changes,
+            count(case when kind = 'read' and call between {half} and {limit} then 1 end) as looks,
+            min(case when kind <> 'read' and outcome = 'ok' then ret end) as changed,
+            min(case when kind = 'read' and outcome = 'ok' then ret end) as looked,
+            min(op) as first_op
+        from register_rows where call >= {healed} group by key order by key nulls first
+        """
+
+
+SUBJECTS: Final = (
+    Subject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end", _logs),
+    Subject("write", "read", "write to {} was acknowledged", "read of {} was answered", _registers),
+)
+
+
+def _late(
+    contract: Contract, fault: Fault, healed: int, row: Row, what: str, time: int | None, tries: int
+) -> Finding:
     when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
     return Finding(
         anomaly=NO_RECOVERY,
         key=row["key"],
         claim=(
             f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
-            f"{goal.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
+            f"{what.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
         ),
         operations=(row["first_op"],),
-        omitted=max(0, (row["sends"] if what == "send" else row["polls"]) - 1),
+        omitted=max(0, tries - 1),
         time=healed + contract.deadline,
         faults=(fault.id,),
     )

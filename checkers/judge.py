@@ -17,12 +17,16 @@ import msgspec
 from checkers import coverage
 from checkers.check import MOST_FINDINGS, Check, Family, build, count, findings
 from checkers.contract import NO_RECOVERY, Contract
-from checkers.engine import DuckDB, Engine, Row
+from checkers.engine import Engine, EngineError, Engines, Row
 from checkers.log import LOG
-from checkers.source import register_contract, register_history
+from checkers.ownership import OWNERSHIP
+from checkers.register import REGISTER, REGISTER_CAS
+from checkers.source import OPTIONAL, register_contract, register_parts
+from checkers.validate import readable, validate
 from checkers.verdict import Examined, Finding, Judgement, Verdict
+from harness.core.history import HistoryReader
 
-FAMILIES = (LOG,)
+FAMILIES = (LOG, REGISTER, REGISTER_CAS, *OWNERSHIP)
 """Every family of checks, each judged where the history has rows of it."""
 
 
@@ -41,7 +45,7 @@ def judge(
     history: Path,
     contract: Contract,
     *,
-    engine: str | Engine = "duckdb",
+    engine: str | Engines | Engine = "duckdb",
     interrupted: bool = False,
     complete: bool = True,
     notes: Sequence[str] = (),
@@ -49,23 +53,43 @@ def judge(
     """Runs every check that applies over the history in the folder ``history``.
 
     ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed. ``notes``: reasons
-    not to pass that only the caller knows, such as unexpected client exceptions. An ``engine`` given as an object stays
-    open. Raises ``HistoryError`` when the history cannot be read.
+    not to pass that only the caller knows, such as unexpected client exceptions. ``engine``: a name (``auto``,
+    ``duckdb``, ``spark``), or an object, which stays open. Raises ``HistoryError`` when the history cannot be read or
+    contradicts itself, naming file, row and reason; ``EngineUnavailable`` with the remedy.
     """
     if isinstance(engine, str):
-        if engine not in ("duckdb", "auto"):
-            raise ValueError(f"no engine is called {engine!r}; there is duckdb (auto picks it)")
-        with DuckDB() as own:
-            return judge(
-                history, contract, engine=own, interrupted=interrupted, complete=complete, notes=notes
-            )
+        with Engines(engine) as engines:
+            return judge(history, contract, engine=engines, interrupted=interrupted, complete=complete, notes=notes)
+    reader = HistoryReader(history, optional=OPTIONAL)
+    if isinstance(engine, Engines):
+        with engine.open(reader) as own:
+            return judge(history, contract, engine=own, interrupted=interrupted, complete=complete, notes=notes)
+    try:
+        return _judge(engine, reader, contract, interrupted=interrupted, complete=complete, notes=notes)
+    except EngineError:
+        readable(reader)  # an engine that came upon a damaged file says so in its own words; this names the file
+        raise
+
+
+def _judge(
+    engine: Engine,
+    reader: HistoryReader,
+    contract: Contract,
+    *,
+    interrupted: bool,
+    complete: bool,
+    notes: Sequence[str],
+) -> Judgement:
     begun = time.perf_counter()
-    reader = register_history(engine, history)
+    register_parts(engine, reader)
     register_contract(engine, contract)
+    validate(engine, reader, complete=complete)
     bench = _Bench()
     bench.unknown += _circumstances(interrupted, complete, notes, reader.rows("ops"))
     for family in FAMILIES:
         _try(engine, family, contract, bench, ended=complete and not interrupted, complete=complete)
+    if bench.applied:
+        _cover(engine, contract, bench, ended=complete and not interrupted)
     _check_names(contract, bench)
     return _judgement(engine, contract, bench, reader.rows("ops"), reader.rows("effects"), begun)
 
@@ -86,6 +110,8 @@ def _try(engine: Engine, family: Family, contract: Contract, bench: _Bench, *, e
     if engine.rows(family.applies)[0]["examined"] == 0:
         return
     bench.applied += family.anomalies
+    if family.prepare is not None:
+        bench.unknown += family.prepare(engine)
     for check in family.checks:
         if check.needs_end and not ended:
             _skip(bench, contract, check, "it is about a deadline, and the run did not come to its end")
@@ -93,6 +119,10 @@ def _try(engine: Engine, family: Family, contract: Contract, bench: _Bench, *, e
             _skip(bench, contract, check, "operations may be missing from a history that was not closed")
         else:
             _examine(engine, contract, check, bench)
+
+
+def _cover(engine: Engine, contract: Contract, bench: _Bench, *, ended: bool) -> None:
+    """Whatever families apply: did enough happen, and did the system come back?"""
     begun = time.perf_counter()
     covered = coverage.cover(engine, contract, ended=ended)
     bench.unknown += covered.reasons

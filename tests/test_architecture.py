@@ -18,7 +18,7 @@ ALLOWED = {
     "harness/core": set(),
     "checkers": {"harness/core"},
     "reports": {"harness/core", "checkers"},
-    "workloads": {"harness/core", "harness/app", "checkers", "system_under_test"},
+    "workloads": {"cluster", "harness/core", "harness/app", "checkers", "system_under_test"},
     "harness/app": {"harness/core", "cluster", "nemesis", "checkers", "reports", "workloads", "system_under_test"},
 }
 """Part of the project -> the other parts that it may import."""

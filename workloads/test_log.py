@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from checkers.contract import forbid
 from checkers.log import LOG_ANOMALIES
+from checkers.ownership import OWNERSHIP_ANOMALIES
 from harness.app.experiment import experiment
 from harness.app.settings import Settings
 from harness.core.generator import Generator
@@ -17,7 +18,7 @@ from workloads.log_drain import drain
 from workloads.log_operations import traffic
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-CONTRACT = forbid(*LOG_ANOMALIES)
+CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES)
 
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from checkers.engine import Engines
 from checkers.judge import judge
 from checkers.verdict import Judgement, Verdict
 from cluster.owner import current
@@ -54,6 +55,7 @@ class Attempt:
     """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again.
 
     ``report_passes``: write a report for a run that passed, too; of hundreds of repetitions nobody reads them.
+    ``engines``: the session's, which judge the run; without any, an engine is started for it.
     """
 
     experiment: Experiment
@@ -63,6 +65,7 @@ class Attempt:
     progress: Progress = field(default_factory=Silent)
     interrupt: Interrupt = field(default_factory=Interrupt)
     report_passes: bool = True
+    engines: Engines | None = None
     judgement: Judgement | None = None
     _folder: RunFolder | None = None
     _world: World | None = None
@@ -152,7 +155,13 @@ class Attempt:
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
     def _judge(self, ended: Ended) -> Judgement:
-        return judge(self.folder.history, self.experiment.contract, interrupted=ended.interrupted, notes=ended.notes)
+        return judge(
+            self.folder.history,
+            self.experiment.contract,
+            engine=self.engines or "auto",
+            interrupted=ended.interrupted,
+            notes=ended.notes,
+        )
 
     def _report(self) -> str:
         """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""

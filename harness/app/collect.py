@@ -9,7 +9,7 @@ operations are what counts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -43,8 +43,16 @@ class Line(msgspec.Struct, frozen=True):
 class Collector:
     """Follows the event logs of some nodes from ``start`` to ``stop``."""
 
-    def __init__(self, nodes: Sequence[Node], history: HistoryWriter, stamps: Stamps) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        history: HistoryWriter,
+        stamps: Stamps,
+        on_line: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """``on_line(node, line)`` hears of every line as soon as it is there."""
         self._nodes = nodes
+        self._on_line = on_line
         self._history = history
         self._stamps = stamps
         self._tasks: list[asyncio.Task[None]] = []
@@ -72,6 +80,8 @@ class Collector:
     async def _follow(self, node: Node) -> None:
         unreadable = 0
         async for text in node.events():
+            if self._on_line is not None:
+                self._on_line(node.name, text)
             try:
                 line = msgspec.json.decode(text, type=Line)
             except msgspec.DecodeError:

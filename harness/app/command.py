@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from harness.app.settings import ENGINES, SettingsError, parse_engine
+
 
 class Exit(IntEnum):
     """64 and 70 are those of ``sysexits.h``."""
@@ -83,6 +85,10 @@ def parser() -> argparse.ArgumentParser:
         "Judges a history by the contract that is stored with the run; without one by the strictest."))  # fmt: skip
     check.add_argument("path", type=Path, metavar="PATH")
     check.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
+    check.add_argument(
+        "--engine", choices=ENGINES, default=ENGINES[0], help="default: duckdb while it fits, else spark"
+    )
+    check.add_argument("--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://...")
     check.set_defaults(run=_check)
 
     report = commands.add_parser("report", help="write a run's HTML report again")
@@ -111,6 +117,19 @@ def parser() -> argparse.ArgumentParser:
     defects.add_argument("--json", action="store_true", help="as a JSON list")
     defects.set_defaults(run=_defects)
 
+    generate = commands.add_parser("generate", help="write a large synthetic history to check", description=(
+        "Writes the history of a correct log or register, with one anomaly in it if asked, and tells where that is. "
+        "`assay check DIR` must find it, and nothing else."))  # fmt: skip
+    generate.add_argument("model", choices=("log", "register"))
+    generate.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder that holds nothing yet")
+    generate.add_argument("--operations", type=_count, default=100_000, metavar="N", help="default: 100000")
+    generate.add_argument("--clients", type=_count, default=50, metavar="N", help="default: 50")
+    generate.add_argument("--keys", type=_count, default=100, metavar="N", help="partitions or registers (100)")
+    generate.add_argument("--seed", type=_count, default=0, metavar="N", help="the same seed, the same history (0)")
+    generate.add_argument("--info-share", type=float, default=0.01, metavar="SHARE", help="that time out (0.01)")
+    generate.add_argument("--plant", metavar="ANOMALY", help="lost-write, stale-read, ...; a wrong name lists them")
+    generate.set_defaults(run=_generate)
+
     image = commands.add_parser("image", help="the node image").add_subparsers(required=True, metavar="ACTION")
     build = image.add_parser("build", help="build the image that Docker nodes run, unless it is there")
     build.set_defaults(run=_image_build)
@@ -120,13 +139,16 @@ def parser() -> argparse.ArgumentParser:
 def _check(arguments: argparse.Namespace) -> Exit:
     import msgspec
 
+    from checkers.engine import Engines
     from checkers.verdict import Verdict
     from harness.app import failure
     from harness.app.evidence import look_up
     from harness.app.stored import Stored, judge_again, open_stored
 
     stored: Stored = _input(lambda: open_stored(arguments.path))
-    judgement = _input(lambda: judge_again(stored))
+    engine = _input(lambda: parse_engine(arguments.engine, arguments.spark_master))
+    with Engines(engine, spark_master=arguments.spark_master) as engines:
+        judgement = _input(lambda: judge_again(stored, engines))
     if arguments.json:
         print(msgspec.json.encode(judgement).decode())
     else:
@@ -214,6 +236,32 @@ def _gc(arguments: argparse.Namespace) -> Exit:
     return Exit.PASS
 
 
+def _generate(arguments: argparse.Namespace) -> Exit:
+    from harness.app.generate import generate
+    from harness.app.synthetic.plan import Plan, PlanError
+
+    try:
+        plan = Plan(
+            operations=arguments.operations,
+            clients=arguments.clients,
+            keys=arguments.keys,
+            seed=arguments.seed,
+            info_share=arguments.info_share,
+            plant=arguments.plant,
+        )
+        made = _input(lambda: generate(arguments.model, plan, arguments.out))
+    except PlanError as error:
+        raise InputError(str(error)) from error
+    print(f"{arguments.out}: {made.operations} operations, {made.effects} effects")
+    if made.planted is not None:
+        where = "" if made.planted.position is None else f" at offset {made.planted.position}"
+        what = "" if made.planted.value is None else f", value {made.planted.value}"
+        told = ", ".join(map(str, made.planted.operations))
+        print(f"planted: {made.planted.anomaly} in {made.planted.key}{where}{what}, operations {told}")
+    print(f"in {made.seconds:.1f} s", file=sys.stderr)
+    return Exit.PASS
+
+
 def _image_build(arguments: argparse.Namespace) -> Exit:
     from cluster.docker.image import ensure
 
@@ -230,11 +278,12 @@ def _count(text: str) -> int:
 
 def _input(read: Callable[[], Any]) -> Any:
     """What is wrong with the files given is the caller's affair, not an internal error."""
+    from checkers.engine import EngineUnavailable
     from harness.core.history import HistoryError
 
     try:
         return read()
-    except (FileNotFoundError, NotADirectoryError, HistoryError) as error:
+    except (FileNotFoundError, NotADirectoryError, HistoryError, EngineUnavailable, SettingsError) as error:
         raise InputError(str(error)) from error
 
 

@@ -22,6 +22,7 @@ import pytest
 from checkers.contract import Contract
 from cluster.system import System
 from harness.app.settings import Settings
+from harness.core.blocking import BlockingClient
 from harness.core.client import Client
 from harness.core.generator import Generator
 
@@ -37,12 +38,14 @@ class Experiment:
 
     name: str
     system: System
-    client: type[Client]
+    client: type[Client] | type[BlockingClient]
     contract: Contract
     body: Body
 
 
-def experiment(*, system: System, client: type[Client], contract: Contract) -> Callable[[Body], Callable[..., None]]:
+def experiment(
+    *, system: System, client: type[Client] | type[BlockingClient], contract: Contract
+) -> Callable[[Body], Callable[..., None]]:
     """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults."""
 
     def decorate(body: Body) -> Callable[..., None]:

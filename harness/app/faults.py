@@ -7,12 +7,14 @@ from pathlib import Path
 
 from cluster.system import ZOOKEEPER_ROLE, System
 from harness.app.settings import NONE, Settings, SettingsError, derive
-from nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, select
+from nemesis.catalogue import FaultNameError, catalogue, descriptions, select, unsuited
 from nemesis.draw import draw
 from nemesis.fault import Census
 from nemesis.schedule import Record, Schedule, ScheduleError, decode
 from nemesis.target import CLIENT_ROLE, TargetError
 from nemesis.target import parse as parse_target
+from nemesis.trigger import EVERY, TriggerError
+from nemesis.trigger import parse as parse_trigger
 
 
 def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -57,6 +59,14 @@ def check_target(text: str | None) -> None:
         raise SettingsError(f"--nemesis-target={text}: {error}") from None
 
 
+def check_trigger(text: str | None) -> None:
+    """Raises :class:`SettingsError` for a ``--nemesis-trigger`` that cannot be read."""
+    try:
+        parse_trigger(text or EVERY)
+    except TriggerError as error:
+        raise SettingsError(f"--nemesis-trigger={text}: {error}") from None
+
+
 def not_applicable(system: System, settings: Settings) -> str | None:
     """Why this system cannot be run with these faults, this defect, in this time; None when it can."""
     if settings.defect is not None and settings.defect not in system.defects:
@@ -64,9 +74,9 @@ def not_applicable(system: System, settings: Settings) -> str | None:
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
     faults = catalogue()
     for name in settings.nemesis:
-        missing = lacking(faults[name], system.roles)
-        if missing:
-            return f"--nemesis={name} needs a node of role {', '.join(missing)}, which {system.name} has not"
+        reason = unsuited(faults[name], system)
+        if reason is not None:
+            return f"--nemesis={name} {reason}"
     try:
         schedule(system, settings)
     except ScheduleError as error:
@@ -96,6 +106,7 @@ def schedule(system: System, settings: Settings) -> Schedule:
         interval=settings.nemesis_interval,
         time_limit=settings.time_limit,
         target=None if settings.nemesis_target is None else parse_target(settings.nemesis_target),
+        trigger=parse_trigger(settings.nemesis_trigger),
     )
 
 

@@ -15,11 +15,13 @@ import pytest
 
 from harness.app.settings import (
     CLUSTERS,
+    ENGINES,
     KEEP,
     Settings,
     parse_choice,
     parse_concurrency,
     parse_count,
+    parse_engine,
     parse_rate,
     parse_seconds,
     parse_seed,
@@ -27,6 +29,7 @@ from harness.app.settings import (
 )
 
 DEFAULT_INTERVAL: Final = "10"
+DEFAULT_TRIGGER: Final = "every"
 DEFAULT_TIME_LIMIT: Final = "30"
 DEFAULT_TIMEOUT: Final = "5"
 DEFAULT_CONCURRENCY: Final = "2n"
@@ -45,6 +48,8 @@ def add_options(parser: pytest.Parser) -> None:
     add("--nemesis-target", default=None, metavar="WHO", help="one, minority, majority, all, leader, controller, n2")
     add("--replay", default=None, metavar="FILE",
         help="play the schedule of this file (a run's schedule.json, or one written by hand)")  # fmt: skip
+    add("--nemesis-trigger", default=DEFAULT_TRIGGER, metavar="WHEN",
+        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY'")
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
     add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
     add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
@@ -59,6 +64,9 @@ def add_options(parser: pytest.Parser) -> None:
         help="where to run: containers or the simulation (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
     add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")
+    add("--engine", default=ENGINES[0], metavar="|".join(ENGINES),
+        help="what judges the history (default: duckdb up to what this machine holds, else spark)")  # fmt: skip
+    add("--spark-master", default=None, metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://...")
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
 
 
@@ -81,7 +89,10 @@ class Options:
     store: Path
     keep_cluster: str
     defect: str | None
+    engine: str
+    spark_master: str | None
     replay: Path | None
+    nemesis_trigger: str
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -112,7 +123,10 @@ def read_options(config: pytest.Config) -> Options:
         store=config.rootpath / text("--store"),
         keep_cluster=parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
         defect=optional("--defect"),
+        engine=parse_engine(text("--engine"), optional("--spark-master")),
+        spark_master=optional("--spark-master"),
         replay=None if (replay := optional("--replay")) is None else config.invocation_params.dir / replay,
+        nemesis_trigger=text("--nemesis-trigger"),
     )
 
 
@@ -134,6 +148,7 @@ def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[st
         keep_cluster=options.keep_cluster,
         store=options.store,
         replay=options.replay,
+        nemesis_trigger=options.nemesis_trigger,
     )
 
 
@@ -145,6 +160,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
         ("--nemesis-interval", f"{settings.nemesis_interval:g}", DEFAULT_INTERVAL),
         ("--nemesis-target", settings.nemesis_target, None),
+        ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
         ("--time-limit", f"{settings.time_limit:g}", DEFAULT_TIME_LIMIT),
         ("--rate", None if settings.rate is None else f"{settings.rate:g}", None),
         ("--operation-timeout", f"{settings.operation_timeout:g}", DEFAULT_TIMEOUT),

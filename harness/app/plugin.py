@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.app.options import Options, add_options, read_options, repeat_command, settings_for
+from harness.app.options import DEFAULT_TRIGGER, Options, add_options, read_options, repeat_command, settings_for
 from harness.app.settings import DOCKER, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
-        if options.nemesis or options.nemesis_target or options.replay:
+        if options.nemesis or options.nemesis_target or options.replay or options.nemesis_trigger != DEFAULT_TRIGGER:
             _check_faults(options)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
@@ -118,8 +118,22 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+@pytest.fixture(scope="session")
+def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What judges the runs of this session; Spark, if it is wanted, starts once."""
+    from checkers.engine import Engines, EngineUnavailable
+
+    options = request.config.stash[OPTIONS]
+    with Engines(options.engine, spark_master=options.spark_master) as engines:
+        try:
+            engines.check()
+        except EngineUnavailable as error:
+            pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+        yield engines
+
+
 @pytest.fixture
-def assay_trial(request: pytest.FixtureRequest) -> Iterator[Any]:
+def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """A trial whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
     from harness.app.attempt import Attempt, InfrastructureError, Unavailable
     from harness.app.experiment import experiment_of
@@ -139,6 +153,7 @@ def assay_trial(request: pytest.FixtureRequest) -> Iterator[Any]:
         command=repeat_command(base, settings),
         progress=_progress(request.config),
         report_passes=options.repeat == 1,
+        engines=assay_engines,
     )
     try:
         try:
@@ -199,12 +214,13 @@ def _combinations(options: Options) -> tuple[tuple[str, ...], ...]:
 
 
 def _check_faults(options: Options) -> None:
-    from harness.app.faults import check_target
+    from harness.app.faults import check_target, check_trigger
 
     if options.replay is not None and (options.nemesis or options.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
     _combinations(options)
     check_target(options.nemesis_target)
+    check_trigger(options.nemesis_trigger)
 
 
 def _progress(config: pytest.Config) -> Any:

@@ -22,6 +22,8 @@ SIM: Final = "sim"
 DOCKER: Final = "docker"
 CLUSTERS: Final = (DOCKER, SIM)
 KEEP: Final = ("never", "failed", "always")
+ENGINES: Final = ("auto", "duckdb", "spark")
+"""Of ``checkers.engine``, which is not imported here: it loads DuckDB."""
 NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
@@ -51,6 +53,8 @@ class Settings:
     store: Path = Path("store")
     replay: Path | None = None
     """A file with the schedule to play; None draws one from the seed."""
+    nemesis_trigger: str = "every"
+    """What the faults wait for; ``every`` is nothing but the interval."""
 
     @property
     def nemesis_id(self) -> str:
@@ -129,6 +133,14 @@ def parse_seed(text: str) -> int:
     if not 0 <= value < SEED_LIMIT:
         raise SettingsError(f"--seed={text} must be between 0 and {SEED_LIMIT - 1}")
     return value
+
+
+def parse_engine(text: str, spark_master: str | None) -> str:
+    """A Spark master rules DuckDB out."""
+    engine = parse_choice("--engine", text, ENGINES)
+    if engine == "duckdb" and spark_master is not None:
+        raise SettingsError(f"--spark-master={spark_master} goes with --engine=spark or auto, not with duckdb")
+    return engine
 
 
 def parse_choice(option: str, text: str, choices: Sequence[str]) -> str:

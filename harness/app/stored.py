@@ -13,11 +13,14 @@ from typing import Any
 import msgspec
 
 from checkers.contract import Contract
+from checkers.engine import Engines
 from checkers.judge import judge
+from checkers.source import OPTIONAL
+from checkers.validate import untouched
 from checkers.verdict import Judgement
 from harness.app import store
 from harness.app.store import RunInfo
-from harness.core.history import CLOSED, HistoryError
+from harness.core.history import CLOSED, HistoryError, HistoryReader
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,24 @@ def open_stored(path: Path) -> Stored:
     )
 
 
-def judge_again(stored: Stored) -> Judgement:
-    """As the run's own trial judged it, with the notes of that time."""
+def judge_again(stored: Stored, engines: Engines) -> Judgement:
+    """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
+
+    Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
+    themselves, and ``EngineUnavailable``.
+    """
     notes = () if stored.info is None else stored.info.notes
-    return judge(stored.history, stored.contract, interrupted=stored.interrupted, complete=stored.closed, notes=notes)
+    judgement = judge(
+        stored.history,
+        stored.contract,
+        engine=engines,
+        interrupted=stored.interrupted,
+        complete=stored.closed,
+        notes=notes,
+    )
+    # After the rules, which say more exactly what is wrong with a row.
+    untouched(HistoryReader(stored.history, optional=OPTIONAL))
+    return judgement
 
 
 def _contract(path: Path) -> Contract:

@@ -33,6 +33,7 @@ from harness.core.client import Endpoint
 from harness.core.generator import Generator, phases, rate, split_phases, time_limit
 from harness.core.history import HistoryWriter
 from harness.core.interpreter import Interpreter
+from harness.core.operation import Completed, Outcome
 from harness.core.report import RunReport
 from harness.core.stamps import Stamps
 from nemesis.catalogue import catalogue
@@ -132,7 +133,12 @@ class Trial:
             recovery_seconds=self.experiment.contract.recovery_deadline,
         )
         self.folder.write("schedule.json", encode(meant))
-        collector = Collector(self._servers(), history, stamps)
+        collector = Collector(self._servers(), history, stamps, conductor.event)
+
+        def acknowledged(completed: Completed) -> None:
+            if completed.completion.outcome is Outcome.OK:
+                conductor.acknowledged()
+
         stop = asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         collector.start()
@@ -146,7 +152,7 @@ class Trial:
                 operation_timeout=settings.operation_timeout,
                 seed=derive(settings.seed, "workload"),
                 stamps=stamps,
-                on_completion=(self.tally.completed,),
+                on_completion=(self.tally.completed, acknowledged),
             ) as interpreter:
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
                 if later and not self.interrupt.requested:

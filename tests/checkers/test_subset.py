@@ -7,13 +7,19 @@ import re
 import pytest
 
 from checkers.check import View
-from checkers.log import LOG
+from checkers.judge import FAMILIES
+from checkers.register_chains import climb_round, climb_start, kept_end, kept_round, kept_start
+from checkers.register_views import CLUSTER_VIEWS, PLACE_VIEWS, SOURCE_VIEWS
+
+CHECKS = [check for family in FAMILIES for check in family.checks]
+ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *climb_start(), *climb_round(0))
 
 TEXTS = [
-    *LOG.views,
-    *(view for check in LOG.checks for view in check.views),
-    *(View(f"evidence of {check.anomaly}", check.evidence) for check in LOG.checks),
-    *(View(f"examined of {check.anomaly}", check.examined) for check in LOG.checks),
+    *(view for family in FAMILIES for view in family.views),
+    *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS),
+    *(view for check in CHECKS for view in check.views),
+    *(View(f"evidence of {check.anomaly}", check.evidence) for check in CHECKS),
+    *(View(f"examined of {check.anomaly}", check.examined) for check in CHECKS),
 ]
 
 FORBIDDEN = (

@@ -55,12 +55,15 @@ class PartWriter:
         if not self.pending:
             return
         rows, self.pending = self.pending, []
-        batch = self._batch(rows)
+        self.write(self._batch(rows), digest)
+
+    def write(self, batch: pa.RecordBatch, digest: HistoryDigest) -> None:
+        """Adds a batch with the schema's columns to the unfinished part."""
         digest.update(self._name, batch)
         file = self._file or self._open()
         file.write_batch(batch)
-        self.unsealed_rows += len(rows)
-        self.total_rows += len(rows)
+        self.unsealed_rows += batch.num_rows
+        self.total_rows += batch.num_rows
 
     def seal(self) -> None:
         """Makes what has been converted visible as a part."""
@@ -202,6 +205,21 @@ class HistoryWriter:
         """One record as found on a node's disk after the run."""
         self._replicas.pending.append((node, key, position, value, crc, epoch, below_hw, in_isr))
         self._added(self._replicas)
+
+    def batch(self, name: str, rows: pa.RecordBatch) -> None:
+        """Rows of the data set ``name`` that were made column by column, with exactly its schema."""
+        self._raise_if_unusable()
+        if not rows.schema.equals(SCHEMAS[name]):
+            raise HistoryError(f"a batch for {name} has other columns than its schema: {rows.schema.names}")
+        part = self._parts[name]
+        self._convert(part)
+        try:
+            part.write(rows, self._digest)
+        except (OSError, pa.ArrowException) as error:
+            self._error = error
+            raise
+        if part.unsealed_rows >= self._part_rows:
+            self._seal()
 
     def flush(self) -> None:
         """Seals all rows so far: from now on any reader sees them."""

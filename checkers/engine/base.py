@@ -1,0 +1,95 @@
+"""Where the checks' SQL runs: one text, two engines.
+
+A check is SQL in the subset that DuckDB and Spark SQL share, so all that it needs of an engine is this Protocol:
+Parquet parts as views, views and materialised tables from a text, rows back. DuckDB, in process, serves a test run;
+Spark serves histories beyond one machine, and clusters. ``choice`` says which when.
+
+The subset, as measured: NULLS FIRST or LAST written always, ORDER BY ends in ``op, sub``; equal positions are folded
+first and windows use ROWS frames, never RANGE; no division, no arithmetic on an infinite ``ret``; sums are cast to
+bigint; no IGNORE NULLS, distinct windows, EXCLUDE, semi joins, recursion; no max_by, any_value or string_agg for
+witnesses. Names in double quotes, text in single ones; no quote and no backslash inside a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+Row = Mapping[str, Any]
+
+INFINITY: Final = 9223372036854775807
+"""What an operation's missing ``ret`` is coalesced to; never computed with."""
+
+_TYPES: Final = ((pa.types.is_int64, "bigint"), (pa.types.is_int32, "int"), (pa.types.is_boolean, "boolean"))
+
+
+class EngineError(Exception):
+    """An engine could not run a query; the message says which, and why."""
+
+
+class EngineUnavailable(EngineError):
+    """An engine cannot be had here; the message says what to install or give instead."""
+
+
+class Engine(Protocol):
+    """Runs the checks' SQL. Names live as long as the engine; a name made again replaces the former one.
+
+    Every method raises ``EngineError`` when the engine could not do it, such as when it comes upon a damaged file.
+    """
+
+    @property
+    def name(self) -> str:
+        """``duckdb`` or ``spark``."""
+        ...
+
+    def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
+        """Parquet files become a view with exactly the columns of ``schema``; those that a file lacks are null in it.
+
+        Files may differ from the schema, and from each other, in the width of integers and in how text is stored.
+        """
+        ...
+
+    def view(self, name: str, sql: str) -> None:
+        """``sql`` may be run once for each text that reads the view."""
+        ...
+
+    def table(self, name: str, sql: str) -> None:
+        """Materialised at once. A table must not be made of itself."""
+        ...
+
+    def rows(self, sql: str) -> list[Row]:
+        """All rows of a query that returns few."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of all that was made. Idempotent."""
+        ...
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """The name that both engines know this type of the format by."""
+    return next((name for is_one, name in _TYPES if is_one(kind)), "string")
+
+
+def quoted(name: str) -> str:
+    """A column's name as both engines take it, whatever words they reserve."""
+    return f'"{name}"'
+
+
+def empty(schema: pa.Schema) -> str:
+    """SQL of a relation with these columns and no rows."""
+    columns = ", ".join(f"cast(null as {sql_type(field.type)}) as {quoted(field.name)}" for field in schema)
+    return f"select {columns} where 1 = 0"
+
+
+def conformed(source: str, present: Sequence[str], schema: pa.Schema) -> str:
+    """SQL of ``source``, which has the columns ``present``, with the columns and types of ``schema``."""
+    columns = ", ".join(
+        f"cast({quoted(field.name) if field.name in present else 'null'} as {sql_type(field.type)}) "
+        f"as {quoted(field.name)}"
+        for field in schema
+    )
+    return f"select {columns} from {source}"

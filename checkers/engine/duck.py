@@ -1,0 +1,89 @@
+"""DuckDB in this process: what serves a test run, and whatever else one machine can hold on its disk."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import duckdb
+import pyarrow as pa
+
+from checkers.engine.base import EngineError, Row, conformed, empty
+
+DEFAULT_MEMORY: Final = "4GB"
+
+
+class DuckDB:
+    """Spills what does not fit into ``memory`` to a temporary folder that is removed in the end.
+
+    ``threads`` None: one per core. Use as a context manager, or close it.
+    """
+
+    name = "duckdb"
+
+    def __init__(self, *, memory: str = DEFAULT_MEMORY, threads: int | None = None) -> None:
+        # DuckDB's own choice for a database in memory is the working directory.
+        self._spill = tempfile.TemporaryDirectory(prefix="assay-duckdb-")
+        config: dict[str, Any] = {
+            "memory_limit": memory,
+            "preserve_insertion_order": "false",
+            "temp_directory": self._spill.name,
+        }
+        if threads is not None:
+            config["threads"] = threads
+        self._connection = duckdb.connect(":memory:", config=config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
+        if not parts:
+            self.view(name, empty(schema))
+            return
+        files = ", ".join(f"'{_literally(part)}'" for part in parts)
+        source = f"read_parquet([{files}], union_by_name = true)"
+        present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
+        self.view(name, conformed(source, present, schema))
+
+    def view(self, name: str, sql: str) -> None:
+        self._run(f"create or replace temporary view {name} as {sql}")
+
+    def table(self, name: str, sql: str) -> None:
+        self._run(f"create or replace temporary table {name} as {sql}")
+
+    def rows(self, sql: str) -> list[Row]:
+        cursor = self._run(sql)
+        names = [column[0] for column in cursor.description or ()]
+        try:
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        except duckdb.Error as error:
+            raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
+
+    def close(self) -> None:
+        self._connection.close()
+        self._spill.cleanup()
+
+    def _run(self, sql: str) -> Any:
+        try:
+            return self._connection.execute(sql)
+        except duckdb.Error as error:
+            raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
+
+
+def _literally(part: Path) -> str:
+    """A path in which no character is a pattern."""
+    return re.sub(r"([*?\[])", r"[\1]", str(part)).replace("'", "''")
+
+
+def _short(sql: str) -> str:
+    text = " ".join(sql.split())
+    return text if len(text) <= 200 else f"{text[:200]} ..."

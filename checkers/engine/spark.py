@@ -1,0 +1,297 @@
+"""Spark: the same SQL text where one machine's memory and disk do not suffice, and on clusters.
+
+``SparkApplication`` is one JVM with one Spark context; it takes seconds to start, so a pytest session keeps one.
+Each ``Spark`` engine is a session of its own in it, with its own views. Tables are materialised with a local
+checkpoint: it cuts the plan, so that a view over ten tables is not planned from the files up again, and needs no
+shared disk.
+
+Locally, Spark keeps to itself: loopback only, no UI, no package resolution, all its files in one temporary folder that
+is removed in the end. Any other master (standalone, YARN, Kubernetes) is passed through, and what the settings of that
+cluster say (``spark-defaults.conf``, ``SPARK_CONF_DIR``) is left alone; the history must then lie where all its nodes
+can read it.
+
+Small histories are judged without generated code: compiling Java for each of some hundred tiny queries takes ten times
+as long as running them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+from pyspark.storagelevel import StorageLevel
+
+from checkers.engine.base import EngineError, EngineUnavailable, Row, conformed, empty
+
+LOCAL: Final = "local[2]"
+DRIVER_MEMORY: Final = "3g"
+SMALL_ROWS: Final = 1_000_000
+"""Histories with fewer effects are judged without generated code and without parallel shuffles."""
+
+LOCAL_PARTITIONS: Final = 8
+"""Shuffle partitions of a large history on this machine; on a cluster Spark's own setting counts."""
+
+SHARED: Final[Mapping[str, str]] = {
+    "spark.app.name": "assay",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",  # "group" is a column here, a text in Spark's own dialect
+    "spark.sql.caseSensitive": "false",
+    # A checkpoint takes over constraints on columns that it has not, and a union of such ones then cannot be planned
+    # (NoSuchElementException in UnionBase.rewriteConstraints, Spark 4.3). Inferred filters are all that is lost.
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.enableVectorizedReader": "true",
+}
+"""The meaning of the SQL, wherever it runs."""
+
+LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n
+"""
+
+
+class SparkApplication:
+    """A running Spark. Raises ``EngineUnavailable`` with what the JVM said when it does not start.
+
+    ``memory``: of the driver, which does all the work when local. ``quick``: for small histories only, whose queries
+    run too rarely to be worth optimising machine code for. Use as a context manager, or close it: that ends the JVM and
+    removes its files. There can be one at a time in a process, as pyspark has it.
+    """
+
+    def __init__(self, master: str | None = None, *, memory: str = DRIVER_MEMORY, quick: bool = False) -> None:
+        self.master = master or LOCAL
+        self.quick = quick and self.master.startswith("local")
+        if SparkContext._active_spark_context is not None:
+            raise EngineUnavailable("this process runs Spark already; close that one first")
+        self._folder = Path(tempfile.mkdtemp(prefix="assay-spark-"))
+        self._log = self._folder / "jvm.log"
+        self._gateway: Any = None
+        self._context: SparkContext | None = None
+        self._session: SparkSession | None = None
+        try:
+            self._start(memory)
+        except (PySparkException, Py4JError, OSError) as error:
+            told = self._told()
+            self.close()
+            raise EngineUnavailable(f"Spark did not start with master {self.master}: {error}{told}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def engine(self, *, effects: int | None = None) -> Spark:
+        """A session of its own. ``effects``: how many rows the history has, if known; few are judged in another way."""
+        assert self._session is not None, "closed"
+        session = self._session.newSession()
+        for name, value in _session_settings(self.master, effects).items():
+            session.conf.set(name, value)
+        return Spark(session)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._session = None
+        if self._context is not None:
+            self._context.stop()
+            self._context = None
+        if self._gateway is not None:
+            _end(self._gateway)
+            self._gateway = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, memory: str) -> None:
+        (self._folder / "log4j2.properties").write_text(LOG4J)
+        conf = SparkConf(loadDefaults=False)
+        for name, value in (*SHARED.items(), *_settings(self.master, memory, self._folder, self.quick).items()):
+            conf.set(name, value)
+        with self._log.open("wb") as log, _without_resolution():
+            self._gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, {"stdout": log, "stderr": log, "cwd": str(self._folder)}
+            )
+        self._context = SparkContext(gateway=self._gateway, conf=conf)
+        self._session = SparkSession(self._context)
+
+    def _told(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines() if self._log.exists() else []
+        return "" if not lines else "\n  " + "\n  ".join(lines[-10:])
+
+
+class Spark:
+    """One session of a ``SparkApplication``."""
+
+    name = "spark"
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._names: dict[str, None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
+        alike: dict[tuple[tuple[str, str], ...], list[Path]] = {}
+        for part in parts:
+            alike.setdefault(_columns(part, schema), []).append(part)
+        sources = []
+        for number, (columns, paths) in enumerate(alike.items()):
+            source = f"{name}_{number}"
+            with _failures(f"read {paths[0]}"):
+                reader = self._session.read.option("__globPaths__", "false")
+                reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
+                reader.parquet(*(path.resolve().as_uri() for path in paths)).createOrReplaceTempView(source)
+            self._names[source] = None
+            sources.append(conformed(source, [column for column, _ in columns], schema))
+        self.view(name, " union all ".join(sources) or empty(schema))
+
+    def view(self, name: str, sql: str) -> None:
+        with _failures(sql):
+            self._session.sql(f"create or replace temporary view {name} as {sql}")
+        self._names[name] = None
+
+    def table(self, name: str, sql: str) -> None:
+        with _failures(sql):
+            # The disk takes what memory does not, as DuckDB's tables spill.
+            made = self._session.sql(sql).localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+            made.createOrReplaceTempView(name)
+        self._names[name] = None
+
+    def rows(self, sql: str) -> list[Row]:
+        with _failures(sql):
+            return [row.asDict() for row in self._session.sql(sql).collect()]
+
+    def close(self) -> None:
+        """The context's cleaner frees what the tables took, once nothing refers to them."""
+        for name in self._names:
+            self._session.catalog.dropTempView(name)
+        self._names.clear()
+
+
+def _settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, str]:
+    """What the JVM starts with."""
+    settings = {
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    java = ["-XX:-UsePerfData", f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"]
+    if master.startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(folder),
+            "spark.jars.ivy": str(folder / "ivy"),
+        }
+        java.append(f"-Djava.io.tmpdir={folder}")
+    if quick:
+        java += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    return settings | {"spark.driver.extraJavaOptions": " ".join(java)}
+
+
+def _session_settings(master: str, effects: int | None) -> dict[str, str]:
+    """How the work is divided: by the size of the history, and, on a cluster, by Spark itself."""
+    if effects is not None and effects < SMALL_ROWS:
+        return {
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.files.maxPartitionBytes": "1g",
+            "spark.sql.files.openCostInBytes": "0",
+        }
+    return {"spark.sql.shuffle.partitions": str(LOCAL_PARTITIONS)} if master.startswith("local") else {}
+
+
+def _columns(part: Path, schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """The wanted columns that a part has, with the type that Spark reads them as."""
+    found = pq.read_schema(part)
+    columns = []
+    for field in schema:
+        position = found.get_field_index(field.name)
+        if position >= 0 and not pa.types.is_null(found.field(position).type):
+            columns.append((field.name, _stored(found.field(position).type)))
+    return tuple(columns)
+
+
+def _stored(kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_uint64(kind):
+        return "decimal(20, 0)"
+    if pa.types.is_integer(kind):
+        return "bigint" if kind.bit_width == 64 or pa.types.is_uint32(kind) else "int"
+    return "string"
+
+
+@contextmanager
+def _failures(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = " ".join(what.split())
+        text = text if len(text) <= 200 else f"{text[:200]} ..."
+        # py4j's own message tells the Python method that was called; the exception behind it tells what went wrong.
+        cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+        reason = cause.strip().partition("\n")[0]
+        raise EngineError(f"Spark could not run {text}: {reason}") from error
+
+
+@contextmanager
+def _without_resolution() -> Iterator[None]:
+    """``spark-submit`` takes arguments from the environment, packages to download among them; none are wanted."""
+    before = os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _end(gateway: Any) -> None:
+    """The JVM ends when its standard input does; pyspark would keep it for the next context."""
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,38 @@
+"""The family of register checks: unique writes, reads, and CAS operations that chain values together.
+
+``register_views`` says how a workload records itself. A key without a finding has a linearizable history, and one with
+a finding has none: these checks are exact, but for versions in a key where some value has none (they do not order it)
+and failed CAS operations that do not return the current value (they are dropped). ``lost-update`` is a family of its
+own, so that a history without a CAS owes no data for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkers.check import Family
+from checkers.register_chains import prepare
+from checkers.register_order import STALE_READ
+from checkers.register_values import FUTURE_READ, LOST_UPDATE, MISSING_WRITER
+from checkers.register_views import ROWS
+
+REGISTER: Final = Family(
+    name="register",
+    views=(ROWS,),
+    checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
+    applies="select count(*) as examined from register_rows",
+    anomalies=tuple(check.anomaly for check in (MISSING_WRITER, FUTURE_READ, STALE_READ)),
+    prepare=prepare,
+)
+
+REGISTER_CAS: Final = Family(
+    name="register-cas",
+    views=(),
+    checks=(LOST_UPDATE,),
+    applies="select count(*) as examined from register_rows where kind = 'cas'",
+    anomalies=(LOST_UPDATE.anomaly,),
+)
+"""After ``REGISTER``, whose tables it reads."""
+
+REGISTER_ANOMALIES: Final = (*REGISTER.anomalies, *REGISTER_CAS.anomalies)
+"""Everything that these checks can report."""

@@ -1,0 +1,325 @@
+"""Is a history one that could have happened at all? Asked before any check reads it.
+
+A check takes the format's promises for granted: an operation that ended has a return, nothing returns before it was
+called, a process has one operation open at a time, no stamp occurs twice. Files that break one of them would be
+judged, and wrongly. So each rule is SQL that finds the first row to break it, on the engine that will judge; the row is
+then looked up in its file. One error names file, row (the file's first is row 1) and reason.
+
+What is *not* asked: whether the operations make sense. That is what checks are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from checkers.engine import Engine, Row
+from checkers.engine.base import quoted
+from harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
+from harness.core.operation import Outcome, Phase
+
+FAULT_PHASES: Final = ("intended", "injected", "healed", "recovered", "failed")
+_WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "ops": {"outcome": tuple(Outcome), "phase": tuple(Phase)},
+    "effects": {"outcome": tuple(Outcome), "phase": tuple(Phase)},
+    "faults": {"phase": FAULT_PHASES},
+}
+"""Columns that take one of a few words."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``sql`` gives at most one row: the first to break it. ``names``: the columns that find it in its file."""
+
+    data: str
+    sql: str
+    names: tuple[str, ...]
+    reason: Callable[[Row], str]
+    last: bool = False
+    """Of several such rows the last is the one to name."""
+    needs_close: bool = False
+    """Holds only of a history that was written to its end."""
+
+
+def validate(engine: Engine, reader: HistoryReader, *, complete: bool = True) -> None:
+    """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``."""
+    _as_closed(reader)
+    for rule in RULES:
+        if rule.needs_close and not complete:
+            continue
+        for row in engine.rows(rule.sql):
+            path, number = _locate(reader, rule, row)
+            raise HistoryError(f"{path}: row {number}: {rule.reason(row)}")
+
+
+def untouched(reader: HistoryReader) -> None:
+    """Reads every value once. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
+    readable(reader)
+    closed = reader.closed
+    if closed is not None and reader.digest() != closed.digest:
+        raise HistoryError(
+            f"{reader.folder / CLOSED}: the parts hold other rows than those that were written (their digest is not "
+            f"{closed.digest}); judge the files as the run left them"
+        )
+
+
+def readable(reader: HistoryReader) -> None:
+    """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows."""
+    for name in SCHEMAS:
+        for path in reader.paths(name):
+            first = 1
+            try:
+                with pq.ParquetFile(path) as file:
+                    for group in range(file.num_row_groups):
+                        file.read_row_group(group)
+                        first += file.metadata.row_group(group).num_rows
+            except (pa.ArrowException, OSError) as error:
+                reason = str(error).partition("\n")[0]
+                raise HistoryError(f"{path}: row {first} or one soon after it cannot be read: {reason}") from error
+
+
+def _as_closed(reader: HistoryReader) -> None:
+    """A part that is missing as a whole shows only in the count."""
+    if reader.closed is None:
+        return
+    for name, rows in reader.closed.rows.items():
+        if name in SCHEMAS and rows != reader.rows(name):
+            raise HistoryError(
+                f"{reader.folder / name}: its parts have {reader.rows(name)} rows, but {CLOSED} says that {rows} were "
+                "written; a part is missing, cut short or not of this run"
+            )
+
+
+def _locate(reader: HistoryReader, rule: Rule, row: Row) -> tuple[Path, int]:
+    """The file of the row, and its number there."""
+    found: tuple[Path, int] | None = None
+    for path, number in _matches(reader, rule, row):
+        found = (path, number)
+        if not rule.last:
+            break
+    if found is None:
+        raise HistoryError(f"{reader.folder / rule.data}: row unknown: {rule.reason(row)}")
+    return found
+
+
+def _matches(reader: HistoryReader, rule: Rule, row: Row) -> Iterator[tuple[Path, int]]:
+    for path in reader.paths(rule.data):
+        before = 1
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=list(rule.names)):
+                mask = _equal(batch, {name: row[name] for name in rule.names})
+                for offset in pc.indices_nonzero(mask).to_pylist():
+                    yield path, before + int(offset)
+                before += batch.num_rows
+
+
+def _equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
+    mask = pa.array([True] * batch.num_rows)
+    for name, value in wanted.items():
+        column = batch.column(batch.schema.get_field_index(name))
+        same = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
+        mask = pc.and_(mask, same)
+    return mask
+
+
+def _stamp(time: int) -> str:
+    return f"{time} ns"
+
+
+def _among(words: tuple[str, ...]) -> str:
+    return ", ".join(f"'{word}'" for word in words)
+
+
+def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], tell: Callable[[Row], str]) -> Rule:
+    """What one row shows alone: required values, words, and ``more``: (name of the case, condition)."""
+    required = [field.name for field in SCHEMAS[data] if not field.nullable]
+    words = _WORDS.get(data, {})
+    cases = {f"null {column}": f"{quoted(column)} is null" for column in required}
+    cases |= {f"word {column}": f"{column} not in ({_among(known)})" for column, known in words.items()}
+    cases |= more
+    whens = " ".join(f"when {condition} then '{case}'" for case, condition in cases.items())
+    columns = ", ".join(quoted(name) for name in dict.fromkeys((*names, *words, *_extra(data))))
+
+    def reason(row: Row) -> str:
+        kind, _, column = str(row["broken"]).partition(" ")
+        if kind == "null":
+            return f"{column} has no value, and every row of {data} must have one"
+        if kind == "word":
+            return f"{column} is {row[column]!r}, which is none of {', '.join(words[column])}"
+        return tell(row)
+
+    order = ", ".join(f"{quoted(name)} nulls first" for name in names)
+    return Rule(
+        data=data,
+        sql=f"select * from (select {columns}, case {whens} end as broken from {data}) as looked_at "
+        f"where broken is not null order by {order} limit 1",
+        names=names,
+        reason=reason,
+    )
+
+
+def _extra(data: str) -> tuple[str, ...]:
+    return ("call", "ret") if data in ("ops", "effects") else ()
+
+
+def _operation(row: Row) -> str:
+    match row["broken"]:
+        case "no ret":
+            return f"operation {row['index']} ended {row['outcome']}, but has no ret; only info has none"
+        case "ret":
+            return (
+                f"operation {row['index']} ended info, but has the ret {_stamp(row['ret'])}; info means that nobody "
+                "knows whether or when it took effect"
+            )
+        case _:
+            return (
+                f"operation {row['index']} returned at {_stamp(row['ret'])}, not after its call at "
+                f"{_stamp(row['call'])}"
+            )
+
+
+def _process(row: Row) -> str:
+    former = f"its operation {row['former']}, called at {_stamp(row['former_call'])}"
+    if row["call"] <= row["former_call"]:
+        return (
+            f"time goes backwards: process {row['process']} called operation {row['index']} at {_stamp(row['call'])}, "
+            f"not after {former}"
+        )
+    until = "never returned" if row["former_ret"] is None else f"returned only at {_stamp(row['former_ret'])}"
+    return (
+        f"process {row['process']} has two open calls: operation {row['index']} at {_stamp(row['call'])}, while "
+        f"{former}, {until}"
+    )
+
+
+def _belongs(row: Row) -> str:
+    if row["known"] is None:
+        return f"this is an effect of operation {row['op']}, which is not in ops"
+    for column in ("process", "call", "ret", "phase"):
+        if row[column] != row[f"op_{column}"]:
+            return (
+                f"{column} is {row[column]}, but that of operation {row['op']} is {row[f'op_{column}']} "
+                "(process, call, ret and phase of an effect are its operation's)"
+            )
+    raise AssertionError(f"the rule found an effect that differs in nothing: {dict(row)}")
+
+
+def _fault(row: Row) -> str:
+    if row["former_time"] is None:
+        return f"fault {row['id']} is {row['phase']}, but was never {row['former']}"
+    return (
+        f"fault {row['id']} was {row['phase']} at {_stamp(row['time'])}, before it was {row['former']} at "
+        f"{_stamp(row['former_time'])}"
+    )
+
+
+def _fault_steps() -> str:
+    """Each step of a fault with the one before it. What failed may be undone without having been done."""
+    steps = " union all ".join(
+        f"select id, fault_failed, '{phase}' as phase, {phase}_at as time, '{former}' as former, "
+        f"{former}_at as former_time from fault_times where {phase}_at is not null"
+        for former, phase in (("intended", "injected"), ("injected", "healed"), ("healed", "recovered"))
+    )
+    times = ", ".join(
+        f"min(case when phase = '{phase}' then \"time\" end) as {phase}_at"
+        for phase in ("intended", "injected", "healed", "recovered")
+    )
+    return (
+        f"with fault_times as (select id, max(case when phase = 'failed' then 1 else 0 end) as fault_failed, {times} "
+        f'from faults group by id) select id, phase, "time", former, former_time from ({steps}) as steps '
+        "where former_time > \"time\" or (former_time is null and phase = 'healed' and fault_failed = 0) "
+        'order by id nulls first, "time" nulls first limit 1'
+    )
+
+
+RULES: Final = (
+    _in_itself(
+        "ops",
+        ("index", "call"),
+        {
+            "no ret": "outcome <> 'info' and ret is null",
+            "ret": "outcome = 'info' and ret is not null",
+            "backwards": "ret <= call",
+        },
+        _operation,
+    ),
+    Rule(
+        data="ops",
+        sql='select "index", count(*) as many from ops group by "index" having count(*) > 1 '
+        'order by "index" nulls first limit 1',
+        names=("index",),
+        reason=lambda row: f"operation {row['index']} is there {row['many']} times; each index is one operation's",
+        last=True,
+    ),
+    Rule(
+        data="ops",
+        sql="""
+            select moment, min("index") as other, max("index") as "index" from (
+                select "index", call as moment from ops
+                union all select "index", ret from ops where ret is not null) as moments
+            group by moment having count(*) > 1 order by moment nulls first limit 1
+            """,
+        names=("index",),
+        reason=lambda row: (
+            f"operation {row['index']} has the stamp {_stamp(row['moment'])}, and so has operation {row['other']}; "
+            "calls and returns are all at different times"
+        ),
+    ),
+    Rule(
+        data="ops",
+        sql="""
+            select "index", process, call, former, former_call, former_ret from (
+                select "index", process, call,
+                    lag("index") over (partition by process order by "index" nulls first) as former,
+                    lag(call) over (partition by process order by "index" nulls first) as former_call,
+                    lag(ret) over (partition by process order by "index" nulls first) as former_ret
+                from ops) as pairs
+            where former is not null and (former_ret is null or former_ret > call or former_call >= call)
+            order by "index" nulls first limit 1
+            """,
+        names=("index",),
+        reason=_process,
+    ),
+    _in_itself("effects", ("op", "sub"), {}, lambda row: str(row["broken"])),
+    Rule(
+        data="effects",
+        sql="select op, sub, count(*) as many from effects group by op, sub having count(*) > 1 "
+        "order by op nulls first, sub nulls first limit 1",
+        names=("op", "sub"),
+        reason=lambda row: f"effect {row['sub']} of operation {row['op']} is there {row['many']} times",
+        last=True,
+    ),
+    Rule(
+        data="effects",
+        sql="""
+            select e.op as op, e.sub as sub, o."index" as known, e.process as process, o.process as op_process,
+                e.call as call, o.call as op_call, e.ret as ret, o.ret as op_ret, e.phase as phase, o.phase as op_phase
+            from effects e join ops o on e.op = o."index"
+            where e.process <> o.process or e.call <> o.call or e.phase <> o.phase or e.ret is distinct from o.ret
+            order by e.op nulls first, e.sub nulls first limit 1
+            """,
+        names=("op", "sub"),
+        reason=_belongs,
+    ),
+    Rule(
+        data="effects",
+        sql="""
+            select e.op as op, e.sub as sub, o."index" as known from effects e left join ops o on e.op = o."index"
+            where o."index" is null order by e.op nulls first, e.sub nulls first limit 1
+            """,
+        names=("op", "sub"),
+        reason=_belongs,
+        needs_close=True,  # effects are sealed before their operations
+    ),
+    _in_itself("faults", ("id", "time"), {}, lambda row: str(row["broken"])),
+    Rule(data="faults", sql=_fault_steps(), names=("id", "phase"), reason=_fault),
+    _in_itself("events", ("node", "incarnation", "seq"), {}, lambda row: str(row["broken"])),
+    _in_itself("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),
+)
+"""In order: what one row shows alone comes before what several rows show."""

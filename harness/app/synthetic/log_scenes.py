@@ -1,0 +1,169 @@
+"""One scene for each log anomaly, and what it leaves in the log.
+
+A scene appends a few records to one key; what the log really holds there afterwards may differ from what was
+acknowledged. Nobody polls that key after the scene but the final reading, so that a scene is one anomaly and not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from harness.app.synthetic.log_values import SCENE_VALUES, value_at
+from harness.app.synthetic.scene import Scene, Step
+from harness.core.operation import Effect
+
+OWN_REQUESTS: Final = 1 << 50
+
+
+@dataclass(frozen=True)
+class LogScene:
+    """``records``: what the log holds from the scene's base offset on, None for a hole."""
+
+    scene: Scene
+    records: tuple[int | None, ...]
+    log_start: int | None = None
+    """Where the final reading begins, told as the log's start."""
+    cut: int | None = None
+    """Where the final reading breaks off and goes on under a new assignment."""
+
+
+class _Stage:
+    """One key at a base offset."""
+
+    def __init__(self, key: str, base: int, epoch: int) -> None:
+        self.key, self.base, self.epoch = key, base, epoch
+
+    def value(self, rank: int) -> int:
+        return value_at(self.base + rank)
+
+    def at(self, rank: int) -> tuple[int, int]:
+        """Rank and the ordinary value there."""
+        return rank, self.value(rank)
+
+    def send(self, begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> Step:
+        """(rank or None for an offset that was not told, value) of one message set."""
+        effects = tuple(
+            Effect(
+                "append", self.key, position=None if rank is None else self.base + rank, value=value,
+                request=OWN_REQUESTS + begin, epoch=self.epoch,
+            )
+            for rank, value in records
+        )  # fmt: skip
+        return Step("send", begin, end, effects, failed=failed)
+
+    def poll(self, begin: int, end: int | None, first: int, last: int, *records: tuple[int, int]) -> Step:
+        """From rank ``first`` up to, not including, ``last``, by the scene's consumer."""
+        shown = [Effect("observe", self.key, position=self.base + rank, value=value, assignment=1)
+                 for rank, value in records]  # fmt: skip
+        before = Effect("observe-begin", self.key, position=self.base + first, assignment=1)
+        after = Effect("observe-end", self.key, position=self.base + last, assignment=1)
+        ending = [] if end is None else [after]
+        return Step("poll", begin, end, (before, *shown, *ending), process=0)
+
+    def end(self, begin: int, end: int, rank: int) -> Step:
+        return Step("end", begin, end, (Effect("end", self.key, position=self.base + rank, epoch=self.epoch),))
+
+    def scene(self, *steps: Step, rank: int | None = 0, value: int | None = None) -> Scene:
+        return Scene(self.key, steps, None if rank is None else self.base + rank, value)
+
+
+def _inconsistent_offset(on: _Stage) -> LogScene:
+    """The other value was shown by a poll that timed out; the log's start passes it, so neither counts as gone."""
+    steps = (
+        on.send(0, 2, on.at(0)),
+        on.send(1, None, (None, SCENE_VALUES)),
+        on.poll(3, None, 0, 1, (0, SCENE_VALUES)),
+    )
+    return LogScene(on.scene(*steps, value=SCENE_VALUES), (on.value(0),), log_start=on.base + 1)
+
+
+def _duplicate(on: _Stage) -> LogScene:
+    both = on.value(0)
+    steps = (on.send(0, 1, on.at(0)), on.poll(2, 3, 0, 2, (0, both), (1, both)))
+    return LogScene(on.scene(*steps, value=both), (both, both))
+
+
+def _aborted_read(on: _Stage) -> LogScene:
+    value = on.value(0)
+    steps = (on.send(0, 1, (None, value), failed=True), on.poll(2, 3, 0, 1, (0, value)))
+    return LogScene(on.scene(*steps, value=value), (value,))
+
+
+def _phantom(on: _Stage) -> LogScene:
+    return LogScene(on.scene(on.poll(0, 1, 0, 1, (0, SCENE_VALUES)), value=SCENE_VALUES), (SCENE_VALUES,))
+
+
+def _lost_write(on: _Stage) -> LogScene:
+    steps = (on.send(0, 1, on.at(0), on.at(1), on.at(2)), on.poll(2, 3, 0, 3, on.at(0), on.at(2)))
+    return LogScene(on.scene(*steps, rank=1, value=on.value(1)), (on.value(0), None, on.value(2)))
+
+
+def _vanished(on: _Stage) -> LogScene:
+    steps = (on.send(0, 1, on.at(0)), on.poll(2, 3, 0, 1, on.at(0)))
+    return LogScene(on.scene(*steps, value=on.value(0)), (None,), cut=on.base + 1)
+
+
+def _unseen(on: _Stage) -> LogScene:
+    return LogScene(on.scene(on.send(0, 1, (None, SCENE_VALUES)), rank=None, value=SCENE_VALUES), ())
+
+
+def _real_time_order(on: _Stage) -> LogScene:
+    steps = (on.send(0, 1, on.at(1)), on.send(2, 3, on.at(0)))
+    return LogScene(on.scene(*steps, rank=1, value=on.value(1)), (on.value(0), on.value(1)))
+
+
+def _nonmonotonic_send(on: _Stage) -> LogScene:
+    """Two message sets of one operation."""
+    first, second = on.send(0, 3, on.at(1)), on.send(1, 3, on.at(0))
+    both = Step("send", 0, 3, (*first.effects, *second.effects))
+    return LogScene(on.scene(both, value=on.value(0)), (on.value(0), on.value(1)))
+
+
+def _send_skip(on: _Stage) -> LogScene:
+    steps = (on.send(0, 2, on.at(0), on.at(2)), on.send(1, 3, on.at(1)))
+    return LogScene(on.scene(*steps, rank=2, value=on.value(2)), (on.value(0), on.value(1), on.value(2)))
+
+
+def _nonmonotonic_poll(on: _Stage) -> LogScene:
+    steps = (on.send(0, 1, on.at(0)), on.poll(2, 3, 0, 1, on.at(0)), on.poll(4, 5, 0, 1, on.at(0)))
+    return LogScene(on.scene(*steps, value=on.value(0)), (on.value(0),))
+
+
+def _poll_skip(on: _Stage) -> LogScene:
+    steps = (
+        on.send(0, 1, on.at(0), on.at(1), on.at(2)),
+        on.poll(2, 3, 0, 1, on.at(0)),
+        on.poll(4, 5, 2, 3, on.at(2)),
+    )
+    return LogScene(on.scene(*steps, rank=2, value=on.value(2)), (on.value(0), on.value(1), on.value(2)))
+
+
+def _high_watermark_regression(on: _Stage) -> LogScene:
+    steps = (on.send(0, 1, on.at(0)), on.end(2, 3, 1), on.end(4, 5, 0))
+    return LogScene(on.scene(*steps), (on.value(0),))
+
+
+_SCENES: Final[Mapping[str, Callable[[_Stage], LogScene]]] = {
+    "inconsistent-offset": _inconsistent_offset,
+    "duplicate": _duplicate,
+    "aborted-read": _aborted_read,
+    "phantom": _phantom,
+    "lost-write": _lost_write,
+    "vanished": _vanished,
+    "unseen": _unseen,
+    "real-time-order": _real_time_order,
+    "nonmonotonic-send": _nonmonotonic_send,
+    "send-skip": _send_skip,
+    "nonmonotonic-poll": _nonmonotonic_poll,
+    "poll-skip": _poll_skip,
+    "high-watermark-regression": _high_watermark_regression,
+}
+
+LOG_SCENES: Final = tuple(_SCENES)
+
+
+def stage(anomaly: str, key: str, base: int, epoch: int) -> LogScene:
+    """The scene of an anomaly on a key whose log ends at ``base``. Its number of records does not depend on these."""
+    return _SCENES[anomaly](_Stage(key, base, epoch))

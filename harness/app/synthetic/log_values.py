@@ -1,0 +1,30 @@
+"""What a record of a synthetic log holds: a function of its offset, so that no log need be kept in memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from harness.app.synthetic.segments import Ints
+
+_BITS: Final = (1 << 40) - 1
+_FACTOR: Final = 0x9E3779B97F4A7C15 & _BITS | 1
+"""Odd, so that multiplying by it modulo 2**40 is a bijection (Knuth's golden ratio)."""
+
+UNLANDED: Final = 1 << 41
+"""Values of sends that are not in the log begin here: this + 4 * operation + rank."""
+
+SCENE_VALUES: Final = 1 << 50
+"""Values of scenes that no offset has begin here."""
+
+
+def values_at(offset: Ints) -> Ints:
+    """The values at these offsets, no two alike and all below 2**40."""
+    # int64 wraps around in numpy, which does not touch the lowest 40 bits.
+    return np.asarray(offset * np.int64(_FACTOR) & _BITS)
+
+
+def value_at(offset: int) -> int:
+    """The value at one offset."""
+    return offset * _FACTOR & _BITS

@@ -1,0 +1,68 @@
+"""Recovery of registers; that of logs is in ``test_judge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log_histories import write
+from register_histories import Ledger
+
+from checkers.contract import NO_RECOVERY, forbid
+from checkers.judge import judge
+from checkers.register import REGISTER_ANOMALIES
+from checkers.verdict import Judgement, Verdict
+
+HEALED = 2_000
+END = 9_000
+CONTRACT = forbid(*REGISTER_ANOMALIES, recovery_deadline=4.0).tolerate("lost-update")
+
+
+def fault(phase: str, at: int) -> dict[str, Any]:
+    return {
+        "id": 1, "fault": "partition", "targets": "[]", "phase": phase, "time": at * 1_000_000,
+        "detail": "{}", "bit": phase == "healed" or None,
+    }  # fmt: skip
+
+
+FAULTS = [fault("intended", 900), fault("injected", 1_000), fault("healed", HEALED), fault("recovered", HEALED)]
+
+
+def judged(folder: Path, *, writes_from: int, reads_from: int) -> Judgement:
+    """A write, a CAS and a read every 100 ms; those called from the heal on to the given time are not answered."""
+    ledger, value = Ledger(), None
+    for number, at in enumerate(range(0, END, 100), start=1):
+        kept = value
+        if HEALED <= at < writes_from:
+            ledger.write(1_000 + number, (at, None))
+        else:
+            ledger.write(number, (at, at + 10))
+            ledger.cas(number, 2_000 + number, (at + 20, at + 30))
+            value = kept = 2_000 + number
+        answered = not HEALED <= at < reads_from
+        ledger.read(kept if answered else None, (at + 40, at + 50), outcome="ok" if answered else "fail")
+    return judge(write(folder, ledger.rows, faults=FAULTS), CONTRACT)
+
+
+def test_a_register_that_answers_again_in_time_has_recovered_and_the_times_are_told(tmp_path: Path) -> None:
+    found = judged(tmp_path, writes_from=3_000, reads_from=4_000)
+    assert found.verdict is Verdict.PASS, (found.unknown, found.findings)
+    note = next(one.note for one in found.examined if one.check == NO_RECOVERY)
+    assert note == "fault 1 (partition): write 1.010 s, read 2.050 s after the heal"
+
+
+@pytest.mark.parametrize(("writes", "reads", "what"), [(6_500, 0, "write to"), (0, 6_500, "read of")])
+def test_one_that_does_not_is_no_recovery(tmp_path: Path, writes: int, reads: int, what: str) -> None:
+    found = judged(tmp_path, writes_from=writes, reads_from=reads)
+    assert found.anomalies == {NO_RECOVERY: 1}
+    assert f"the first {what} r-0" in found.findings[0].claim
+
+
+def test_one_that_is_not_asked_again_until_late_proves_nothing(tmp_path: Path) -> None:
+    ledger = Ledger()
+    for number, at in enumerate([0, 1_200, 1_400, *range(8_000, END, 100)], start=1):
+        ledger.write(number, (at, at + 10))
+        ledger.read(number, (at + 40, at + 50))
+    found = judge(write(tmp_path, ledger.rows, faults=FAULTS), CONTRACT)
+    assert NO_RECOVERY not in found.anomalies

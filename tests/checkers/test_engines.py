@@ -1,0 +1,320 @@
+"""Two engines, one text: on thousands of small histories both give the same answers, evidence and errors."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from log_histories import Book, Row, SimulatedLog, broken, write
+from oracle import Judge
+from register_histories import SimulatedRegister
+from register_histories import broken as broken_register
+from register_oracle import linearizable
+
+from checkers.check import build, findings
+from checkers.contract import Contract
+from checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
+from checkers.judge import FAMILIES, judge
+from checkers.log import LOG_ANOMALIES
+from checkers.register import REGISTER_ANOMALIES
+from checkers.source import register_contract, register_history
+from checkers.verdict import Finding, Verdict
+from harness.core.history import EFFECTS, HistoryError, HistoryReader
+
+LOGS = 1000
+REGISTERS = 1500
+INSTANCE = {
+    "inconsistent-offset": ("position",),
+    "duplicate": ("value",),
+    "aborted-read": ("value",),
+    "phantom": ("value",),
+    "lost-write": ("value", "position"),
+    "vanished": ("value", "position"),
+    "unseen": ("value", "position"),
+    "real-time-order": ("place",),
+    "nonmonotonic-send": ("op", "sub"),
+    "send-skip": ("op", "sub"),
+    "nonmonotonic-poll": ("op", "sub"),
+    "poll-skip": ("op", "sub"),
+    "high-watermark-regression": ("op", "sub"),
+}
+"""The columns that tell one instance of a log anomaly from another, as the oracle names it."""
+
+Application = Any  # pyspark is imported only where it is there
+
+
+@pytest.fixture(scope="session")
+def application() -> Iterator[Application]:
+    """One Spark for all tests of a session."""
+    if find_spec("pyspark") is None:
+        pytest.skip("there is no pyspark; pip install pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java; apt-get install openjdk-17-jre-headless")
+    from checkers.engine.spark import SparkApplication
+
+    with SparkApplication(quick=True) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that one check says."""
+
+    found: Counter[tuple[Any, ...]]
+    findings: list[Finding]
+    examined: int
+
+
+def answers(engine: Engine, folder: Path, contract: Contract) -> dict[str, Answer]:
+    """Every check of every family, asked one after the other."""
+    register_history(engine, folder)
+    register_contract(engine, contract)
+    told = {}
+    for family in FAMILIES:
+        build(engine, family.views)
+        if family.prepare is not None:
+            family.prepare(engine)
+        for check in family.checks:
+            build(engine, check.views)
+            rows = engine.rows(f"select * from {check.found}")
+            columns = INSTANCE.get(check.anomaly, ())
+            found = Counter((row["key"], *(row[column] for column in columns)) for row in rows)
+            examined = int(engine.rows(check.examined)[0]["examined"])
+            told[check.anomaly] = Answer(found, findings(engine, check), examined)
+    return told
+
+
+def logs() -> list[list[Row]]:
+    """Correct ones and broken ones; every fifth is of a compacted topic."""
+    breaker, histories = random.Random(11), []
+    for index in range(LOGS):
+        compacted = index % 5 == 4
+        key = f"{'c' if compacted else 't'}-{index}"
+        log = SimulatedLog(key, random.Random(f"engines/{index}"), index * 1000, compacted=compacted).run(40)
+        histories.append(broken(log, breaker) if index % 3 else log)
+    return [history for history in histories if history]
+
+
+def registers() -> list[list[Row]]:
+    breaker, histories = random.Random(12), []
+    for index in range(REGISTERS):
+        rng = random.Random(f"engines/r/{index}")
+        history = SimulatedRegister(f"r-{index}", rng, (LOGS + index) * 1000, versions=False).run(rng.randint(3, 14))
+        histories.append(broken_register(history, breaker) if index % 3 else history)
+    return [history for history in histories if history]
+
+
+def node_events() -> list[Row]:
+    """Elections, first appends and obeyed requests, at random; some contradict others."""
+    rng = random.Random(13)
+    return [
+        {
+            "time": seq, "node": f"n{rng.randint(1, 3)}", "incarnation": rng.randint(1, 2), "seq": seq, "detail": "{}",
+            "event": rng.choice(("first-append-in-epoch", "became-controller", "request-obeyed", "written")),
+            "key": f"k-{rng.randint(0, 40)}", "epoch": rng.randint(0, 9), "controller_epoch": rng.randint(0, 40),
+            "zxid": seq if rng.random() < 0.3 else None, "position": rng.randint(0, 9),
+        }
+        for seq in range(200)
+    ]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Application) -> None:
+    some_logs, some_registers = logs(), registers()
+    rows = [row for history in (*some_logs, *some_registers) for row in history]
+    assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
+    folder = write(tmp_path / "history", rows, events=node_events())
+    compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
+    contract = Contract(linearizable_ends=True, compacted=compacted)
+    with application.engine(effects=len(rows)) as spark:
+        by_spark = answers(spark, folder, contract)
+    with DuckDB() as duck:
+        by_duck = answers(duck, folder, contract)
+    assert list(by_spark) == list(by_duck)
+    for anomaly, answer in by_duck.items():
+        assert by_spark[anomaly] == answer, anomaly
+        assert answer.found, f"no history had {anomaly}"
+        assert answer.findings
+    for history in some_logs:
+        key = history[0]["key"]
+        expected = Judge(history, linearizable_ends=True, compacted=key in compacted).found()
+        assert _of(by_spark, key) == expected, key
+    wrong = {key for anomaly in REGISTER_ANOMALIES for (key,) in by_spark[anomaly].found}
+    for history in some_registers:
+        assert linearizable(history, versions=False) is (history[0]["key"] not in wrong), history
+
+
+def _of(answers: dict[str, Answer], key: str) -> set[tuple[str, Any]]:
+    """What was found of one key, as the oracle of the log says it."""
+    return {
+        (anomaly, instance[1:] if len(instance) > 2 else instance[1])
+        for anomaly in LOG_ANOMALIES
+        for instance in answers[anomaly].found
+        if instance[0] == key
+    }
+
+
+def book() -> Book:
+    """A run with a lost write (value 7), two faults and its drain."""
+    log = Book()
+    for number in range(20):
+        log.send([number], number, (number * 100, number * 100 + 10), process=1)
+        log.poll(number, [] if number == 7 else [(number, number)], number + 1, (number * 100 + 20, number * 100 + 30))
+        log.add("end", (number * 100 + 40, number * 100 + 50), number + 1, epoch=1, process=2)
+    log.send([99], 20, (2_000, 2_010), phase="sentinel", process=3)
+    shown = [(offset, 99 if offset == 20 else offset) for offset in range(21) if offset != 7]
+    log.poll(0, shown, 21, (2_020, 2_030), phase="drain", process=4)
+    log.drained(21, (2_040, 2_050))
+    log.rows[-1]["process"] = 4
+    return log
+
+
+def faults() -> list[Row]:
+    return [
+        {"id": id, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time * 1_000_000, "detail": "{}",
+         "bit": True if phase == "healed" else None}
+        for id, start in ((1, 300), (2, 900))
+        for phase, time in (("intended", start), ("injected", start + 1), ("healed", start + 150))
+    ]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_a_judgement_is_the_same_to_the_last_word(tmp_path: Path, application: Application) -> None:
+    events = [{"time": 5, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0",
+               "epoch": 0, "detail": "{}"}]  # fmt: skip
+    folder = write(tmp_path / "history", book().rows, faults=faults(), events=events)
+    contract = Contract(recovery_deadline=0.5)
+    with application.engine(effects=100) as spark:
+        by_spark = judge(folder, contract, engine=spark)
+    by_duck = judge(folder, contract)
+    assert by_duck.verdict is Verdict.FAIL
+    assert by_duck.anomalies["lost-write"] == 1
+    assert by_duck.findings[0].leader == "n1"
+    assert (by_duck.engine, by_spark.engine) == ("duckdb", "spark")
+    assert _but_times(by_spark) == _but_times(by_duck)
+
+
+def _but_times(judgement: Any) -> Any:
+    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
+    return msgspec.structs.replace(judgement, seconds=0.0, engine="", examined=examined)
+
+
+def _set(number: int, **given: Any) -> Callable[[list[Row]], None]:
+    return lambda rows: rows[number].update(given)
+
+
+@pytest.mark.spark
+def test_contradictions_get_the_same_error(tmp_path: Path, application: Application) -> None:
+    with application.engine(effects=100) as spark:
+        for number, change in enumerate(
+            (_set(0, outcome="perhaps"), _set(3, ret=1), _set(3, process=9), _set(-1, sub=1), _set(3, call=10_000_000))
+        ):
+            rows = book().rows
+            change(rows)
+            folder = write(tmp_path / str(number) / "history", rows)
+            told = []
+            for engine in (spark, "duckdb"):
+                with pytest.raises(HistoryError) as caught:
+                    judge(folder, Contract(), engine=engine)
+                told.append(str(caught.value))
+            assert told[0] == told[1]
+            assert ".parquet: row " in told[0]
+
+
+def _as(schema: pa.Schema, **types: pa.DataType) -> pa.Schema:
+    return pa.schema([field.with_type(types.get(field.name, field.type)).with_nullable(True) for field in schema])
+
+
+@pytest.mark.spark
+def test_parts_from_elsewhere_read_alike(tmp_path: Path, application: Application) -> None:
+    """Other widths of integers, other forms of text, a column that is all null, and names that look like patterns."""
+    folder = write(tmp_path / "it's 100% [a]* {b} #1" / "history", book().rows)
+    part = folder / "effects" / "part-000000.parquet"
+    table = pq.read_table(part)
+    forms = [
+        _as(EFFECTS, op=pa.int32(), sub=pa.int8(), position=pa.uint32(), kind=pa.large_string()),
+        _as(EFFECTS, op=pa.uint64(), key=pa.dictionary(pa.int32(), pa.string()), node=pa.null(), expected=pa.null()),
+        EFFECTS,
+    ]
+    third = table.num_rows // 3
+    for number, schema in enumerate(forms):
+        rows = table.slice(number * third, third if number < 2 else None)
+        pq.write_table(rows.cast(schema), folder / "effects" / f"part-{number:06d}.parquet")
+    columns = ", ".join(f'"{name}"' for name in EFFECTS.names)
+    with DuckDB() as duck, application.engine(effects=100) as spark:
+        read = []
+        for engine in (duck, spark):
+            register_history(engine, folder)
+            read.append(engine.rows(f"select {columns} from effects order by op nulls first, sub nulls first"))
+    assert read[0] == read[1] == table.sort_by([("op", "ascending"), ("sub", "ascending")]).to_pylist()
+
+
+@pytest.mark.spark
+def test_spark_says_which_query_it_could_not_run(application: Application) -> None:
+    with application.engine() as spark, pytest.raises(EngineError, match="could not run select nothing from nowhere"):
+        spark.rows("select nothing from nowhere")
+
+
+@pytest.mark.spark
+def test_there_is_one_spark_at_a_time(application: Application) -> None:
+    from checkers.engine.spark import SparkApplication
+
+    with pytest.raises(EngineUnavailable, match="runs Spark already"):
+        SparkApplication()
+
+
+def test_duckdb_says_which_query_it_could_not_run() -> None:
+    with DuckDB() as duck, pytest.raises(EngineError, match="could not run select nothing from nowhere"):
+        duck.rows("select nothing from nowhere")
+
+
+def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = HistoryReader(write(tmp_path / "history", book().rows))
+    assert Engines().pick(reader) == "duckdb"
+    assert Engines(spark_master="local[4]").pick(reader) == "spark"
+    assert Engines("spark").pick(reader) == "spark"
+    monkeypatch.setattr("checkers.engine.choice.FITS_ROWS", 10)
+    monkeypatch.setattr("checkers.engine.choice._available", lambda: True)
+    assert Engines().pick(reader) == "spark"
+    assert Engines("duckdb").pick(reader) == "duckdb"
+    monkeypatch.setattr("checkers.engine.choice._available", lambda: False)
+    assert Engines().pick(reader) == "duckdb"
+
+
+def test_wrong_choices_are_told() -> None:
+    with pytest.raises(ValueError, match="no engine is called 'abacus'"):
+        Engines("abacus")
+    with pytest.raises(ValueError, match="use spark or auto"):
+        Engines("duckdb", spark_master="yarn")
+
+
+def test_what_spark_lacks_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    Engines("duckdb").check()
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(EngineUnavailable, match="apt-get install openjdk"):
+        Engines("spark").check()
+    monkeypatch.setattr("checkers.engine.choice.find_spec", lambda name: None)
+    with pytest.raises(EngineUnavailable, match="pip install pyspark"):
+        Engines(spark_master="local[2]").check()
+
+
+def test_duckdb_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with DuckDB(memory="40MB", threads=1) as duck:
+        duck.table("big", "select i, hash(i) as h, hash(i + 1) as g from range(3000000) t(i)")
+        assert list(tmp_path.glob("assay-duckdb-*/*"))
+    assert list(tmp_path.iterdir()) == []

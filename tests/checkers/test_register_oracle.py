@@ -1,0 +1,87 @@
+"""The register checks' verdict per key equals that of a search over every order, on thousands of small histories."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from log_histories import Row, write
+from register_histories import SimulatedRegister, broken
+from register_oracle import linearizable
+
+from checkers.check import build
+from checkers.engine import DuckDB
+from checkers.register import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
+from checkers.register_chains import prepare
+from checkers.source import register_history
+
+COUNT = 1500
+
+
+def simulated(seed: int, index: int, *, versions: bool = False) -> list[Row]:
+    """History ``index``: a key and operation numbers of its own."""
+    rng = random.Random(f"{seed}/{index}")
+    return SimulatedRegister(f"r-{index}", rng, index * 1000, versions=versions).run(rng.randint(3, 14))
+
+
+def by_sql(folder: Path, histories: list[list[Row]]) -> dict[str, set[str]]:
+    """The anomalies of each key."""
+    found: dict[str, set[str]] = {}
+    with DuckDB() as engine:
+        register_history(engine, write(folder, [row for history in histories for row in history]))
+        build(engine, REGISTER.views)
+        assert prepare(engine) == []
+        for check in (*REGISTER.checks, *REGISTER_CAS.checks):
+            build(engine, check.views)
+            for row in engine.rows(f"select key from {check.found}"):
+                found.setdefault(row["key"], set()).add(check.anomaly)
+    return found
+
+
+def all_versions_known(rows: list[Row]) -> bool:
+    """Whether each value that took part has a version: then versions are judged to the full."""
+    used = [row for row in rows if row["outcome"] == "ok" and row["value"] is not None]
+    expected = {row["expected"] for row in used if row["kind"] == "cas"} - {None}
+    known = {row["value"] for row in used if row["position"] is not None}
+    infos = {row["expected"] for row in rows if row["kind"] == "cas" and row["outcome"] == "info"} - {None}
+    return {row["value"] for row in used} | expected | infos <= known
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_a_correct_register_raises_no_alarm(tmp_path: Path, versions: bool) -> None:
+    histories = [simulated(1, index, versions=versions) for index in range(COUNT)]
+    assert all(linearizable(history, versions=versions) for history in histories[::10])
+    assert by_sql(tmp_path / "history", histories) == {}
+
+
+def test_broken_histories_get_the_answer_of_the_search(tmp_path: Path) -> None:
+    rng = random.Random(2)
+    histories = [history for index in range(2 * COUNT) if (history := broken(simulated(2, index), rng))]
+    found = by_sql(tmp_path / "history", histories)
+    total: Counter[str] = Counter()
+    for history in histories:
+        key = history[0]["key"]
+        assert linearizable(history) is (key not in found), (key, found.get(key), history)
+        total.update(found.get(key, {"linearizable"}))
+    assert set(total) == {*REGISTER_ANOMALIES, "linearizable"}
+    assert min(total.values()) > 40, total
+
+
+def test_versions_get_the_answer_of_the_search_where_each_value_has_one(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    histories = [
+        history for index in range(2 * COUNT) if (history := broken(simulated(3, index, versions=True), rng))
+    ]
+    found = by_sql(tmp_path / "history", histories)
+    answers: Counter[str] = Counter()
+    for history in histories:
+        key, good = history[0]["key"], linearizable(history, versions=True)
+        if all_versions_known(history):
+            assert good is (key not in found), (key, found.get(key), history)
+            answers["only by versions"] += not good and linearizable(history)
+        else:
+            assert not good or key not in found, (key, found.get(key), history)
+            answers["missed"] += not good and key not in found
+    assert answers["only by versions"] > 50

@@ -1,0 +1,129 @@
+"""Leadership under churn, in the simulation: a controller sleeps past its session and wakes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.verdict import Verdict
+from harness.app.attempt import Attempt
+from harness.app.experiment import Experiment, experiment_of
+from harness.app.settings import Settings
+from harness.app.store import read_run
+from harness.core.generator import limit, simulate
+from harness.core.history import HistoryReader
+from harness.core.operation import Completed, Completion, Operation, Outcome
+from system_under_test.client.admin import TopicOutcome
+from system_under_test.client.errors import Outcome as Certainty
+from system_under_test.protocol.errors import ErrorCode
+from workloads.controller_churn import churn, name, partitions
+from workloads.controller_client import CHURN, CREATE, DELETE, TOUCH, ControllerClient, changed
+
+WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_controller.py"
+
+
+def workload() -> Experiment:
+    spec = importlib.util.spec_from_file_location("controller_workload", WORKLOAD)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = experiment_of(module.test_controller)
+    assert found is not None
+    return found
+
+
+def sleeping_controller(root: Path, defect: str | None = None) -> Attempt:
+    """Eleven seconds in which the controller is stopped for six, twice as long as a session lasts."""
+    settings = Settings(
+        seed=5,
+        time_limit=11.0,
+        rate=40.0,
+        store=root,
+        nemesis=("stop",),
+        nemesis_target="controller",
+        nemesis_interval=12.0,
+        defect=defect,
+    )
+    attempt = Attempt(workload(), settings, "workloads/test_controller.py::test_controller[stop]", "pytest")
+    try:
+        attempt.set_up()
+        attempt.run()
+    finally:
+        attempt.tear_down()
+    return attempt
+
+
+def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_path: Path) -> None:
+    runs = [sleeping_controller(tmp_path) for _ in range(2)]
+    for attempt in runs:
+        assert attempt.judgement is not None
+        assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement.unknown
+    assert len({info.digest for info in map(read_run, (one.folder.path for one in runs)) if info is not None}) == 1
+    history = HistoryReader(runs[0].folder.history)
+    events = history.table("events").to_pylist()
+    assert len({row["controller_epoch"] for row in events if row["event"] == "became-controller"}) >= 2
+    terms = {(row["key"], row["epoch"]) for row in events if row["event"] == "first-append-in-epoch"}
+    assert len(terms) > len({key for key, _ in terms}), "some partition must have had two leaders in turn"
+    done = {row["f"] for row in history.table("ops").to_pylist() if row["outcome"] == "ok"}
+    assert done >= set(CHURN)
+
+
+def test_a_controller_that_writes_on_after_it_was_replaced_is_caught(tmp_path: Path) -> None:
+    judgement = sleeping_controller(tmp_path, "zombie-controller").judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.FAIL
+    assert "stale-epoch-obeyed" in judgement.anomalies
+    claims = [finding.claim for finding in judgement.findings if finding.anomaly == "stale-epoch-obeyed"]
+    assert any("under controller epoch 1, after one with a smaller zxid under epoch 2" in claim for claim in claims)
+
+
+def operations(seed: int, count: int) -> list[Operation]:
+    """What the churn invokes."""
+    events = simulate(limit(count, churn()), seed=seed)
+    return [event.operation for event in events if event.completed is None]
+
+
+@given(st.integers(0, 2**32))
+def test_no_name_is_used_twice_and_only_what_was_made_is_named(seed: int) -> None:
+    made: set[str | None] = set()
+    values = []
+    for operation in operations(seed, 200):
+        if operation.f == CREATE:
+            assert operation.key not in made
+            made.add(operation.key)
+            continue
+        assert operation.key in made
+        if operation.f == TOUCH:
+            values.append(operation.argument["value"])
+            topic = next(number for number in range(200) if name(number) == operation.key)
+            assert operation.argument["partition"] < partitions(topic)
+    assert len(values) == len(set(values))
+
+
+def test_topics_go_as_they_come() -> None:
+    verbs = [operation.f for operation in operations(7, 400)]
+    assert 0.5 < verbs.count(DELETE) / verbs.count(CREATE) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("known", "outcome", "error"),
+    [
+        (TopicOutcome(Certainty.DONE, ErrorCode.NONE), Outcome.OK, None),
+        (TopicOutcome(Certainty.NOT_DONE, ErrorCode.NOT_CONTROLLER, "no"), Outcome.FAIL, "not-controller: no"),
+        (TopicOutcome(Certainty.UNKNOWN, ErrorCode.REQUEST_TIMED_OUT), Outcome.INFO, "request-timed-out"),
+        (TopicOutcome(Certainty.UNKNOWN, None, "connection lost"), Outcome.INFO, "no-answer: connection lost"),
+    ],
+)
+def test_a_change_is_known_as_well_as_the_broker_said(known: TopicOutcome, outcome: Outcome, error: str | None) -> None:
+    assert changed(known) == Completion(outcome, error=error)
+
+
+def test_what_goes_to_topics_that_come_and_go_is_no_business_of_the_log_checks() -> None:
+    operation = Operation(TOUCH, "churn-0", {"partition": 0, "value": 1})
+    done = Completed(0, 0, "w0", operation, Completion(Outcome.OK, {"offset": 0, "node": "n1"}), call=1, ret=2)
+    assert ControllerClient.effects(done) == ()

@@ -1,0 +1,34 @@
+"""Leaders and controllers: one of each per epoch, and nobody who goes back to an older controller.
+
+Topics come and go while clients write to a log that stays, so that every controller has leaders to elect and every
+leader something to append. Faults do the rest: each controller and each leader that they hit costs an epoch.
+
+pytest workloads/test_controller.py --nemesis=stop --nemesis-target=controller
+pytest workloads/test_controller.py --replay=schedules/zombie-controller.json --time-limit=50 --defect=zombie-controller
+"""
+
+from __future__ import annotations
+
+from checkers.contract import forbid
+from checkers.log import LOG_ANOMALIES
+from checkers.ownership import OWNERSHIP_ANOMALIES
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.generator import Generator, mix, stagger
+from system_under_test.deployment import Broker
+from workloads.controller_churn import churn
+from workloads.controller_client import ControllerClient
+from workloads.log_drain import drain
+from workloads.log_operations import traffic
+
+SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
+CONTRACT = forbid(*OWNERSHIP_ANOMALIES, *LOG_ANOMALIES)
+CHANGES_EVERY = 0.15
+"""Seconds, on average: each change of a topic costs ZooKeeper some ten writes and every broker a request."""
+
+
+@experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT)
+def test_controller(settings: Settings) -> Generator:
+    """One leader and one controller per epoch, whatever becomes of them."""
+    keys = SYSTEM.keys()
+    return mix(traffic(keys), stagger(CHANGES_EVERY, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -1,0 +1,99 @@
+"""Nothing of ours: a ZooKeeper ensemble as registers with compare-and-set. ``docs/your_own_system.md`` explains it.
+
+pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, KazooException
+
+from checkers.contract import forbid
+from checkers.register import REGISTER_ANOMALIES
+from cluster import zookeeper
+from cluster.node import Cluster, Node
+from cluster.system import ZOOKEEPER_PORT, System
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.client import Endpoint
+from harness.core.generator import Context, Generator, unfold
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+
+KEYS, BARRIER = [f"/register-{number}" for number in range(3)], "/barrier"
+SECONDS = 4.0  # for one call, and for a session without a connection
+
+
+class Ensemble(System):
+    name, roles = "zookeeper", ("server",)
+
+    def port(self, role: str) -> int:
+        return ZOOKEEPER_PORT
+
+    def argv(self, node: Node) -> list[str]:
+        return zookeeper.argv()
+
+    def files(self, node: Node, cluster: Cluster) -> dict[str, bytes]:
+        return zookeeper.files(node, cluster)
+
+    async def ready(self, node: Node) -> bool:
+        return await zookeeper.ready(node)
+
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
+        return await zookeeper.leader(cluster.nodes)
+
+    def keys(self) -> list[str]:
+        return KEYS
+
+
+class RegisterClient:
+    blocking = True
+
+    def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        self.zk = KazooClient(",".join(endpoint.all), timeout=SECONDS, randomize_hosts=False)
+        self.zk.start(timeout=SECONDS)
+        for path in (*KEYS, BARRIER):
+            self.zk.ensure_path_async(path).get(timeout=SECONDS)
+
+    def close(self) -> None:
+        self.zk.stop()
+        self.zk.close()
+
+    def invoke(self, operation: Operation) -> Completion:
+        try:
+            return Completion(Outcome.OK, getattr(self, operation.f)(operation.key, operation.argument))
+        except (KazooException, self.zk.handler.timeout_exception) as error:  # a write may still arrive, mostly
+            unchanged = operation.f == "read" or isinstance(error, BadVersionError)
+            return Completion(Outcome.FAIL if unchanged else Outcome.INFO, error=type(error).__name__)
+
+    def read(self, key: str, _: None = None) -> dict[str, Any]:
+        self.zk.set_async(BARRIER, b"").get(timeout=SECONDS)  # what is read after a write is not older than the write
+        data, stat = self.zk.get_async(key).get(timeout=SECONDS)
+        return {"value": int(data) if data else None, "version": stat.version}
+
+    def write(self, key: str, value: int, version: int = -1) -> dict[str, Any]:
+        return {"value": value, "version": self.zk.set_async(key, b"%d" % value, version).get(timeout=SECONDS).version}
+
+    def cas(self, key: str, value: int) -> dict[str, Any]:
+        seen = self.read(key)
+        return self.write(key, value, seen["version"]) | {"expected": seen["value"]}
+
+    @staticmethod
+    def effects(completed: Completed) -> list[Effect]:
+        operation, result = completed.operation, completed.completion.result
+        if result is not None:
+            return [Effect(operation.f, str(operation.key), result["version"], result["value"], result.get("expected"))]
+        # Nobody knows what an unanswered cas has replaced, if anything: it is a write that may have happened.
+        return [Effect("read" if operation.f == "read" else "write", str(operation.key), value=operation.argument)]
+
+
+def step(value: int, context: Context) -> tuple[Operation, int]:
+    f = context.choose(("read", "read", "write", "cas"), salt=1)
+    return Operation(f, context.choose(KEYS, salt=2), None if f == "read" else value), value + 1
+
+
+@experiment(system=Ensemble(), client=RegisterClient, contract=forbid(*REGISTER_ANOMALIES))
+def test_zookeeper(settings: Settings) -> Generator:
+    """A read sees the latest write, and a compare-and-set replaces what it expected."""
+    return unfold(step, 1) | [Operation("read", key, phase=Phase.DRAIN) for key in KEYS]
