@@ -27,7 +27,7 @@ test:  ## every test; those that need Docker, Java or Chromium install it when r
 check: venv  ## ruff, mypy --strict, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest tests -q -m "not docker and not browser and not slow"
+	@$(BIN)/pytest tests -q -m "not docker and not browser and not spark and not slow"
 
 docker:  ## a Docker engine: installed and started if none answers (root)
 	@scripts/docker up

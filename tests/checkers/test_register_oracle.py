@@ -17,6 +17,8 @@ from checkers.register import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from checkers.register_chains import prepare
 from checkers.source import register_history
 
+pytestmark = pytest.mark.slow
+
 COUNT = 1500
 
 

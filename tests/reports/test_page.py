@@ -17,6 +17,8 @@ from harness.core.operation import Outcome
 from reports.page import render
 from reports.panel import plain
 
+pytestmark = pytest.mark.slow
+
 LOADING = {"src", "href", "srcset", "poster", "action", "data", "background"}
 
 

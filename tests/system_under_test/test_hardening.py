@@ -37,6 +37,8 @@ from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, Creat
 from system_under_test.records import message_set
 from system_under_test.replication.purgatory import MAX_WAIT, WaitingProducers, expire
 
+pytestmark = pytest.mark.slow
+
 ATTACKS = 10_000
 ATTACKERS = 12
 NORMAL = 0.25

@@ -32,6 +32,8 @@ from system_under_test.protocol.schema import records_bytes
 from system_under_test.protocol.topics import CreatableTopic, CreateTopicsRequest
 from system_under_test.records import message_set
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits()
 MB = 1024 * 1024
 PATIENCE = 1.0

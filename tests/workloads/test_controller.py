@@ -23,6 +23,8 @@ from system_under_test.protocol.errors import ErrorCode
 from workloads.controller_churn import churn, name, partitions
 from workloads.controller_client import CHURN, CREATE, DELETE, TOUCH, ControllerClient, changed
 
+pytestmark = pytest.mark.slow
+
 WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_controller.py"
 
 

@@ -20,6 +20,8 @@ from harness.app.synthetic import segments, slots
 from harness.app.synthetic.plan import Plan, PlanError, Planted
 from harness.core.history import HistoryError, HistoryReader
 
+pytestmark = pytest.mark.slow
+
 EVERY = [(model, anomaly) for model, names in PLANTABLE.items() for anomaly in names]
 
 SHAPES = (

@@ -15,6 +15,8 @@ from system_under_test.client.errors import ReadFailed
 from system_under_test.deployment import Broker
 from system_under_test.protocol.errors import ErrorCode
 
+pytestmark = pytest.mark.slow
+
 
 def controller_epochs(cluster: Brokers) -> list[tuple[int, str]]:
     found = [
