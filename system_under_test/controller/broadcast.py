@@ -38,6 +38,7 @@ class Broadcast:
         self._refused = refused
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         self._closed = False
+        self._somebody_left = False
         self._newcomers: dict[int, None] = {}
         self._changed: dict[PartitionId, None] = {}
         self._deleted: dict[str, None] = {}
@@ -59,6 +60,7 @@ class Broadcast:
                 task.cancel()
                 del self._channels[broker_id]
                 self._newcomers.pop(broker_id, None)
+                self._somebody_left = True
         for broker_id, life in brokers.items():
             if broker_id not in self._channels:
                 channel = Channel(life, self._config.request_timeout_ms / 1000, self._refused)
@@ -84,7 +86,8 @@ class Broadcast:
         changed, self._changed = list(self._changed), {}
         newcomers, self._newcomers = self._newcomers, {}
         deleted, self._deleted = list(self._deleted), {}
-        if not changed and not newcomers and not deleted:
+        left, self._somebody_left = self._somebody_left, False
+        if not (changed or newcomers or deleted or left):
             return
         for broker_id in self._channels:
             full = broker_id in newcomers

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kazoo.exceptions import NoNodeError
 
+from system_under_test.config import ConfigError, TopicConfig
 from system_under_test.controller.leaders import LiveBroker
 from system_under_test.protocol.internal import (
     MemberEpoch,
@@ -127,9 +128,22 @@ async def read_topic(zookeeper: ZooKeeper, cluster: ClusterState, name: str) -> 
     settings: dict[str, str] = {}
     with contextlib.suppress(NoNodeError):  # a topic need not have settings
         data, _ = await zookeeper.get(paths.topic_config(name))
-        settings = znodes.decode(znodes.TopicSettings, paths.topic_config(name), data).config
+        settings = _usable(name, znodes.decode(znodes.TopicSettings, paths.topic_config(name), data).config)
     if not all(index.isdecimal() for index in assignment):
         raise znodes.ZnodeError(f"znode {path} names partitions {sorted(assignment)}")
     cluster.topics[name] = Topic(
         stat.czxid, {int(index): list(replicas) for index, replicas in sorted(assignment.items())}, settings
     )
+
+
+def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Without those that this broker does not know or cannot take: tools of others may write what they like there."""
+    usable = {}
+    for key, value in settings.items():
+        try:
+            TopicConfig().override({key: value})
+        except ConfigError as error:
+            _log.error("topic %s: %s; it is ignored", name, error)
+        else:
+            usable[key] = value
+    return usable

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
-from kazoo.protocol.states import KazooState, WatchedEvent
+from kazoo.protocol.states import KazooState
 
 from system_under_test.config import BrokerConfig
 from system_under_test.controller import cluster_state, topics
@@ -87,6 +87,7 @@ class Controller:
         self._traits = traits
         self._queue: asyncio.Queue[Event | tuple[Action, asyncio.Future[None]]] = asyncio.Queue()
         self._queued: set[Event] = set()
+        self._watches: dict[Event, Watch] = {}
         self._rule: Rule | None = None
         self._registered = False
 
@@ -110,10 +111,9 @@ class Controller:
             self._queue.put_nowait(event)
 
     def _watch(self, event: Event) -> Watch:
-        def fired(_: WatchedEvent) -> None:
-            self._notify(event)
-
-        return fired
+        if event not in self._watches:  # one for each event: a client keeps each watch that it is given until it fires
+            self._watches[event] = lambda _: self._notify(event)
+        return self._watches[event]
 
     async def _run(self) -> None:
         while True:
@@ -257,6 +257,7 @@ class Controller:
         cluster = rule.cluster
         for gone in [name for name in cluster.topics if name not in names]:
             cluster.forget(gone)
+            rule.brokers.deleted(gone)
         for name in names:
             if name not in cluster.topics:
                 try:

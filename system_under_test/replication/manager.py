@@ -16,7 +16,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from system_under_test.config import BrokerConfig, TopicConfig
 from system_under_test.events import EventLog
 from system_under_test.log import directory
-from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
 from system_under_test.log.config import LogConfig
 from system_under_test.log.epochs import EpochHistory
 from system_under_test.log.log import Log
@@ -203,7 +203,11 @@ class ReplicaManager:
             self._refresh_leaders(live)
             results = []
             for update in request.partitions:
-                error = await self._change_role(update, live)
+                try:
+                    error = await self._change_role(update, live)
+                except (directory.DirectoryError, CheckpointError) as problem:  # one replica, not all
+                    _log.error("%s-%d is offline: %s", update.topic, update.partition, problem)
+                    error = ErrorCode.UNKNOWN
                 results.append(PartitionResult(topic=update.topic, partition=update.partition, error_code=error))
             return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
 
@@ -261,7 +265,8 @@ class ReplicaManager:
                 update.topic_czxid,
                 aside,
             )
-        await self._forget(topic, index)  # what a crash in the middle of a deletion may have left
+        if (topic, index) in self._recovery_points.load():
+            await self._forget(topic, index)  # what a crash in the middle of a deletion may have left
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self.config.data_dir)

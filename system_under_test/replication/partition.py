@@ -243,7 +243,7 @@ class Partition:
     def record_fetch(self, term: LeaderTerm, replica: int, broker_epoch: int, offset: int, now: float) -> None:
         """A follower asks for ``offset``: it has everything below. Its position is nothing else."""
         position = term.positions.get(replica)
-        if position is None or broker_epoch < position.broker_epoch:
+        if position is None or broker_epoch < 0 or broker_epoch < position.broker_epoch:
             raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE)
         end = self.log.end_offset
         if offset > end:

@@ -223,3 +223,49 @@ def test_a_controller_interrupted_in_the_middle_of_its_work_leaves_nobody_untold
         return views[0] == views[1] == views[2] and all(len(isr) == 3 for _, isr in views[0])
 
     simulate(check, seed)
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/config/topics/orders", b'{"version":1,"config":{"min.insync.replicas":"2","retention.ms":"1"}}'),
+        ("/brokers/topics/odd", b"{}"),
+        ("/isr_change_notification/isr_change_x", b"not json"),
+        ("/brokers/ids/odd", b"{}"),
+    ],
+)
+def test_what_others_leave_in_zookeeper_ends_no_broker(path: str, data: bytes) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            runtime = cluster.cluster.harness_runtime()
+            zookeeper = runtime.zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(5)
+            if await zookeeper.exists(path) is None:
+                await zookeeper.create(path, data, makepath=True)
+            else:
+                await zookeeper.set(path, data)
+            for epoch in (2, 3):
+                await zookeeper.delete("/controller")
+                await until(lambda n=epoch: len(controller_epochs(cluster)) == n, "an election")  # type: ignore[misc]
+            await cluster.producer_with().send("orders", 0, [(None, b"x")])
+            assert [node.exit_code for node in cluster.nodes] == [None] * 3
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_metadata_does_not_name_the_dead() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1, replication=1, min_insync=1)) as cluster:
+            leader, controller = await cluster.leader(), await cluster.controller()
+            others = [node for node in cluster.nodes if node not in (leader, controller)]
+            await others[0].kill()
+            admin = Admin([f"{controller.address}:9092"], runtime=cluster.cluster.harness_runtime())
+
+            async def forgotten() -> bool:
+                return others[0].index not in (await admin.describe()).nodes
+
+            await until(forgotten, "the dead broker is named no more", 10)
+            await admin.close()
+
+    simulate(check)
