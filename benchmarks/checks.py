@@ -34,6 +34,7 @@ def generate(folder: Path, operations: int, partitions: int) -> int:
     index = np.arange(operations, dtype=np.int64)
     kind = np.where(index % 2 == 0, 0, np.where(index // 2 % 20 == 7, 2, 1))  # send, poll, end
     partition = (index // 2) % partitions
+    process = partition * 4 + (kind == 1)  # one sender and one reader per partition
     call, ret = index * 2000 + 1, index * 2000 + 1500
     sends = _running(kind == 0, partition, partitions)
     polls = _running(kind == 1, partition, partitions)
@@ -49,12 +50,13 @@ def generate(folder: Path, operations: int, partitions: int) -> int:
     for number, total in enumerate(totals):
         parts += _ending(last, total)
         partition = np.append(partition, [number, number])
+        process = np.append(process, [number * 4, number * 4 + 3])  # the drain's reader is another
         call = np.append(call, [last * 2000 + 1, last * 2000 + 2001])
         ret = np.append(ret, [last * 2000 + 1500, last * 2000 + 3500])
         last += 2
     names = np.array([f"bench-{number}" for number in range(partitions)])
-    effects = pa.concat_tables(_table(part, partition, names, call, ret) for part in parts)
-    ops = _ops(last, partition, names, call, ret)
+    effects = pa.concat_tables(_table(part, process, names[partition], call, ret) for part in parts)
+    ops = _ops(process, names[partition], call, ret, partitions)
     for name, schema in SCHEMAS.items():
         (folder / name).mkdir(parents=True)
         table = {"effects": effects, "ops": ops}.get(name, schema.empty_table())
@@ -120,15 +122,14 @@ def _ending(op: int, total: int) -> list[dict[str, object]]:
 
 
 def _table(
-    part: dict[str, object], partition: np.ndarray, names: np.ndarray, call: np.ndarray, ret: np.ndarray
+    part: dict[str, object], process: np.ndarray, keys: np.ndarray, call: np.ndarray, ret: np.ndarray
 ) -> pa.Table:
     op = np.asarray(part["op"])
     reads = str(part["kind"]).startswith("observe")
     given: dict[str, object] = {
         **part,
-        # One sender and one reader per partition; the drain's reader is another.
-        "process": (partition[op] * 4 + (1 if reads else 0) + (2 if part["phase"] == "drain" else 0)).astype(np.int32),
-        "key": names[partition[op]],
+        "process": process[op].astype(np.int32),
+        "key": keys[op],
         "call": call[op],
         "ret": ret[op],
         "outcome": "ok",
@@ -147,11 +148,14 @@ def _table(
     return pa.Table.from_arrays(columns, schema=SCHEMAS["effects"])
 
 
-def _ops(total: int, partition: np.ndarray, names: np.ndarray, call: np.ndarray, ret: np.ndarray) -> pa.Table:
-    plain = {"worker": "0", "f": "x", "argument": "null", "outcome": "ok", "phase": "main"}
+def _ops(process: np.ndarray, keys: np.ndarray, call: np.ndarray, ret: np.ndarray, endings: int) -> pa.Table:
+    """The last ``endings`` pairs are sentinels and drains."""
+    total = len(process)
+    plain = {"worker": "0", "f": "x", "argument": "null", "outcome": "ok"}
     columns = {name: pa.array(np.full(total, text)) for name, text in plain.items()}
-    columns |= {"index": pa.array(np.arange(total)), "process": pa.array(partition.astype(np.int32))}
-    columns |= {"key": pa.array(names[partition]), "call": pa.array(call), "ret": pa.array(ret)}
+    phases = np.concatenate([np.full(total - 2 * endings, "main"), np.tile(["sentinel", "drain"], endings)])
+    columns |= {"index": pa.array(np.arange(total)), "process": pa.array(process.astype(np.int32))}
+    columns |= {"key": pa.array(keys), "call": pa.array(call), "ret": pa.array(ret), "phase": pa.array(phases)}
     return pa.Table.from_arrays(
         [columns.get(field.name, pa.nulls(total, field.type)) for field in SCHEMAS["ops"]], names=SCHEMAS["ops"].names
     )

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from checkers.engine import Engine, Row
 from checkers.engine.base import quoted
 from harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
+from harness.core.history.reader import plainly
 from harness.core.operation import Outcome, Phase
 
 FAULT_PHASES: Final = ("intended", "injected", "healed", "recovered", "failed")
@@ -80,8 +81,9 @@ def readable(reader: HistoryReader) -> None:
                         file.read_row_group(group)
                         first += file.metadata.row_group(group).num_rows
             except (pa.ArrowException, OSError) as error:
-                reason = str(error).partition("\n")[0]
-                raise HistoryError(f"{path}: row {first} or one soon after it cannot be read: {reason}") from error
+                raise HistoryError(
+                    f"{path}: row {first} or one soon after it cannot be read: {plainly(error)}"
+                ) from error
 
 
 def _as_closed(reader: HistoryReader) -> None:

@@ -172,7 +172,7 @@ class Spark:
             with _failures(f"read {paths[0]}"):
                 reader = self._session.read.option("__globPaths__", "false")
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
-                reader.parquet(*(path.resolve().as_uri() for path in paths)).createOrReplaceTempView(source)
+                reader.parquet(*(f"file://{path.resolve()}" for path in paths)).createOrReplaceTempView(source)
             self._names[source] = None
             sources.append(conformed(source, [column for column, _ in columns], schema))
         self.view(name, " union all ".join(sources) or empty(schema))

@@ -47,10 +47,14 @@ def open_stored(path: Path) -> Stored:
     """Raises ``FileNotFoundError`` when there is no history at ``path``, ``HistoryError`` for damaged settings."""
     history = store.resolve(path)
     run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
+    info = None if run is None else store.read_run(run)
+    if run is not None and info is None:
+        # Without it nobody knows whether the run came to its end, or what spoke against it then.
+        raise HistoryError(f"{run / 'run.json'} is damaged; check {history.name}/ alone, copied elsewhere, without it")
     return Stored(
         history=history,
         run=run,
-        info=None if run is None else store.read_run(run),
+        info=info,
         contract=Contract() if run is None else _contract(run / "settings.json"),
         closed=(history / CLOSED).exists() or run is None,
     )
@@ -72,13 +76,17 @@ def judge_again(stored: Stored, engines: Engines) -> Judgement:
         notes=notes,
     )
     # After the rules, which say more exactly what is wrong with a row.
-    untouched(HistoryReader(stored.history, optional=OPTIONAL))
+    reader = HistoryReader(stored.history, optional=OPTIONAL)
+    untouched(reader)
+    told = None if stored.info is None else stored.info.digest
+    if told is not None and reader.closed is not None and reader.closed.digest != told:
+        raise HistoryError(f"{stored.history / CLOSED}: run.json tells another digest; it is not this run's history")
     return judgement
 
 
 def _contract(path: Path) -> Contract:
     try:
-        settings: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         return msgspec.convert(settings["contract"], Contract)
     except FileNotFoundError:
         return Contract()

@@ -112,13 +112,19 @@ class HistoryReader:
             raise HistoryError(f"{path} is damaged: {error}") from error
 
 
+def plainly(error: Exception) -> str:
+    """A reader's words for a damaged file, in one line and without the file's bytes that they may quote."""
+    text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])
+    return " ".join(text.split())
+
+
 def _check(path: Path, name: str) -> int:
     """The rows of a part. Raises ``HistoryError`` unless its columns are those of the data set."""
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise HistoryError(f"{path} is not a Parquet file: {error}") from error
+        raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
     for field in SCHEMAS[name]:
         position = schema.get_field_index(field.name)
         if position < 0:
