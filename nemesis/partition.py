@@ -65,6 +65,9 @@ IMPLIED = {
     Shape.BRIDGE: Kind.ONE,
 }
 """Shapes that say themselves whom they isolate (or who is the bridge)."""
+MIXED = tuple(shape for shape in Shape if shape is not Shape.RANDOM_HALVES)
+"""What ``partition`` draws from. Random halves may take ZooKeeper from a majority, which no second fault may meet in a
+combined run: then nobody at all is left in peace. They are had by their own name."""
 ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE)
 LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4}
 """Servers that a shape needs; 2 unless said here."""
@@ -75,7 +78,7 @@ class Partition(Cutting):
     """A mix of all shapes, or one shape alone (``partition-halves``)."""
 
     def __init__(self, shape: Shape | None = None) -> None:
-        self._shapes: tuple[Shape, ...] = (shape,) if shape is not None else tuple(Shape)
+        self._shapes: tuple[Shape, ...] = (shape,) if shape is not None else MIXED
         self.name = f"partition-{shape}" if shape is not None else "partition"
         self.description = DESCRIPTIONS[shape] if shape is not None else "links cut: a shape is drawn each time"
         self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is Shape.FROM_ZOOKEEPER else ()
