@@ -42,8 +42,9 @@ DRIVER_MEMORY: Final = "3g"
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
 
-LOCAL_PARTITIONS: Final = 8
-"""Shuffle partitions of a large history on this machine; on a cluster Spark's own setting counts."""
+LEAST_PARTITIONS: Final = 4
+PARTITION_ROWS: Final = 2_000_000
+"""Shuffle partitions of a large history on this machine: so many effects each; a cluster's own setting counts there."""
 
 SHARED: Final[Mapping[str, str]] = {
     "spark.app.name": "assay",
@@ -216,8 +217,9 @@ def _settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, 
             "spark.jars.ivy": str(folder / "ivy"),
         }
         java.append(f"-Djava.io.tmpdir={folder}")
+        java.append("-XX:+UseSerialGC" if quick else "-XX:+UseParallelGC")
     if quick:
-        java += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        java.append("-XX:TieredStopAtLevel=1")
     return settings | {"spark.driver.extraJavaOptions": " ".join(java)}
 
 
@@ -232,7 +234,9 @@ def _session_settings(master: str, effects: int | None) -> dict[str, str]:
             "spark.sql.files.maxPartitionBytes": "1g",
             "spark.sql.files.openCostInBytes": "0",
         }
-    return {"spark.sql.shuffle.partitions": str(LOCAL_PARTITIONS)} if master.startswith("local") else {}
+    if not master.startswith("local"):
+        return {}
+    return {"spark.sql.shuffle.partitions": str(max(LEAST_PARTITIONS, (effects or 0) // PARTITION_ROWS))}
 
 
 def _columns(part: Path, schema: pa.Schema) -> tuple[tuple[str, str], ...]:

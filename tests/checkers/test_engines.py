@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,11 +31,12 @@ from checkers.judge import FAMILIES, judge
 from checkers.log import LOG_ANOMALIES
 from checkers.register import REGISTER_ANOMALIES
 from checkers.source import register_contract, register_history
-from checkers.verdict import Finding, Verdict
+from checkers.verdict import Finding, Judgement, Verdict
 from harness.core.history import EFFECTS, HistoryError, HistoryReader
 
-LOGS = 1000
-REGISTERS = 1500
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = 800
+REGISTERS = 1200
 INSTANCE = {
     "inconsistent-offset": ("position",),
     "duplicate": ("value",),
@@ -183,25 +187,9 @@ def faults() -> list[Row]:
     return [
         {"id": id, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time * 1_000_000, "detail": "{}",
          "bit": True if phase == "healed" else None}
-        for id, start in ((1, 300), (2, 900))
+        for id, start in ((1, 700), (2, 1100))
         for phase, time in (("intended", start), ("injected", start + 1), ("healed", start + 150))
     ]  # fmt: skip
-
-
-@pytest.mark.spark
-def test_a_judgement_is_the_same_to_the_last_word(tmp_path: Path, application: Application) -> None:
-    events = [{"time": 5, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0",
-               "epoch": 0, "detail": "{}"}]  # fmt: skip
-    folder = write(tmp_path / "history", book().rows, faults=faults(), events=events)
-    contract = Contract(recovery_deadline=0.5)
-    with application.engine(effects=100) as spark:
-        by_spark = judge(folder, contract, engine=spark)
-    by_duck = judge(folder, contract)
-    assert by_duck.verdict is Verdict.FAIL
-    assert by_duck.anomalies["lost-write"] == 1
-    assert by_duck.findings[0].leader == "n1"
-    assert (by_duck.engine, by_spark.engine) == ("duckdb", "spark")
-    assert _but_times(by_spark) == _but_times(by_duck)
 
 
 def _but_times(judgement: Any) -> Any:
@@ -279,6 +267,39 @@ def test_there_is_one_spark_at_a_time(application: Application) -> None:
 
     with pytest.raises(EngineUnavailable, match="runs Spark already"):
         SparkApplication()
+
+
+def tree(folder: Path) -> dict[str, float]:
+    return {str(path): path.stat().st_mtime for path in folder.rglob("*")}
+
+
+@pytest.mark.spark
+def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_behind(
+    tmp_path: Path, application: Application
+) -> None:
+    """``application`` only for its skips: this is another process, with a Spark of its own."""
+    events = [{"time": 5, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0",
+               "epoch": 0, "detail": "{}"}]  # fmt: skip
+    folder = write(tmp_path / "history", book().rows, faults=faults(), events=events)
+    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    place.mkdir()
+    temporary.mkdir()
+    before = tree(folder)
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-m", "harness.app.command", "check", str(folder), "--json",
+         "--engine=auto", "--spark-master=local[1]"],
+        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    judgement = msgspec.json.decode(done.stdout, type=Judgement)
+    assert (done.returncode, judgement.engine) == (1, "spark")
+    by_duck = judge(folder, Contract())
+    assert (by_duck.verdict, by_duck.anomalies["lost-write"]) == (Verdict.FAIL, 1)
+    assert (by_duck.findings[0].leader, by_duck.findings[0].faults) == ("n1", (1,))
+    assert _but_times(judgement) == _but_times(by_duck)
+    assert list(place.iterdir()) == list(temporary.iterdir()) == []
+    assert tree(folder) == before
 
 
 def test_duckdb_says_which_query_it_could_not_run() -> None:
