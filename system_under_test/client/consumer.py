@@ -69,7 +69,10 @@ class _Answer(NamedTuple):
 
 
 class SimpleConsumer:
-    """``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) bounds each call as a whole."""
+    """``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) bounds each call as a whole.
+
+    Without ``check_crcs`` damaged messages are handed out as they came, as far as their lengths make sense.
+    """
 
     def __init__(
         self,
@@ -79,11 +82,13 @@ class SimpleConsumer:
         timeout: float = 5.0,
         fetch_version: int = FETCH_VERSION,
         max_fetch_bytes: int = 128 * 1024 * 1024,
+        check_crcs: bool = True,
         client_id: str = "assay-consumer",
     ) -> None:
         self._timeout = timeout
         self._fetch_version = fetch_version
         self._max_fetch_bytes = max_fetch_bytes
+        self._check_crcs = check_crcs
         self._pool = Pool(client_id)
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
 
@@ -99,8 +104,9 @@ class SimpleConsumer:
         """The messages from ``offset`` on, about ``max_bytes`` of them, below the high watermark.
 
         Waits up to ``max_wait`` seconds for ``min_bytes``. A buffer into which not even the first message fits is
-        doubled (brokers send a whole message from Fetch 3 on, whatever the limit). Raises ``ReadFailed`` when no
-        broker answered in time, or the leader never got ready.
+        doubled (brokers send a whole message from Fetch 3 on, whatever the limit). Of a damaged answer the messages
+        before the damage are returned. Raises ``ReadFailed`` when no broker answered in time, the leader never got
+        ready, or damage came first.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
         size = max_bytes
@@ -156,11 +162,14 @@ class SimpleConsumer:
                 raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch of something else")
             error = ErrorCode.of(found[0].error_code)
             if error not in TRANSIENT:
+                messages: list[Message] = []
                 try:
-                    messages = message_set.decode(records_bytes(found[0].records))
+                    for message in message_set.messages(records_bytes(found[0].records), check_crcs=self._check_crcs):
+                        messages.append(message)
                 except RecordError as damage:
-                    what = f"{topic}-{partition}: broker {node.id} served damaged records: {damage}"
-                    raise ReadFailed(what, error=ErrorCode.CORRUPT_MESSAGE, node=node.id) from damage
+                    if not any(message.offset >= offset for message in messages):
+                        what = f"{topic}-{partition}: broker {node.id} served damaged records: {damage}"
+                        raise ReadFailed(what, error=ErrorCode.CORRUPT_MESSAGE, node=node.id) from damage
                 return _Answer(found[0], messages, node.id)
             await self._retry_or_raise(topic, partition, error, node, deadline)
 

@@ -25,7 +25,7 @@ class LogConfig:
     """Offsets may have gaps. In a log that is not compacted a gap is damage, and recovery treats it as such."""
 
     def check(self, data: Buffer, next_offset: int) -> Checked:
-        """How far ``data``, which should begin at ``next_offset``, is good. A defect replaces this method."""
+        """How far ``data`` from a disk, to begin at ``next_offset``, is good. A defect replaces this method."""
         return message_set.check(data, next_offset, gaps=self.compacted)
 
     def __post_init__(self) -> None:

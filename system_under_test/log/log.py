@@ -187,7 +187,7 @@ class Log:
         A partial last message is ignored. Raises ``CorruptMessage``, and then appends nothing, for a bad CRC or
         offsets that do not go on densely from ``end_offset`` (``config.compacted``: that do not rise).
         """
-        found = self.config.check(data, self._end)
+        found = message_set.check(data, self._end, gaps=self.config.compacted)
         if found.problem is not None:
             raise CorruptMessage(f"{self._directory}: from the leader at byte {found.size}: {found.problem}")
         if found.count:

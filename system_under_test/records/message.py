@@ -91,8 +91,8 @@ def encode(message: Message) -> bytes:
     return ENTRY_HEADER.pack(message.offset, len(body) + 4) + crc32(body).to_bytes(4, "big") + body
 
 
-def decode(data: Buffer, position: int = 0) -> Message:
-    """The whole entry that begins at ``position``, its CRC checked.
+def decode(data: Buffer, position: int = 0, *, check_crc: bool = True) -> Message:
+    """The whole entry that begins at ``position``, its CRC checked unless that was switched off.
 
     Raises :class:`CorruptMessage` for any damage, an entry that goes past the end of ``data`` included, and
     :class:`UnsupportedCompression` for a compressed message.
@@ -100,7 +100,7 @@ def decode(data: Buffer, position: int = 0) -> Message:
     end = entry_end(data, position)
     offset, _, crc, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
     view = memoryview(data)
-    if crc32(view[position + CRC_START : end]) != crc:
+    if check_crc and crc32(view[position + CRC_START : end]) != crc:
         raise CorruptMessage(f"message {offset} at byte {position}: its CRC does not match")
     key_start, key_end, value_start, value_end = layout(data, position, end, magic, attributes)
     timestamp: int | None = None

@@ -81,8 +81,16 @@ def scan(data: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def decode(data: Buffer) -> list[Message]:
-    """All whole messages, each CRC checked; raises as :func:`message.decode`."""
-    return [codec.decode(data, position) for position, _, _ in scan(data)]
+    """All whole messages; raises as :func:`messages`."""
+    return list(messages(data))
+
+
+def messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
+    """One whole message after the other, each CRC checked unless that was switched off.
+
+    Raises as :func:`message.decode` when it comes to damage.
+    """
+    return (codec.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
 def check(data: Buffer, next_offset: int, *, gaps: bool = False) -> Checked:

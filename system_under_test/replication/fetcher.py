@@ -247,6 +247,8 @@ async def _apply(partition: Partition, term: FollowerTerm, fetched: ReplicaFetch
                 return
         now_appendable, records = _split(records, term.history[0][1] if term.history else None)
         try:
+            if not now_appendable:
+                raise CorruptMessage(f"the leader left out offsets from {partition.log.end_offset} on")
             partition.log.append_replicated(now_appendable)
         except (CorruptMessage, DamagedLog) as damage:
             _log.error("%s: %s", partition.key, damage)
