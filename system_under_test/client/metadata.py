@@ -1,7 +1,8 @@
 """Who leads what: a cache that is refreshed from any broker that answers.
 
 A refresh asks the known brokers and the bootstrap addresses, in an order by chance so that one that is cut off and
-tells old news is not asked for ever, and takes the first answer. Concurrent callers share one refresh.
+tells old news is not asked for ever, and takes the first answer. Those that lately did not answer come last: with most
+of a cluster asleep, the time of every call would go by waiting for them. Concurrent callers share one refresh.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ BACK_OFF = 0.05
 ATTEMPT_TIMEOUT = 1.0
 """Seconds for one broker to answer before the next one is asked."""
 
+SILENCE = 5.0
+"""Seconds for which a broker that did not answer is asked after the others."""
+
 HOPELESS = frozenset({ErrorCode.INVALID_TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that do not go away by waiting."""
 
@@ -42,6 +46,7 @@ class Metadata:
         self._leaders: dict[tuple[str, int], Node] = {}
         self._partitions: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}
+        self._silent: dict[Address, float] = {}  # loop time of the question that each has not answered
         self._topics: dict[str, None] = {}  # all that were ever asked for, in that order
         self._refreshing = asyncio.Lock()
         self._refreshes = 0  # begun so far
@@ -89,12 +94,14 @@ class Metadata:
                 if left <= 0:
                     raise ReadFailed(f"no broker told its metadata in time; the last error: {last}")
                 timeout = min(left, ATTEMPT_TIMEOUT)
+                self._silent[address] = loop.time()  # until it answers; whoever waits may lose patience first
                 try:
                     connection = await self._pool.get(address, timeout)
                     view = cluster_view(await connection.call(request, METADATA_VERSION, timeout))
                 except CallError as error:
                     last = error
                     continue
+                self._silent.pop(address, None)
                 if view.nodes:
                     self._nodes = dict(view.nodes)
                     return view
@@ -139,7 +146,8 @@ class Metadata:
     def _candidates(self) -> list[Address]:
         known = list(dict.fromkeys([*(node.address for node in self._nodes.values()), *self._bootstrap]))
         self._random.shuffle(known)
-        return known
+        lately = asyncio.get_running_loop().time() - SILENCE
+        return sorted(known, key=lambda address: self._silent.get(address, lately) > lately)
 
     @staticmethod
     async def _pause(problem: ReadFailed, deadline: float) -> None:

@@ -185,7 +185,7 @@ class LeaderFetcher:
             key = f"{fetched.topic}-{fetched.partition}"
             partition, term = by_key[key]
             if partition.follower is term and partition.log.end_offset == asked[key]:
-                await _apply(partition, term, fetched, now)
+                await apply_fetched(partition, term, fetched, now)
 
 
 def _where(leader: Leader) -> tuple[int, str, int]:
@@ -229,7 +229,8 @@ def reach(partition: Partition, term: FollowerTerm) -> bool:
     return reached
 
 
-async def _apply(partition: Partition, term: FollowerTerm, fetched: ReplicaFetchedPartition, now: float) -> None:
+async def apply_fetched(partition: Partition, term: FollowerTerm, fetched: ReplicaFetchedPartition, now: float) -> None:
+    """Appends what the leader sent, entering its epochs on the way; asks anew, later, after an error or damage."""
     if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         if partition.log.end_offset < fetched.log_start:
             await partition.discard(term, fetched.log_start, "below the leader's log start")

@@ -46,8 +46,18 @@ class Book:
         for rank, value in enumerate(values):
             position = None if offset is None else offset + rank
             self.rows.append(
-                effect(op, rank, "append", self.key, _ns(when[0]), _ns(when[1]),
-                       position=position, value=value, request=op, **given)
+                effect(
+                    op,
+                    rank,
+                    "append",
+                    self.key,
+                    _ns(when[0]),
+                    _ns(when[1]),
+                    position=position,
+                    value=value,
+                    request=op,
+                    **given,
+                )
             )
         return op
 
@@ -88,8 +98,15 @@ def write(folder: Path, rows: Sequence[Row], **others: Sequence[Row]) -> Path:
     """A history folder with these effects, the operations that they belong to, and other data sets by name."""
     ops = {
         row["op"]: {
-            "index": row["op"], "process": row["process"], "worker": "0", "f": row["kind"], "key": row["key"],
-            "argument": "null", "call": row["call"], "ret": row["ret"], "outcome": row["outcome"],
+            "index": row["op"],
+            "process": row["process"],
+            "worker": "0",
+            "f": row["kind"],
+            "key": row["key"],
+            "argument": "null",
+            "call": row["call"],
+            "ret": row["ret"],
+            "outcome": row["outcome"],
             "phase": row["phase"],
         }
         for row in rows
@@ -161,9 +178,7 @@ class SimulatedLog:
             self.log = [record for record in self.log if record[0] >= self.start]
         if self.compacted and self.rng.random() < 0.2:
             last = {owner: offset for offset, _, owner in self.log}
-            self.log = [
-                one for one in self.log if one[0] == last[one[2]] or self.rng.random() < 0.5
-            ]
+            self.log = [one for one in self.log if one[0] == last[one[2]] or self.rng.random() < 0.5]
         if self.rng.random() < 0.05:
             self.epoch += 1
 
@@ -200,8 +215,19 @@ class SimulatedLog:
         client.stage, client.rows = "idle", []
 
     def row(self, kind: str, client: _Client, position: int | None, value: int | None = None, **given: Any) -> Row:
-        return effect(0, 0, kind, self.key, 0, 0, position=position, value=value, outcome=client.outcome,
-                      assignment=client.assignment if kind not in ("append", "end") else None, **given)
+        return effect(
+            0,
+            0,
+            kind,
+            self.key,
+            0,
+            0,
+            position=position,
+            value=value,
+            outcome=client.outcome,
+            assignment=client.assignment if kind not in ("append", "end") else None,
+            **given,
+        )
 
     def _send(self, client: _Client) -> list[Row]:
         if self.retry and self.rng.random() < 0.5:

@@ -198,11 +198,7 @@ class Judge:
         if any(ret < call for _, call, ret, _ in rows):
             return False
         return any(
-            all(
-                x[0] <= y[0] and not y[2] < x[1]
-                for i, x in enumerate(order)
-                for y in order[i + 1 :]
-            )
+            all(x[0] <= y[0] and not y[2] < x[1] for i, x in enumerate(order) for y in order[i + 1 :])
             for order in permutations(rows)
         )
 

@@ -13,9 +13,7 @@ names = st.lists(st.sampled_from(LOG_ANOMALIES), unique=True)
 
 
 @given(names, names, st.floats(0.001, 1e6), st.booleans(), st.integers(0, 100))
-def test_json_round_trip(
-    forbidden: list[str], tolerated: list[str], deadline: float, ends: bool, minimum: int
-) -> None:
+def test_json_round_trip(forbidden: list[str], tolerated: list[str], deadline: float, ends: bool, minimum: int) -> None:
     contract = Contract(
         forbidden=tuple(forbidden),
         recovery_deadline=deadline,

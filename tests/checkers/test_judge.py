@@ -25,8 +25,15 @@ CONTRACT = forbid(*LOG_ANOMALIES, recovery_deadline=3.0)
 
 
 def fault(phase: str, time: int, *, id: int = 1, bit: bool | None = None) -> Row:
-    return {"id": id, "fault": "partition", "targets": '["n1"]', "phase": phase, "time": time * 1_000_000,
-            "detail": "{}", "bit": bit}
+    return {
+        "id": id,
+        "fault": "partition",
+        "targets": '["n1"]',
+        "phase": phase,
+        "time": time * 1_000_000,
+        "detail": "{}",
+        "bit": bit,
+    }
 
 
 def partition(*, bit: bool = True) -> list[Row]:
@@ -108,8 +115,16 @@ def test_a_finding_tells_faults_and_leader_of_its_time(tmp_path: Path) -> None:
     for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 22]:
         book.rows.remove(row)
     events = [
-        {"time": time * 1_000_000, "node": node, "incarnation": 1, "seq": time, "event": "became-leader",
-         "key": "orders-0", "epoch": epoch, "detail": "{}"}
+        {
+            "time": time * 1_000_000,
+            "node": node,
+            "incarnation": 1,
+            "seq": time,
+            "event": "became-leader",
+            "key": "orders-0",
+            "epoch": epoch,
+            "detail": "{}",
+        }
         for time, node, epoch in ((0, "n1", 0), (2_100, "n2", 1), (2_900, "n3", 2))
     ]
     folder = write(tmp_path / "history", book.rows, faults=partition(), events=events)

@@ -31,9 +31,7 @@ def found(folder: Path, *books: Book, contract: Contract | None = None) -> list[
             build(engine, check.views)
             told += findings(engine, check)
     for book in books:
-        judge = Judge(
-            book.rows, linearizable_ends=contract.linearizable_ends, compacted=book.key in contract.compacted
-        )
+        judge = Judge(book.rows, linearizable_ends=contract.linearizable_ends, compacted=book.key in contract.compacted)
         mine = {finding.anomaly for finding in told if finding.key == book.key}
         assert mine == {anomaly for anomaly, _ in judge.found()}
     return told

@@ -65,9 +65,7 @@ def by_sql(folder: Path, histories: list[list[Row]], contract: Contract) -> dict
             columns = INSTANCE[check.anomaly]
             for row in engine.rows(f"select key, {', '.join(columns)} from {check.found}"):
                 instance: Any = tuple(row[column] for column in columns)
-                found.setdefault(row["key"], set()).add(
-                    (check.anomaly, instance if len(columns) > 1 else instance[0])
-                )
+                found.setdefault(row["key"], set()).add((check.anomaly, instance if len(columns) > 1 else instance[0]))
     return found
 
 

@@ -19,8 +19,15 @@ from checkers.verdict import Finding
 
 
 def event(node: str, seq: int, name: str, **given: Any) -> Row:
-    return {"time": given.pop("time", seq), "node": node, "incarnation": given.pop("incarnation", 1), "seq": seq,
-            "event": name, "detail": "{}", **given}
+    return {
+        "time": given.pop("time", seq),
+        "node": node,
+        "incarnation": given.pop("incarnation", 1),
+        "seq": seq,
+        "event": name,
+        "detail": "{}",
+        **given,
+    }
 
 
 def append(node: str, seq: int, epoch: int, **given: Any) -> Row:
@@ -108,16 +115,30 @@ def test_random_events_get_the_answers_of_loops_over_pairs(tmp_path: Path) -> No
     controls = [row for row in events if row["event"] == "became-controller"]
     obeyed = [row for row in events if row["event"] == "request-obeyed"]
     written = [row for row in events if row["event"] == "written"]
-    leaders = {(a["key"], a["epoch"]) for a in appends for b in appends
-               if a["epoch"] == b["epoch"] and a["node"] != b["node"]}
-    controllers = {a["controller_epoch"] for a in controls for b in controls
-                   if a["controller_epoch"] == b["controller_epoch"]
-                   and (a["node"], a["incarnation"]) != (b["node"], b["incarnation"])}
-    stale: set[Any] = {(b["node"], b["incarnation"], b["seq"]) for a in obeyed for b in obeyed
-                       if (a["node"], a["incarnation"]) == (b["node"], b["incarnation"])
-                       and a["seq"] < b["seq"] and a["controller_epoch"] > b["controller_epoch"]}
-    stale |= {(None, None, b["zxid"]) for a in written for b in written
-              if a["zxid"] < b["zxid"] and a["controller_epoch"] > b["controller_epoch"]}
+    leaders = {
+        (a["key"], a["epoch"]) for a in appends for b in appends if a["epoch"] == b["epoch"] and a["node"] != b["node"]
+    }
+    controllers = {
+        a["controller_epoch"]
+        for a in controls
+        for b in controls
+        if a["controller_epoch"] == b["controller_epoch"]
+        and (a["node"], a["incarnation"]) != (b["node"], b["incarnation"])
+    }
+    stale: set[Any] = {
+        (b["node"], b["incarnation"], b["seq"])
+        for a in obeyed
+        for b in obeyed
+        if (a["node"], a["incarnation"]) == (b["node"], b["incarnation"])
+        and a["seq"] < b["seq"]
+        and a["controller_epoch"] > b["controller_epoch"]
+    }
+    stale |= {
+        (None, None, b["zxid"])
+        for a in written
+        for b in written
+        if a["zxid"] < b["zxid"] and a["controller_epoch"] > b["controller_epoch"]
+    }
     assert min(len(leaders), len(controllers), len(stale)) > 10
     with DuckDB() as engine:
         register_history(engine, write(tmp_path / "history", [], events=events))

@@ -73,9 +73,7 @@ def test_broken_histories_get_the_answer_of_the_search(tmp_path: Path) -> None:
 
 def test_versions_get_the_answer_of_the_search_where_each_value_has_one(tmp_path: Path) -> None:
     rng = random.Random(3)
-    histories = [
-        history for index in range(2 * COUNT) if (history := broken(simulated(3, index, versions=True), rng))
-    ]
+    histories = [history for index in range(2 * COUNT) if (history := broken(simulated(3, index, versions=True), rng))]
     found = by_sql(tmp_path / "history", histories)
     answers: Counter[str] = Counter()
     for history in histories:

@@ -35,10 +35,7 @@ def test_no_durable_byte_changes_and_no_file_is_damaged_twice(way: str, whom: st
     play = damaged(way, whom, seed)
     assert play.row(1, FaultPhase.HEALED).bit is True
     changed = [
-        (node.name, path)
-        for node in play.cluster.servers
-        for path in PATHS
-        if node.files[path] != bytes(range(200))
+        (node.name, path) for node in play.cluster.servers for path in PATHS if node.files[path] != bytes(range(200))
     ]
     assert sorted(path for _, path in changed) == PATHS, "each file on one node"
     assert {name for name, _ in changed} == set(whom.split("+"))

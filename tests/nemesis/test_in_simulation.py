@@ -99,9 +99,7 @@ def test_a_partition_from_zookeeper_drops_the_packets_of_the_session() -> None:
 
 
 def test_a_process_killed_behind_a_partition_comes_up_behind_it() -> None:
-    rows, _ = play(
-        Schedule(1, (Step(2.0, "partition-one", parse("n1"), 10.0), Step(4.0, "kill", parse("n1"), 4.0)))
-    )
+    rows, _ = play(Schedule(1, (Step(2.0, "partition-one", parse("n1"), 10.0), Step(4.0, "kill", parse("n1"), 4.0))))
     assert [row.bit for row in rows if row.phase is FaultPhase.HEALED] == [True, True]
 
 

@@ -161,9 +161,7 @@ def test_an_armed_trigger_counts_only_what_it_waits_for(trigger: Trigger, growth
     armed, total = Armed(trigger, 10.0, 7), 7
     for more in growth:
         total += more
-        assert armed.acknowledged(total) == (
-            isinstance(trigger, AfterOperations) and total - 7 >= trigger.operations
-        )
+        assert armed.acknowledged(total) == (isinstance(trigger, AfterOperations) and total - 7 >= trigger.operations)
         assert not armed.event({"event": "another"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,9 @@ from sim_brokers import simulate
 
 from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from system_under_test.client.errors import ReadFailed
+from system_under_test.client.metadata import SILENCE
 from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.protocol.schema import records_bytes
 
 
 @asynccontextmanager
@@ -110,5 +113,75 @@ def test_a_refusal_to_tell_offsets_carries_its_code() -> None:
             with pytest.raises(ReadFailed) as caught:
                 await consumer.offsets("t", 0, 5)
             assert caught.value.error is E.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+    simulate(main)
+
+
+def damaged(cluster: FakeCluster, value: bytes, position: int) -> None:
+    """Every broker serves its log with one bit of the message of this value flipped."""
+    for broker in cluster.brokers.values():
+        serve = broker.fetch
+
+        async def fetch(request: Any, context: Any, serve: Any = serve) -> Any:
+            response = await serve(request, context)
+            part = response.topics[0].partitions[0]
+            records = bytearray(records_bytes(part.records))
+            at = records.index(value) + position
+            records[at] ^= 1
+            part.records = bytes(records)
+            return response
+
+        broker.fetch = fetch  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("check_crcs", [True, False])
+def test_damage_is_refused_or_handed_out_as_it_came(check_crcs: bool) -> None:
+    async def main() -> None:
+        async with fake_cluster() as cluster:
+            cluster.log = [b"first", b"secret", b"last"]
+            damaged(cluster, b"secret", 0)
+            for broker in cluster.brokers.values():
+                await broker.stop()
+                await broker.start()
+            consumer = SimpleConsumer(cluster.bootstrap, runtime=FakeRuntime(), timeout=2.0, check_crcs=check_crcs)
+            fetched = await consumer.fetch("t", 0, 0)
+            if check_crcs:
+                assert [m.value for m in fetched.messages] == [b"first"], "what came before the damage"
+                with pytest.raises(ReadFailed, match="broker 1 served damaged records") as caught:
+                    await consumer.fetch("t", 0, 1)
+                assert caught.value.error is E.CORRUPT_MESSAGE
+            else:
+                assert [m.value for m in fetched.messages] == [b"first", b"recret", b"last"]
+            await consumer.close()
+
+    simulate(main)
+
+
+def test_a_broker_that_did_not_answer_is_asked_last() -> None:
+    """Each look would take a second if chance led it to the silent broker first."""
+
+    async def main() -> None:
+        async with consuming(timeout=5.0) as (cluster, consumer):
+            silent = cluster.brokers[2]
+            cluster.leader = 1
+            asked = []
+
+            async def metadata(request: Any, context: Any) -> Any:
+                asked.append(asyncio.get_running_loop().time())
+                await never()
+
+            silent.metadata = metadata  # type: ignore[method-assign]
+            await silent.stop()
+            await silent.start()
+            for _ in range(20):
+                consumer._metadata.forget("t", 0)
+                await consumer.fetch("t", 0, 0)
+            assert len(asked) == 1
+            await asyncio.sleep(SILENCE)
+            for _ in range(20):
+                consumer._metadata.forget("t", 0)
+                await consumer.fetch("t", 0, 0)
+            assert len(asked) == 2, "after a while it is one like the others"
+            await silent.stop()
 
     simulate(main)

@@ -34,9 +34,7 @@ def epoch_of(entries: list[tuple[int, int]], offset: int) -> int:
 
 
 @given(HISTORIES.filter(bool), st.integers(0, 25), st.integers(0, 5))
-def test_the_end_of_an_epoch_divides_the_log_by_epochs(
-    entries: list[tuple[int, int]], epoch: int, more: int
-) -> None:
+def test_the_end_of_an_epoch_divides_the_log_by_epochs(entries: list[tuple[int, int]], epoch: int, more: int) -> None:
     log_end = entries[-1][1] + more
     found, end = history(entries).end_offset_for(epoch, log_end)
     assert found == max([e for e, _ in entries if e <= epoch], default=-1)

@@ -461,9 +461,7 @@ def test_it_works_on_a_real_file_system(tmp_path: Any) -> None:
             assert recovery.end_after == before
         assert before == 14
         storage = LocalStorage(str(tmp_path))
-        log, _ = await Log.open(
-            storage, "orders-0", LogConfig(), clean=True, recovery_point=21, wall_clock=lambda: 0.0
-        )
+        log, _ = await Log.open(storage, "orders-0", LogConfig(), clean=True, recovery_point=21, wall_clock=lambda: 0.0)
         assert [m.offset for m in log.decode(0, 21)] == list(range(21))
         await log.delete()
         assert storage.listdir("") == []

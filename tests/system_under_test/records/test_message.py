@@ -47,11 +47,9 @@ def test_a_message_cut_short_is_corrupt(message: Message, data: st.DataObject) -
 def test_bytes_lie_as_the_protocol_guide_says() -> None:
     """Field by field, written out by hand, so that a mistake made both ways does not pass."""
     plain = encode(Message(5, 0, 0, None, b"k", None))
-    assert plain.hex() == "0000000000000005" "0000000f" "908204f6" "00" "00" "00000001" "6b" "ffffffff"
+    assert plain.hex() == "00000000000000050000000f908204f60000000000016bffffffff"
     timed = encode(Message(7, 1, 8, 258, None, b"v"))
-    assert timed.hex() == (
-        "0000000000000007" "00000017" "664be6df" "01" "08" "0000000000000102" "ffffffff" "00000001" "76"
-    )
+    assert timed.hex() == ("000000000000000700000017664be6df01080000000000000102ffffffff0000000176")
 
 
 @pytest.mark.parametrize(("codec", "name"), [(1, "gzip"), (2, "snappy"), (3, "lz4"), (5, "codec 5")])

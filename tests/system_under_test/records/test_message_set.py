@@ -53,9 +53,7 @@ def test_check_ends_at_the_message_with_a_flipped_bit(
 ) -> None:
     stored = bytearray(message_set.build(records, magic, base))
     bit = data.draw(st.integers(0, len(stored) * 8 - 1))
-    victim = next(
-        index for index, (at, size, _) in enumerate(message_set.scan(bytes(stored))) if bit // 8 < at + size
-    )
+    victim = next(index for index, (at, size, _) in enumerate(message_set.scan(bytes(stored))) if bit // 8 < at + size)
     stored[bit // 8] ^= 1 << bit % 8
     found = message_set.check(stored, base)
     assert (found.count, found.next_offset) == (victim, base + victim)

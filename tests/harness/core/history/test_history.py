@@ -372,9 +372,7 @@ def test_a_history_from_elsewhere_may_store_its_columns_otherwise(tmp_path: Path
     digest = HistoryReader(folder).digest()
     part = folder / "ops" / "part-000001.parquet"
     table = pq.read_table(part)
-    columns: dict[str, Any] = {
-        name: table.column(name) for name in reversed(table.column_names) if name != "scheduled"
-    }
+    columns: dict[str, Any] = {name: table.column(name) for name in reversed(table.column_names) if name != "scheduled"}
     columns["process"] = columns["process"].cast(pa.int64())
     columns["f"] = columns["f"].cast(pa.large_string())
     columns["worker"] = columns["worker"].combine_chunks().dictionary_encode()

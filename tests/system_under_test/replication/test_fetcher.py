@@ -1,0 +1,32 @@
+"""What a follower does with the leader's answer, where no healthy leader would ever give it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from system_under_test.protocol.internal import ReplicaFetchedPartition
+from system_under_test.records import message_set
+from system_under_test.replication.fetcher import BACK_OFF, apply_fetched
+
+
+@pytest.mark.parametrize("first", [8, 9, 2**40])
+def test_offsets_left_out_before_an_epochs_start_are_refused_not_waited_for(first: int) -> None:
+    """The log ends at 5, epoch 2 starts at 8, and the leader, whose disk lies, sends nothing below that."""
+    appended: list[bytes] = []
+    log = SimpleNamespace(end_offset=5, append_replicated=appended.append)
+    partition: Any = SimpleNamespace(key="orders-0", log=log, learn_high_watermark=lambda _: None)
+    term: Any = SimpleNamespace(history=[(2, 8)], reconciled=True, retry_at=0.0)
+    partition.follower = term
+    records = message_set.build([(None, b"x", 0)], base_offset=first)
+    answer = ReplicaFetchedPartition(
+        topic="orders", partition=0, error_code=0, high_watermark=5, log_start=0, records=records
+    )
+    asyncio.run(apply_fetched(partition, term, answer, now=100.0))
+    assert appended == []
+    assert not term.reconciled
+    assert term.retry_at == 100.0 + BACK_OFF
+    assert term.history == [(2, 8)]
