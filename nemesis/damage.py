@@ -13,11 +13,14 @@ region*: ``unflushed``, the default, damages only bytes beyond what the system i
 (``durable_size``), as an unclean stop may; ``file`` damages any byte. What a system owes then is another contract
 (for the broker: never to serve the damage, to hand over and rebuild), and a run that loses data by it proves less.
 
+A process that has this moment flushed everything offers nothing to damage, so the kill waits until it does.
+
 Proof: the damaged bytes were read back, and differ from what was there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import posixpath
 import random
@@ -37,6 +40,10 @@ UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096
 """Bytes of nonsense at most: a page, the unit in which a file system leaves what was there before."""
 BITS = 3
+LOOK = 0.1
+"""Seconds between two looks at a running process that has just flushed all it has: it is killed when there is more."""
+PATIENCE = 0.5
+"""How long that may take, in parts of the fault's duration; then it is killed all the same."""
 TOO_MANY = (Kind.HALF, Kind.MAJORITY, Kind.ALL)
 
 
@@ -88,12 +95,13 @@ class Damage(Kill):
         count = len(servers(injection.context.cluster, system))
         if len(injection.targets) > size(Kind.MINORITY, count):
             raise TargetError(f"{self.name} of {len(injection.targets)} of {count} servers would leave no survivor")
+        patience = injection.step.duration * PATIENCE
+        while patience > 0 and not any((await self._damageable(injection, system, region)).values()):
+            await asyncio.sleep(LOOK)
+            patience -= LOOK
         await super().inject(injection)
         rng = random.Random(injection.seed)
-        found: dict[str, dict[str, _Region]] = {}
-        for node in injection.targets:
-            regions = await _active(system, node, whole=region == FILE)
-            found[node.name] = {path: one for path, one in regions.items() if self._way is Way.GARBAGE or one.size}
+        found = await self._damageable(injection, system, region)
         whose = _dealt(rng, found)
         for name in injection.names:
             injection.evidence[name]["damageable"] = sum(owner == name for owner in whose.values())
@@ -106,6 +114,16 @@ class Damage(Kill):
                 done[-1] |= await _ACTIONS[self._way](rng, node, path, low, end)
 
         await on_each(injection.targets, damage)
+
+    async def _damageable(
+        self, injection: Injection, system: Damageable, region: Parameter
+    ) -> dict[str, dict[str, _Region]]:
+        """By node, the files that have something to be damaged."""
+        found = {}
+        for node in injection.targets:
+            regions = await _active(system, node, whole=region == FILE)
+            found[node.name] = {path: one for path, one in regions.items() if self._way is Way.GARBAGE or one.size}
+        return found
 
     def bit(self, injection: Injection) -> Bite:
         bite = super().bit(injection)

@@ -52,9 +52,7 @@ class ZooKeeperKill(Kill):
         return await _probe(zookeepers(cluster))
 
 
-def _draw(
-    fault: str, rng: random.Random, census: Census, target: Target | None
-) -> tuple[Target, dict[str, Parameter]]:
+def _draw(fault: str, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
     if not census.zookeepers:
         raise ScheduleError(f"{fault}: this cluster has no ZooKeeper node")
     if target is not None and target.kind not in (*KINDS, Kind.NAMED):

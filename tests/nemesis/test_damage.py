@@ -96,6 +96,16 @@ def held(play: Play, *happenings: tuple[float, Callable[[], None]]) -> Play:
     return play
 
 
+def test_a_process_that_has_just_flushed_everything_is_killed_when_there_is_more() -> None:
+    play = Play(Schedule(1, (Step(2.0, "corrupt", parse("n2"), 5.0),)))
+    node = play.cluster.node("n2")
+    node.files = {PATHS[0]: bytes(DURABLE)}
+    row = held(play, (3.0, lambda: node.files.update({PATHS[0]: bytes(DURABLE + 50)}))).row(1, FaultPhase.HEALED)
+    assert row.bit is True
+    assert node.files[PATHS[0]][:DURABLE] == bytes(DURABLE)
+    assert any(node.files[PATHS[0]])
+
+
 def hold(whom: Target, **parameters: Any) -> Play:
     return Play(Schedule(1, (Step(2.0, "hold", whom, 5.0, parameters),)))
 
