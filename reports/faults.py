@@ -23,6 +23,7 @@ class FaultBand:
     what: str
     """As the schedule put it: ``kill leader of orders-0``."""
     targets: tuple[str, ...]
+    intended: int | None
     injected: int | None
     healed: int | None
     recovered: int | None
@@ -85,6 +86,7 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
         fault=fault,
         what=next((str(detail["what"]) for detail in details if detail.get("what")), fault),
         targets=targets,
+        intended=when("intended"),
         injected=when("injected"),
         healed=when("healed"),
         recovered=when("recovered"),

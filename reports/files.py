@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from checkers.verdict import Judgement
+from harness.core.stamps import Origin
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     nemesis: str = ""
     command: str = ""
     digest: str | None = None
+    origin: Origin | None = None
     notes: tuple[str, ...] = ()
     problem: str | None = None
 

@@ -19,6 +19,8 @@ from reports.recording import Recording, Row
 MOST_LANES: Final = 12
 MOST_EVENTS: Final = 2_000
 CONTROLLER: Final = "controller"
+KILLS: Final = frozenset({"kill", "restart", "truncate-tail", "corrupt", "garbage-tail"})
+"""Faults that end their targets' processes when they are injected."""
 _BEGINS: Final = {"became-leader": False, "became-controller": True}
 _ENDS: Final = {"became-follower": False, "resigned-controller": True}
 
@@ -61,7 +63,7 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
         "and (key is null or list_contains(?, key)) order by time, node, incarnation, seq limit ?",
         [ordered, MOST_EVENTS],
     )
-    reigns = reigns_of(rows, _deaths(faults), end)
+    reigns = reigns_of(rows, deaths(faults), end)
     lanes = [key for key in sorted(ordered, key=natural) if any(reign.lane == key for reign in reigns)]
     if any(reign.lane == CONTROLLER for reign in reigns):
         lanes.insert(0, CONTROLLER)
@@ -108,6 +110,7 @@ def _lane(row: Row, controller: bool) -> str:
     return CONTROLLER if controller else str(row["key"])
 
 
-def _deaths(faults: Sequence[FaultBand]) -> list[tuple[int, str]]:
-    return [(band.injected, node) for band in faults if band.injected is not None and band.fault == "kill"
+def deaths(faults: Sequence[FaultBand]) -> list[tuple[int, str]]:
+    """When whose process was killed."""
+    return [(band.injected, node) for band in faults if band.injected is not None and band.fault in KILLS
             for node in band.targets]  # fmt: skip

@@ -20,11 +20,13 @@ from harness.core.history import HistoryError
 from reports.coverage import CheckRow, Policy, coverage, policy
 from reports.faults import FaultBand, fault_bands
 from reports.files import RunFiles, read_files
-from reports.leadership import Leadership, leadership
+from reports.leadership import CONTROLLER, Leadership, leadership
 from reports.meaning import MEANINGS
 from reports.operations import Lanes, OperationRow, find, lanes
 from reports.recording import Recording
 from reports.series import Complaint, Series, Verb, complaints, series, verbs
+from reports.words import Words, words
+from reports.zookeeper import Agreement, agreement
 
 MOST_FINDINGS: Final = 120
 """Findings told on a page, of all anomalies together."""
@@ -81,6 +83,10 @@ class Recorded:
     faults: tuple[FaultBand, ...]
     more_faults: int
     leadership: Leadership
+    agreement: Agreement
+    words: Words
+    moment: int | None
+    """Where a reader will want to look first: at the first finding, else at the first fault."""
     lanes: Lanes
     phases: Mapping[str, int]
 
@@ -115,7 +121,7 @@ def read(run_dir: Path) -> Report:
         try:
             with Recording(run_dir / "history") as recording:
                 rows = find(recording, _named(told))
-                recorded = _recorded(recording, told, rows)
+                recorded = _recorded(recording, run_dir, files, told, rows)
         except (HistoryError, duckdb.Error, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:
@@ -200,12 +206,21 @@ def _view(
     )
 
 
-def _recorded(recording: Recording, told: Sequence[Finding], rows: Mapping[int, OperationRow]) -> Recorded | None:
+def _recorded(
+    recording: Recording,
+    run_dir: Path,
+    files: RunFiles,
+    told: Sequence[Finding],
+    rows: Mapping[int, OperationRow],
+) -> Recorded | None:
     if recording.operations == 0:
         return None
     end = recording.end()
     faults, more = fault_bands(recording)
     suspects = list(dict.fromkeys(finding.key for finding in told if finding.key is not None))
+    led = leadership(recording, faults, suspects, end)
+    keys = [lane for lane in led.lanes if lane != CONTROLLER]
+    moments = _moments(told, rows, faults)
     phases = recording.rows("select phase, min(call) as start from ops where phase <> 'main' group by phase")
     return Recorded(
         end=end,
@@ -217,7 +232,19 @@ def _recorded(recording: Recording, told: Sequence[Finding], rows: Mapping[int, 
         complaints=complaints(recording),
         faults=faults,
         more_faults=more,
-        leadership=leadership(recording, faults, suspects, end),
+        leadership=led,
+        agreement=agreement(recording, faults, keys, end),
+        words=words(recording, run_dir / "logs", files.run.origin, moments),
+        moment=moments[0] if moments else None,
         lanes=lanes(recording, [rows[index] for index in _named(told) if index in rows], end),
         phases={row["phase"]: int(row["start"]) for row in phases},
     )
+
+
+def _moments(told: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]) -> list[int]:
+    """Where something happened, findings first: at most some hundred times."""
+    found = [finding.time for finding in told if finding.time is not None]
+    found += [rows[index].call for finding in told for index in finding.operations[:2] if index in rows]
+    for band in faults:
+        found += [time for time in (band.injected, band.healed, band.recovered) if time is not None]
+    return found

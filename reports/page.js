@@ -36,7 +36,59 @@
     show(middle + shift * half - half * factor, middle + shift * half + half * factor);
   }
 
+  // What the nodes said around the chosen moment: a window over the sorted lines, which are far too many to show.
+  const words = data && data.words;
+  const SHOWN = 40;
+  let moment = null, first = 0, heard = [];
+
+  function choose(time) {
+    moment = time;
+    for (const id of data.chosen) {
+      const line = doc && doc.get_model_by_id(id);
+      if (line) line.location = time;
+    }
+    if (!words || !words.lines.length) return;
+    first = heard.findIndex((line) => line[0] >= time);
+    if (first < 0) first = heard.length;
+    first -= SHOWN / 2;
+    tell();
+  }
+
+  function listen() {
+    const speaker = document.getElementById("speaker").value;
+    heard = speaker === "" ? words.lines : words.lines.filter((line) => line[1] === Number(speaker));
+    choose(moment);
+  }
+
+  function tell() {
+    first = Math.max(0, Math.min(first, heard.length - SHOWN));
+    document.getElementById("moment").textContent = moment.toFixed(3) + " s";
+    const rows = heard.slice(first, first + SHOWN).map((line) => {
+      const row = document.createElement("tr");
+      row.className = (line[2] ? "event" : "log") + (line[0] >= moment ? " after" : "");
+      row.dataset.time = line[0];
+      for (const text of [line[0].toFixed(3), words.nodes[line[1]], line[3]]) {
+        row.appendChild(document.createElement("td")).textContent = text;
+      }
+      return row;
+    });
+    const now = rows.find((row) => row.classList.contains("after"));
+    if (now) now.classList.add("now");
+    document.getElementById("lines").replaceChildren(...rows);
+    const box = document.querySelector(".said");
+    if (now) box.scrollTop = now.offsetTop - box.clientHeight / 2;
+  }
+
+  function pointed(event) {
+    const axis = doc && doc.get_model_by_id(data.axis);
+    const box = document.getElementById("plot").getBoundingClientRect();
+    const part = (event.clientX - box.left - data.frame[0]) / (box.width - data.frame[0] - data.frame[1]);
+    if (axis && part >= 0 && part <= 1) choose(axis.start + part * (axis.end - axis.start));
+  }
+
   const actions = {
+    earlier: () => { first -= SHOWN / 2; tell(); },
+    later: () => { first += SHOWN / 2; tell(); },
     all: () => { select([]); show(...data.span); },
     in: () => move(0.4, 0),
     out: () => move(2.5, 0),
@@ -62,6 +114,7 @@
       const margin = Math.max((found.stop - found.start) * 0.35, 0.02);
       select(found.rows);
       show(found.start - margin, found.stop + margin);
+      choose(found.start);
       document.getElementById("timeline").scrollIntoView({ behavior: "smooth", block: "start" });
     },
   };
@@ -69,13 +122,30 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-action]");
     if (button) actions[button.dataset.action](button);
+    const line = event.target.closest("#lines tr");
+    if (line) choose(Number(line.dataset.time));
   });
+  if (data) {
+    // A click that ends a drag has zoomed.
+    const plot = document.getElementById("plot");
+    let down = 0;
+    plot.addEventListener("pointerdown", (event) => { down = event.clientX; }, true);
+    plot.addEventListener("click", (event) => { if (Math.abs(event.clientX - down) < 4) pointed(event); }, true);
+  }
+  if (words && words.lines.length) {
+    const speaker = document.getElementById("speaker");
+    words.nodes.forEach((name, number) => speaker.add(new Option(name, number)));
+    speaker.addEventListener("change", listen);
+    moment = words.moment ?? words.lines[0][0];
+    listen();
+  }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 
   if (data) {
     Bokeh.embed.embed_item(data.item).then((views) => {
       doc = views.roots ? views.roots[0].model.document : views[0].model.document;
       paint();
+      if (moment !== null) choose(moment);
       root.dataset.plot = "ready";
     });
   }

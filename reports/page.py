@@ -23,9 +23,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from checkers.verdict import Verdict
-from reports.model import FindingView, Report, read
+from reports.leadership import natural
+from reports.model import FindingView, Recorded, Report, read
 from reports.operations import OperationRow
 from reports.palette import DARK, LIGHT, variables
+from reports.panel import LEFT, RIGHT
 from reports.timeline import Timeline, timeline
 
 FOLDER: Final = Path(__file__).parent
@@ -227,6 +229,23 @@ def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
         "colours": drawn.colours,
         "span": drawn.span,
         "findings": findings,
+        "frame": [LEFT, RIGHT],
+        "chosen": drawn.chosen,
+        "words": _words(report.recorded) if report.recorded is not None else None,
+    }
+
+
+def _words(recorded: Recorded) -> dict[str, Any]:
+    """The nodes' lines for the script: seconds, node, whether an event, text."""
+    nodes = sorted({word.node for word in recorded.words.lines}, key=natural)
+    place = {node: number for number, node in enumerate(nodes)}
+    return {
+        "nodes": nodes,
+        "moment": None if recorded.moment is None else recorded.moment / NANOSECONDS,
+        "lines": [
+            [round(word.time / NANOSECONDS, 6), place[word.node], int(word.event), word.text]
+            for word in recorded.words.lines
+        ],
     }
 
 

@@ -25,6 +25,8 @@ from reports.palette import Painter
 NANOSECONDS: Final = 1_000_000_000
 LEFT: Final = 92
 """Pixels left of every frame, so that all frames are aligned."""
+RIGHT: Final = 14
+"""Pixels right of it."""
 LABEL: Final = 15
 """Characters of a lane's label that fit there."""
 FONT: Final = "system-ui, sans-serif"
@@ -39,6 +41,8 @@ class Desk:
     cursor: Span
     painter: Painter = field(default_factory=Painter)
     panels: list[Any] = field(default_factory=list)
+    chosen: list[Span] = field(default_factory=list)
+    """One line per panel, at the moment that the reader chose."""
 
 
 def plain(text: str, limit: int = LABEL) -> str:
@@ -51,7 +55,7 @@ def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
     """The next figure downwards, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
     panel = figure(
         height=height, sizing_mode="stretch_width", x_range=desk.axis, toolbar_location=None,
-        tools="", min_border_left=LEFT, min_border_right=14, min_border_top=6, min_border_bottom=4,
+        tools="", min_border_left=LEFT, min_border_right=RIGHT, min_border_top=6, min_border_bottom=4,
         title=title, background_fill_color=None, border_fill_color=None, outline_line_color=None, **options,
     )  # fmt: skip
     zoom, pan = BoxZoomTool(dimensions="width"), PanTool(dimensions="width")
@@ -74,6 +78,10 @@ def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
     desk.painter.paint(panel.title, text_color="muted")
     desk.painter.paint(panel.ygrid[0], grid_line_color="grid")
     _shade(desk, panel)
+    chosen = Span(dimension="height", location=None, line_width=1.5, line_dash="dashed")
+    desk.painter.paint(chosen, line_color="accent")
+    panel.add_layout(chosen)
+    desk.chosen.append(chosen)
     desk.panels.append(panel)
     return panel
 

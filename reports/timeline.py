@@ -37,6 +37,8 @@ class Timeline:
     order: tuple[int, ...]
     colours: tuple[tuple[str, str, str], ...]
     span: tuple[float, float]
+    chosen: tuple[str, ...]
+    """Ids of the lines that mark the chosen moment."""
 
 
 def timeline(report: Report, recorded: Recorded) -> Timeline:
@@ -51,6 +53,10 @@ def timeline(report: Report, recorded: Recorded) -> Timeline:
     _latencies(desk, recorded)
     if recorded.leadership.lanes:
         _leaders(desk, recorded)
+    if recorded.agreement.in_sync:
+        _in_sync(desk, recorded)
+    if recorded.agreement.sessions or recorded.agreement.writes:
+        _sessions(desk, recorded)
     named, order = _operations(desk, recorded)
     last = desk.panels[-1]
     last.xaxis.visible = True
@@ -64,6 +70,7 @@ def timeline(report: Report, recorded: Recorded) -> Timeline:
         order=order,
         colours=tuple(desk.painter.entries),
         span=span,
+        chosen=tuple(line.id for line in desk.chosen),
     )
 
 
@@ -115,6 +122,7 @@ def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]
             "right": to_seconds([recorded.end if band.healed is None else band.healed for band in shown]),
             "who": [plain(band.who, 40) for band in shown],
             "what": [band.what for band in shown],
+            "meant": ["—" if band.intended is None else f"{band.intended / NANOSECONDS:.3f} s" for band in shown],
             "until": ["never" if band.healed is None else f"{band.healed / NANOSECONDS:.3f} s" for band in shown],
             "recovered": ["—" if band.recovered is None else f"{band.recovered / NANOSECONDS:.3f} s" for band in shown],
             "bit": ["yes" if band.bit else "no" if band.bit is False else "unknown" for band in shown],
@@ -127,8 +135,8 @@ def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]
         text_font_size="11px",
     )  # fmt: skip
     desk.painter.paint(text.glyph, text_color="ink")
-    tips = [("fault", "@what"), ("on", "@who"), ("injected", "@left{0.000} s"), ("healed", "@until"),
-            ("recovered", "@recovered"), ("showed its effect", "@bit")]  # fmt: skip
+    tips = [("fault", "@what"), ("on", "@who"), ("intended", "@meant"), ("injected", "@left{0.000} s"),
+            ("healed", "@until"), ("recovered", "@recovered"), ("showed its effect", "@bit")]  # fmt: skip
     panel.add_tools(HoverTool(renderers=[bars], tooltips=tips))
     failed = [band for band in recorded.faults if band.failed_at is not None]
     if failed:
@@ -210,6 +218,98 @@ def _leaders(desk: Desk, recorded: Recorded) -> None:
     tips = [("led", "@lane by @node, epoch @epoch"), ("from", "@left{0.000} s to @stop{0.000} s"),
             ("believed so until", "@believed{0.000} s")]  # fmt: skip
     panel.add_tools(HoverTool(renderers=solid, tooltips=tips))
+
+
+def _in_sync(desk: Desk, recorded: Recorded) -> None:
+    """A bar per spell: strong where replicas are missing, and how many are left."""
+    told = recorded.agreement.in_sync
+    lanes = [lane for lane in recorded.leadership.lanes if any(spell.key == lane for spell in told)]
+    most = {lane: max(len(spell.members) for spell in told if spell.key == lane) for lane in lanes}
+    panel = add_panel(desk, "In-sync replicas of each partition", 40 + 18 * len(lanes))
+    label_lanes(panel, lanes)
+    shown = [spell for spell in told if spell.key in most]
+    items, hovered = [], []
+    for role, label, alpha in (("ok", "all", 0.22), ("failed", "some missing", 0.6), ("unknown", "one left", 0.9)):
+        spells = [spell for spell in shown if _standing(len(spell.members), most[spell.key]) == label]
+        if not spells:
+            continue
+        source = ColumnDataSource(
+            {
+                "y": [-lanes.index(spell.key) for spell in spells],
+                "left": to_seconds([spell.start for spell in spells]),
+                "right": to_seconds([spell.stop for spell in spells]),
+                "size": [str(len(spell.members)) for spell in spells],
+                "members": [", ".join(map(str, spell.members)) for spell in spells],
+                "lane": [spell.key for spell in spells],
+                "told": [f"{spell.node}, epoch {'—' if spell.epoch is None else spell.epoch}" for spell in spells],
+            }
+        )
+        bars = panel.hbar(
+            y="y", left="left", right="right", height=0.6, source=source, line_color=None, fill_alpha=alpha
+        )
+        desk.painter.paint(bars.glyph, fill_color=role)
+        if role != "ok":
+            text = panel.text(
+                x="left", y="y", text="size", source=source, x_offset=3, text_baseline="middle", text_font=value(FONT),
+                text_font_size="10px",
+            )  # fmt: skip
+            desk.painter.paint(text.glyph, text_color="ink")
+        items.append(LegendItem(label=label, renderers=[bars]))
+        hovered.append(bars)
+    add_legend(desk, panel, items)
+    tips = [("in sync", "@members of @lane"), ("from", "@left{0.000} s to @right{0.000} s"), ("said by", "@told")]
+    panel.add_tools(HoverTool(renderers=hovered, tooltips=tips))
+
+
+def _standing(members: int, replicas: int) -> str:
+    return "all" if members == replicas else "some missing" if members > 1 else "one left"
+
+
+WRITES = "writes"
+
+
+def _sessions(desk: Desk, recorded: Recorded) -> None:
+    told = recorded.agreement
+    nodes = list(dict.fromkeys(session.node for session in told.sessions))
+    labels = ([WRITES] if told.writes else []) + nodes
+    panel = add_panel(desk, "ZooKeeper: sessions of the nodes as they knew them, and writes", 34 + 18 * len(labels))
+    label_lanes(panel, labels)
+    lane = {label: -number for number, label in enumerate(labels)}
+    source = ColumnDataSource(
+        {
+            "y": [lane[session.node] for session in told.sessions],
+            "left": to_seconds([session.start for session in told.sessions]),
+            "right": to_seconds([session.stop for session in told.sessions]),
+            "node": [plain(session.node) for session in told.sessions],
+            "end": ["it lost the session" if session.lost else "its process or the run ended"
+                    for session in told.sessions],
+        }
+    )  # fmt: skip
+    bars = panel.hbar(y="y", left="left", right="right", height=0.5, source=source, line_color=None, fill_alpha=0.55)
+    desk.painter.paint(bars.glyph, fill_color="median")
+    panel.add_tools(
+        HoverTool(
+            renderers=[bars],
+            tooltips=[("session of", "@node"), ("from", "@left{0.000} s to @right{0.000} s"), ("end", "@end")],
+        )
+    )
+    if told.writes:
+        source = ColumnDataSource(
+            {
+                "x": to_seconds([write.time for write in told.writes]),
+                "y": [lane[WRITES]] * len(told.writes),
+                "node": [plain(write.node) for write in told.writes],
+                "what": [_short(write.what, 60) for write in told.writes],
+                "zxid": [str(write.zxid) for write in told.writes],
+            }
+        )
+        marks = panel.scatter(x="x", y="y", source=source, marker="dash", angle=np.pi / 2, size=11, line_width=1.4)
+        desk.painter.paint(marks.glyph, line_color="accent")
+        panel.add_tools(
+            HoverTool(
+                renderers=[marks], tooltips=[("write", "@what"), ("told by", "@node at @x{0.000} s"), ("zxid", "@zxid")]
+            )
+        )
 
 
 def _reigns(reigns: Sequence[Reign], lane: Mapping[str, int]) -> ColumnDataSource:

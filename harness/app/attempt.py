@@ -117,6 +117,7 @@ class Attempt:
         try:
             with self.interrupt.listening():
                 ended = self._world.loop.run_until_complete(self._trial.run())
+                self._world.loop.run_until_complete(self._trial.keep_logs())
         except BaseException as error:
             self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
             raise
@@ -200,7 +201,10 @@ class Attempt:
     def _end(self, status: str, **columns: Any) -> None:
         """Marks the run and makes it the latest."""
         assert self._info is not None
-        self._info = msgspec.structs.replace(self._info, status=status, ended=datetime.now(UTC).isoformat(), **columns)
+        origin = None if self._trial is None else self._trial.origin
+        self._info = msgspec.structs.replace(
+            self._info, status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns
+        )
         self.folder.write_run(self._info)
         self.folder.publish()
 

@@ -88,7 +88,9 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--engine", choices=ENGINES, default=ENGINES[0], help="default: duckdb while it fits, else spark"
     )
-    check.add_argument("--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://...")
+    check.add_argument(
+        "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
+    )
     check.set_defaults(run=_check)
 
     report = commands.add_parser("report", help="write a run's HTML report again")

@@ -48,8 +48,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--nemesis-target", default=None, metavar="WHO", help="one, minority, majority, all, leader, controller, n2")
     add("--replay", default=None, metavar="FILE",
         help="play the schedule of this file (a run's schedule.json, or one written by hand)")  # fmt: skip
-    add("--nemesis-trigger", default=DEFAULT_TRIGGER, metavar="WHEN",
-        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY'")
+    add(
+        "--nemesis-trigger",
+        default=DEFAULT_TRIGGER,
+        metavar="WHEN",
+        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY'",
+    )
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
     add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
     add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
@@ -66,7 +70,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")
     add("--engine", default=ENGINES[0], metavar="|".join(ENGINES),
         help="what judges the history (default: duckdb up to what this machine holds, else spark)")  # fmt: skip
-    add("--spark-master", default=None, metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://...")
+    add(
+        "--spark-master",
+        default=None,
+        metavar="URL",
+        help="judge on this Spark: local[4], spark://..., yarn, k8s://...",
+    )
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
 
 

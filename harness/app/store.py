@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from cluster import owner
+from harness.core.stamps import Origin
 
 SCHEMA_VERSION: Final = 1
 LATEST: Final = "latest"
@@ -51,6 +52,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str | None = None
     digest: str | None = None
     """SHA-256 over the canonical rows of the history: equal for two runs of one seed in the simulation."""
+    origin: Origin | None = None
+    """When time 0 of the history was, by the run's own clock and by the wall's: for placing the nodes' text logs."""
     notes: tuple[str, ...] = ()
     """What spoke against a pass besides the history: unexpected exceptions in clients, an interrupt."""
     problem: str | None = None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,7 +36,7 @@ from harness.core.history import HistoryWriter
 from harness.core.interpreter import Interpreter
 from harness.core.operation import Completed, Outcome
 from harness.core.report import RunReport
-from harness.core.stamps import Stamps
+from harness.core.stamps import Origin, Stamps
 from nemesis.catalogue import catalogue
 from nemesis.conductor import Conductor
 from nemesis.row import FaultPhase, FaultRow
@@ -74,7 +75,10 @@ class Trial:
     interrupt: Interrupt
     progress: Progress
     tally: Tally = field(default_factory=Tally)
+    origin: Origin | None = None
+    """When the history began; None before."""
     _cluster: Cluster | None = None
+    _logs_kept: bool = False
     _problems: list[str] = field(default_factory=list)
 
     @property
@@ -97,6 +101,7 @@ class Trial:
     async def run(self) -> Ended:
         """The workload under faults, the heal, the drain."""
         stamps = Stamps()
+        self.origin = Origin(stamps.loop_time(0), time.time())
         history = HistoryWriter(self.folder.history, loop=asyncio.get_running_loop())
         try:
             report = await self._drive(history, stamps)
@@ -109,12 +114,17 @@ class Trial:
         history.close()
         return Ended(digest, self.interrupt.requested, tuple(report.unknown), tuple(self._problems))
 
+    async def keep_logs(self) -> None:
+        """Takes the nodes' logs into the run's folder, once."""
+        if self._cluster is not None and not self._logs_kept:
+            self._logs_kept = True
+            for missing in await self.world.save_logs(self.folder.logs):
+                self.progress.note(f"log not kept: {missing}")
+
     async def tear_down(self, *, keep: bool) -> None:
         """Keeps the nodes' logs and takes the cluster away, or leaves it when ``keep`` says so. Idempotent."""
         try:
-            if self._cluster is not None:
-                for missing in await self.world.save_logs(self.folder.logs):
-                    self.progress.note(f"log not kept: {missing}")
+            await self.keep_logs()
         finally:
             self._cluster = None
             await self.world.close(keep=keep)

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 NANOSECONDS = 1_000_000_000
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """When a run began: ``loop`` in seconds of its loop's clock, ``wall`` in seconds since 1970."""
+
+    loop: float
+    wall: float
 
 
 class Stamps:

@@ -114,3 +114,43 @@ def test_the_theme_changes_page_and_plot(browser: Any, red_page: Path) -> None:
 def test_hostile_values_run_nothing(browser: Any, tmp_path: Path) -> None:
     assert open_page(browser, render(hostile_run(tmp_path / "run"))) == []
     assert browser.execute_script("return [window.pwned === undefined, document.images.length]") == [True, 0]
+
+
+def test_a_click_on_the_timeline_tells_what_the_nodes_said_then(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    folder = write_run(
+        tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary(), origin={"loop": 10.0, "wall": 0.0}
+    )
+    (folder / "logs" / "n2").mkdir()
+    (folder / "logs" / "n2" / "process.log").write_text(
+        "".join(f"{10 + number / 10:11.6f} INFO line {number} <b>&amp;\n" for number in range(60))
+    )
+    assert open_page(browser, render(folder)) == []
+    state = (
+        "const data = JSON.parse(document.getElementById('plot-data').textContent);"
+        "const rows = [...document.querySelectorAll('#lines tr')];"
+        "return [document.getElementById('moment').textContent,"
+        "  data.chosen.map(id => Bokeh.documents[0].get_model_by_id(id).location),"
+        "  rows.length, document.querySelector('#lines tr.now').textContent]"
+    )
+    moment, lines, shown, now = browser.execute_script(state)
+    assert (moment, shown) == ("2.004 s", 40), "the first finding's"
+    assert len(lines) >= 5
+    assert set(lines) == {2.004}
+    assert now == "2.100n2INFO line 21 <b>&amp;"
+    plot = browser.find_element("id", "plot")
+    browser.execute_script("arguments[0].scrollIntoView()", plot)
+    ActionChains(browser).move_to_element_with_offset(plot, 0, -plot.size["height"] // 2 + 130).click().perform()
+    clicked, lines, _, now = browser.execute_script(state)
+    assert 2.5 < float(clicked.split()[0]) < 3.5, "the middle of the plot"
+    assert len(set(lines)) == 1
+    assert f"{lines[0]:.3f} s" == clicked
+    assert float(now[:5]) >= lines[0]
+    browser.execute_script(
+        "const one = document.getElementById('speaker'); one.value = [...one.options].find("
+        "  option => option.text === 'n3').value; one.dispatchEvent(new Event('change'))"
+    )
+    assert browser.execute_script(
+        "return [...document.querySelectorAll('#lines tr')].map(row => row.cells[1].textContent)"
+    ) == ["n3"]

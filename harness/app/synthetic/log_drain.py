@@ -105,9 +105,7 @@ def _special(special: Special, end: int) -> _Reading:
     return _Reading(special.key, begins, ends, assignment, offsets[kept], values[kept], scene.log_start)
 
 
-def _write(
-    writer: HistoryWriter, schedule: Schedule, next_op: int, names: pa.Array, group: list[_Reading]
-) -> int:
+def _write(writer: HistoryWriter, schedule: Schedule, next_op: int, names: pa.Array, group: list[_Reading]) -> int:
     """One operation per poll, and a last one per key that says where the drain ended. The next free number."""
     polls = np.array([len(reading.begins) for reading in group], dtype=np.int64)
     first = next_op + np.cumsum(polls + 1) - polls - 1

@@ -168,5 +168,3 @@ class RegisterTraffic:
         if expected is not None:
             columns["expected"] = rows.Known(expected[mine], expected[mine] != EMPTY)
         return columns, int(mine.sum())
-
-

@@ -68,9 +68,7 @@ class Context(msgspec.Struct, frozen=True):
 
     def derive(self) -> Context:
         """The same moment with other chance, for a generator below one that has used this context's."""
-        return Context(
-            self.time, self.free, self.busy, self.workers, self.processes, self.cursor, scatter(self.random)
-        )
+        return Context(self.time, self.free, self.busy, self.workers, self.processes, self.cursor, scatter(self.random))
 
     def below(self, limit: int, salt: int = 0) -> int:
         """A whole number in ``[0, limit)`` by chance; equal for equal salts, unrelated for different ones."""

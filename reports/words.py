@@ -1,0 +1,120 @@
+"""What the nodes said, in their event logs and in their processes' own, on the run's axis: for the reader to look up.
+
+Nodes' clocks are taken to be the harness's, so lines of different nodes stand in an order that explains and never
+proves. Of a long run the lines nearest to a finding or to a change of a fault are kept, at most ``MOST_WORDS``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from harness.core.stamps import Origin
+from reports.recording import Recording
+
+MOST_WORDS: Final = 5_000
+MOST_EVENTS: Final = 50_000
+LONGEST: Final = 240
+"""Characters of a line that are kept."""
+TAIL: Final = 4 << 20
+"""Bytes of one log file that are read, its last."""
+NANOSECONDS: Final = 1_000_000_000
+BEGUN: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)[.,](\d{1,6})\d*(Z|[+-]\d\d:?\d\d)?\s+(.*)")
+VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
+
+
+@dataclass(frozen=True, order=True)
+class Word:
+    """One line; ``time`` in nanoseconds since the run began. ``event``: from an event log."""
+
+    time: int
+    node: str
+    event: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """Sorted by time. ``untold``: so many lines more were not kept."""
+
+    lines: tuple[Word, ...] = ()
+    untold: int = 0
+
+
+def words(recording: Recording, logs: Path, origin: Origin | None, moments: Sequence[int]) -> Words:
+    """``logs``: the run's ``logs/``; without ``origin`` its files cannot be placed, and only events are told."""
+    found = [*_events(recording)]
+    if origin is not None:
+        for path in sorted(logs.glob("*/*.log")):
+            found += read_log(path, path.parent.name, origin)
+    found.sort()
+    if len(found) <= MOST_WORDS:
+        return Words(tuple(found))
+    near = sorted(moments) or [0]
+    kept = sorted(sorted(found, key=lambda word: _distance(near, word.time))[:MOST_WORDS])
+    return Words(tuple(kept), len(found) - len(kept))
+
+
+def read_log(path: Path, node: str, origin: Origin) -> Iterator[Word]:
+    """Lines that begin with a time, each with the lines after it that have none (a traceback)."""
+    last: Word | None = None
+    for line in _tail(path).splitlines():
+        time, text = _placed(line, origin)
+        if time is not None:
+            if last is not None:
+                yield last
+            last = Word(time, node, False, text[:LONGEST])
+        elif last is not None and line.strip() and len(last.text) < LONGEST:
+            last = Word(last.time, node, False, f"{last.text}\n{line}"[:LONGEST])
+    if last is not None:
+        yield last
+
+
+def _placed(line: str, origin: Origin) -> tuple[int | None, str]:
+    if (virtual := VIRTUAL.fullmatch(line)) is not None:
+        return int((float(virtual[1]) - origin.loop) * NANOSECONDS), virtual[2]
+    if (begun := BEGUN.fullmatch(line)) is None:
+        return None, line
+    zone = begun[4] if begun[4] and begun[4] != "Z" else "+0000"
+    try:
+        moment = datetime.strptime(f"{begun[1]} {begun[2]}.{begun[3]} {zone}", "%Y-%m-%d %H:%M:%S.%f %z")
+    except ValueError:
+        return None, line
+    return int((moment.astimezone(UTC).timestamp() - origin.wall) * NANOSECONDS), begun[5]
+
+
+def _events(recording: Recording) -> Iterator[Word]:
+    rows = recording.rows(
+        "select time, node, event, key, epoch, controller_epoch, zxid, left(detail, 240) as detail from events "
+        "order by time limit ?",
+        [MOST_EVENTS],
+    )
+    for row in rows:
+        parts = [row["event"], row["key"]]
+        parts += [f"{name} {row[column]}" for name, column in NUMBERS if row[column] is not None]
+        parts.append(row["detail"] if row["detail"] not in ("{}", "null", None) else None)
+        yield Word(int(row["time"]), row["node"], True, " ".join(part for part in parts if part)[:LONGEST])
+
+
+NUMBERS: Final = (("epoch", "epoch"), ("controller epoch", "controller_epoch"), ("zxid", "zxid"))
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _distance(moments: Sequence[int], time: int) -> int:
+    """To the nearest of some sorted moments."""
+    place = bisect_left(moments, time)
+    return min(abs(moments[index] - time) for index in (place - 1, place) if 0 <= index < len(moments))

@@ -1,0 +1,137 @@
+"""What the nodes' event logs say of ZooKeeper: who had a session, which writes there were, who was in sync.
+
+Like all events these are each node's own words by its own clock, for display only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from reports.faults import FaultBand
+from reports.leadership import deaths, natural
+from reports.recording import Recording, Row
+
+MOST_EVENTS: Final = 5_000
+
+
+@dataclass(frozen=True)
+class Session:
+    """A node was registered from ``start`` to ``stop`` (ns), as far as it knew. ``lost``: it noticed the end."""
+
+    node: str
+    start: int
+    stop: int
+    lost: bool
+
+
+@dataclass(frozen=True)
+class Write:
+    """A change that went through ZooKeeper."""
+
+    time: int
+    node: str
+    what: str
+    zxid: int
+
+
+@dataclass(frozen=True)
+class InSync:
+    """Who was in sync for ``key`` from ``start`` to ``stop`` (ns), as ``node`` said, its leader or the controller."""
+
+    key: str
+    members: tuple[int, ...]
+    epoch: int | None
+    node: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Everything of this module; empty where a system has no such events."""
+
+    sessions: tuple[Session, ...] = ()
+    writes: tuple[Write, ...] = ()
+    in_sync: tuple[InSync, ...] = ()
+
+
+def agreement(recording: Recording, faults: Sequence[FaultBand], keys: Collection[str], end: int) -> Agreement:
+    """``keys``: those of which the in-sync replicas are wanted."""
+    registered = recording.rows(
+        "select time, node, incarnation, event from events where event in ('registered', 'session-lost') "
+        "order by time, node, seq limit ?",
+        [MOST_EVENTS],
+    )
+    written = recording.rows(
+        "select time, node, event, key, zxid from events where zxid is not null order by time limit ?", [MOST_EVENTS]
+    )
+    synced = recording.rows(
+        "select time, node, event, key, epoch, left(detail, 2000) as detail from events "
+        "where event in ('became-leader', 'isr-change', 'partition-state-written') and list_contains(?, key) "
+        "order by time, node, seq limit ?",
+        [sorted(keys), MOST_EVENTS],
+    )
+    writes = (
+        Write(row["time"], row["node"], " ".join(filter(None, (row["event"], row["key"]))), row["zxid"])
+        for row in written
+    )
+    return Agreement(tuple(sessions(registered, deaths(faults), end)), tuple(writes), tuple(in_sync(synced, end)))
+
+
+def sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -> list[Session]:
+    """From ``registered`` and ``session-lost`` in the order of their times; a kill ends a session in silence."""
+    by_node: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for row in rows:
+        by_node[row["node"]].append((row["time"], row["event"]))
+    for time, node in killed:
+        if node in by_node:
+            by_node[node].append((time, "killed"))
+    found = []
+    for node in sorted(by_node, key=natural):
+        changes = sorted(by_node[node])
+        for position, (start, event) in enumerate(changes):
+            if event == "registered":
+                stop, how = changes[position + 1] if position + 1 < len(changes) else (max(end, start), "")
+                found.append(Session(node, start, stop, how == "session-lost"))
+    return found
+
+
+def in_sync(rows: Iterable[Row], end: int) -> list[InSync]:
+    """Per key one after the other; what a leader of an older epoch still says is left out."""
+    last: dict[str, tuple[Row, tuple[int, ...]]] = {}
+    found: list[InSync] = []
+
+    def ended(key: str, stop: int) -> None:
+        row, members = last[key]
+        found.append(InSync(key, members, row["epoch"], row["node"], row["time"], max(stop, row["time"])))
+
+    for row in rows:
+        members = _members(row["detail"])
+        if members is None:
+            continue
+        key = row["key"]
+        if key in last:
+            before, same = last[key]
+            if (row["epoch"] or 0) < (before["epoch"] or 0) or (members == same and row["epoch"] == before["epoch"]):
+                continue
+            ended(key, row["time"])
+        last[key] = (row, members)
+    for key in last:
+        ended(key, end)
+    return found
+
+
+def _members(detail: str) -> tuple[int, ...] | None:
+    try:
+        told = msgspec.json.decode(detail)
+    except msgspec.DecodeError:
+        return None
+    isr = told.get("isr") if isinstance(told, dict) else None
+    if not isinstance(isr, list) or not all(isinstance(one, int) for one in isr):
+        return None
+    return tuple(sorted(isr))

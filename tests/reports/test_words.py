@@ -1,0 +1,85 @@
+"""What nodes said is placed on the run's axis, whichever way they write their times, and never too much of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.core.history import HistoryWriter
+from harness.core.stamps import Origin
+from reports import words as module
+from reports.recording import Recording
+from reports.words import Word, read_log, words
+
+SECOND = 1_000_000_000
+ORIGIN = Origin(loop=100.0, wall=1_767_323_045.0)  # 2026-01-02T03:04:05Z
+
+
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        ("2026-01-02T03:04:06.250Z INFO broker serves", 1.25),
+        ("2026-01-02 03:04:06,250 INFO broker serves", 1.25),
+        ("2026-01-02T05:04:06.250+0200 INFO broker serves", 1.25),
+        ("2026-01-02T05:04:06.250+02:00 INFO broker serves", 1.25),
+        ("2026-01-02T03:04:04.999999999Z INFO broker serves", -0.000001),
+        (" 101.250000 INFO broker serves", 1.25),
+    ],
+)
+def test_a_line_is_placed_by_its_own_time(tmp_path: Path, line: str, time: float) -> None:
+    path = tmp_path / "process.log"
+    path.write_text(line + "\n")
+    (word,) = read_log(path, "n1", ORIGIN)
+    assert word.time == pytest.approx(time * SECOND, abs=1000)
+    assert (word.node, word.event, word.text) == ("n1", False, "INFO broker serves")
+
+
+def test_a_traceback_belongs_to_the_line_before_it_and_what_has_no_time_at_all_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "process.log"
+    path.write_text(
+        "booting\n 101.000000 ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x\n 102.000000 INFO on\n"
+    )
+    told = [(word.time, word.text) for word in read_log(path, "n1", ORIGIN)]
+    assert told == [
+        (SECOND, "ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x"),
+        (2 * SECOND, "INFO on"),
+    ]
+
+
+def test_a_missing_or_a_binary_log_says_nothing(tmp_path: Path) -> None:
+    assert list(read_log(tmp_path / "none.log", "n1", ORIGIN)) == []
+    (tmp_path / "process.log").write_bytes(bytes(range(256)) * 10)
+    assert list(read_log(tmp_path / "process.log", "n1", ORIGIN)) == []
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    writer = HistoryWriter(tmp_path / "history")
+    for number in range(20):
+        writer.event(time=number * SECOND, node="n2", incarnation=1, seq=number, event="isr-change", key="orders-0",
+                     epoch=3, zxid=40 + number, detail={"isr": [1, 2]})  # fmt: skip
+    writer.close()
+    (tmp_path / "logs" / "n1").mkdir(parents=True)
+    (tmp_path / "logs" / "n1" / "process.log").write_text(" 105.500000 INFO hello\n")
+    return Recording(tmp_path / "history")
+
+
+def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: Recording) -> None:
+    with recording:
+        found = words(recording, tmp_path / "logs", ORIGIN, [])
+        without = words(recording, tmp_path / "logs", None, [])
+    assert len(found.lines) == 21
+    assert found.lines[5].text == 'isr-change orders-0 epoch 3 zxid 45 {"isr":[1,2]}'
+    assert found.lines[6] == Word(5 * SECOND + SECOND // 2, "n1", False, "INFO hello")
+    assert all(word.event for word in without.lines), "without the origin a log file has no place"
+
+
+def test_of_too_many_lines_those_near_a_moment_are_kept(
+    tmp_path: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_WORDS", 5)
+    with recording:
+        found = words(recording, tmp_path / "logs", ORIGIN, [2 * SECOND, 17 * SECOND])
+    assert [word.time // SECOND for word in found.lines] == [1, 2, 3, 16, 17]
+    assert found.untold == 16
