@@ -7,6 +7,7 @@ Results go to standard output, everything else to standard error, so that ``--js
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -67,6 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough of it; the interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except Exception:  # noqa: BLE001 - the last resort: shown whole, told apart from a verdict by its exit code
         traceback.print_exc()
         print("assay: internal error, see above; please report it with the command line", file=sys.stderr)
