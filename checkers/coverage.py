@@ -258,9 +258,7 @@ SUBJECTS: Final = (
 )
 
 
-def _late(
-    contract: Contract, fault: Fault, healed: int, row: Row, what: str, time: int | None, tries: int
-) -> Finding:
+def _late(contract: Contract, fault: Fault, healed: int, row: Row, what: str, time: int | None, tries: int) -> Finding:
     when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
     return Finding(
         anomaly=NO_RECOVERY,

@@ -20,6 +20,8 @@ class Defect:
     fault: str
     anomalies: tuple[str, ...]
     reference: str
+    run: str
+    """What to give to pytest, besides ``--defect``, for a run that catches it."""
 
 
 _ALL = (
@@ -29,6 +31,7 @@ _ALL = (
         "kill the leader under load",
         ("lost-write",),
         "the acks=-1 contract of KAFKA-391; the default of many home-made logs",
+        "workloads/test_log.py --nemesis=kill --nemesis-target=leader --time-limit=60",
     ),
     Defect(
         "isr-of-one",
@@ -36,6 +39,7 @@ _ALL = (
         "cut the leader from its followers with ZooKeeper reachable, then cut it from ZooKeeper or kill it",
         ("lost-write", "vanished"),
         "Kafka before KIP-966; https://aphyr.com/posts/293-call-me-maybe-kafka",
+        "workloads/test_log.py --replay=schedules/isr-of-one.json --time-limit=60",
     ),
     Defect(
         "unclean-election",
@@ -43,6 +47,7 @@ _ALL = (
         "stop a follower, kill the in-sync set, continue the follower",
         ("lost-write", "inconsistent-offset"),
         "unclean.leader.election.enable, on by default until KIP-106",
+        "workloads/test_log.py --replay=schedules/unclean-election.json --time-limit=60",
     ),
     Defect(
         "zombie-controller",
@@ -50,6 +55,7 @@ _ALL = (
         "stop the controller past its session, then continue it",
         ("stale-epoch-obeyed",),
         "KAFKA-6082",
+        "workloads/test_controller.py --replay=schedules/zombie-controller.json --time-limit=60",
     ),
     Defect(
         "no-crc-recovery",
@@ -57,6 +63,7 @@ _ALL = (
         "garbage at the tail or flipped bits, then a restart",
         ("phantom", "inconsistent-offset"),
         "KAFKA-1112, KAFKA-1196",
+        "workloads/test_log.py --replay=schedules/no-crc-recovery.json --time-limit=60",
     ),
 )
 

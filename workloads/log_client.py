@@ -26,6 +26,8 @@ from workloads.log_operations import EARLIEST, END, POLL, SEND
 
 SEND_SECONDS: Final = 4.0
 READ_SECONDS: Final = 2.0
+LARGEST: Final = 2**63 - 1
+"""A damaged record may claim any offset, and positions are 64 bits wide."""
 LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
 
@@ -91,7 +93,7 @@ class LogClient:
             del self._positions[key]
             return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
         records = [[message.offset, number(message.value)] for message in fetched.messages]
-        end = fetched.messages[-1].offset + 1 if fetched.messages else begin
+        end = min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin
         self._positions[key] = end
         result: dict[str, Any] = {
             "begin": begin, "records": records, "end": end, "assignment": self._assignments[key],

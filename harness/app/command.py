@@ -224,7 +224,8 @@ def _defects(arguments: argparse.Namespace) -> Exit:
         return Exit.PASS
     for defect in DEFECTS.values():
         print(f"{defect.name}\n  what goes wrong   {defect.summary}\n  shown by          {defect.fault}")
-        print(f"  must be reported  {', '.join(defect.anomalies)}\n  reference         {defect.reference}\n")
+        print(f"  must be reported  {', '.join(defect.anomalies)}\n  reference         {defect.reference}")
+        print(f"  caught by         pytest {defect.run} --defect={defect.name}\n")
     return Exit.PASS
 
 

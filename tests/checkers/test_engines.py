@@ -219,6 +219,20 @@ def test_contradictions_get_the_same_error(tmp_path: Path, application: Applicat
             assert ".parquet: row " in told[0]
 
 
+@pytest.mark.spark
+def test_absurd_offsets_get_the_same_findings(tmp_path: Path, application: Application) -> None:
+    log = book()
+    for number, offset in enumerate((2**61 - 1, 2**61, 2**62 + 75, 2**63 - 2, 2**63 - 1)):
+        end = min(offset + 1, 2**63 - 1)
+        log.poll(5, [(offset, 5)], end, (1_900, 1_910), assignment=number, process=70 + number)
+        log.add("end", (1_920, 1_930), offset, epoch=number, process=80 + number)
+    folder, contract = write(tmp_path / "history", log.rows), Contract(linearizable_ends=True)
+    with DuckDB() as duck, application.engine(effects=100) as spark:
+        by_duck, by_spark = answers(duck, folder, contract), answers(spark, folder, contract)
+    assert by_duck == by_spark
+    assert sum(by_duck["duplicate"].found.values()) == 1
+
+
 def _as(schema: pa.Schema, **types: pa.DataType) -> pa.Schema:
     return pa.schema([field.with_type(types.get(field.name, field.type)).with_nullable(True) for field in schema])
 

@@ -259,3 +259,16 @@ def test_what_is_no_history_is_an_error(tmp_path: Path) -> None:
         judge(tmp_path / "nowhere", CONTRACT)
     with pytest.raises(ValueError, match="no engine is called"):
         judge(tmp_path, CONTRACT, engine="abacus")
+
+
+@pytest.mark.parametrize("offset", [2**61 - 1, 2**61, 2**62 + 75, 2**63 - 2, 2**63 - 1])
+def test_an_absurd_offset_is_found_and_breaks_no_check(tmp_path: Path, offset: int) -> None:
+    """A damaged record may claim any offset."""
+    book = run()
+    position = min(offset + 1, 2**63 - 1)
+    book.poll(5, [(offset, 5)], position, (9_903, 9_913), assignment=7, process=77)
+    book.add("end", (9_923, 9_933), offset, epoch=1, process=78)
+    judgement = judge(write(tmp_path / "history", book.rows, faults=partition()), CONTRACT)
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.anomalies["duplicate"] == 1
+    assert str(offset) in next(one for one in judgement.findings if one.anomaly == "duplicate").claim
