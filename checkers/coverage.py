@@ -146,12 +146,17 @@ def _fault_reasons(known: list[Fault]) -> list[str]:
     return reasons
 
 
-def _operation_reasons(engine: Engine, contract: Contract, known: list[Fault]) -> list[str]:
+def successes(engine: Engine) -> None:
+    """Makes the view ``successes``: operations (``op``, ``call``, ``ret``) that achieved something."""
     engine.view(
         "successes",
         "select op, min(call) as call, min(ret) as ret from effects "
         f"where outcome = 'ok' and ret is not null and kind not in {_EMPTY_HANDED} group by op",
     )
+
+
+def _operation_reasons(engine: Engine, contract: Contract, known: list[Fault]) -> list[str]:
+    successes(engine)
     reasons = []
     total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:

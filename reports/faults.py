@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from checkers.coverage import successes
 from reports.recording import Recording, Row
 
 MOST_FAULTS: Final = 400
@@ -33,7 +34,7 @@ class FaultBand:
     """What went wrong with it: ``bite: no message was dropped``."""
     failed_at: int | None
     succeeded: int
-    """Operations called and returned ok while it was in force."""
+    """Operations that, while it was in force, began and achieved something, as the verdict counts them."""
 
     @property
     def who(self) -> str:
@@ -62,12 +63,12 @@ def fault_bands(recording: Recording) -> tuple[tuple[FaultBand, ...], int]:
 
 
 def _succeeded(recording: Recording) -> dict[int, int]:
+    successes(recording.engine)
     rows = recording.rows(
         "with band as (select id, min(time) filter (phase = 'injected') as injected, "
         "coalesce(max(time) filter (phase = 'healed'), 9223372036854775807) as healed from faults group by id "
         "order by id limit ?) "
-        "select id, count(*) as total from band join ops on ops.call >= injected and ops.ret <= healed "
-        "where outcome = 'ok' group by id",
+        "select id, count(*) as total from band join successes on call >= injected and ret <= healed group by id",
         [MOST_FAULTS],
     )
     return {row["id"]: int(row["total"]) for row in rows}

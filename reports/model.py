@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import duckdb
 import pyarrow as pa
 
+from checkers.engine import EngineError
 from checkers.verdict import Finding, Judgement
 from harness.core.history import HistoryError
 from reports.coverage import CheckRow, Policy, coverage, policy
@@ -122,7 +122,7 @@ def read(run_dir: Path) -> Report:
             with Recording(run_dir / "history") as recording:
                 rows = find(recording, _named(told))
                 recorded = _recorded(recording, run_dir, files, told, rows)
-        except (HistoryError, duckdb.Error, pa.ArrowException, OSError) as error:
+        except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:
         problems.append("there is no history in this run's folder")

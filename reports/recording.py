@@ -6,18 +6,15 @@ history may be cut short, or lack data sets that it never had: those are empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
-import duckdb
-import numpy as np
-import pyarrow as pa
+from checkers.engine import DuckDB, Row
+from checkers.source import register_parts
+from harness.core.history import SCHEMAS, HistoryReader
 
-from harness.core.history import ADDED, SCHEMAS, HistoryReader
-
-Row = Mapping[str, Any]
+__all__ = ["Recording", "Row"]
 
 MEMORY: Final = "2GB"
 
@@ -25,14 +22,14 @@ MEMORY: Final = "2GB"
 class Recording:
     """The views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas`` of one history; close it after use.
 
-    Raises ``HistoryError`` naming the file when a part cannot be read.
+    Raises ``HistoryError`` naming the file when a part cannot be read, ``EngineError`` for a query that fails.
     """
 
     def __init__(self, folder: Path) -> None:
         self._reader = HistoryReader(folder, optional=tuple(SCHEMAS))
-        self._connection = duckdb.connect(":memory:", config={"memory_limit": MEMORY})
-        for name in SCHEMAS:
-            self._connection.execute(f"create view {name} as {self._source(name)}")
+        self.engine = DuckDB(memory=MEMORY)
+        self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
+        register_parts(self.engine, self._reader)
 
     def __enter__(self) -> Self:
         return self
@@ -40,7 +37,7 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
+        self.engine.close()
 
     @property
     def closed(self) -> bool:
@@ -55,21 +52,6 @@ class Recording:
     def effects(self) -> int:
         return self._reader.rows("effects")
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """The rows of a query that returns few."""
-        result = self._connection.execute(sql, list(parameters))
-        names = [column[0] for column in result.description]
-        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-    def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
-        """A query's columns; it returns no nulls."""
-        found: dict[str, np.ndarray[Any, Any]] = self._connection.execute(sql, list(parameters)).fetchnumpy()
-        return found
-
-    def table(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Keeps a query's rows under a name."""
-        self._connection.execute(f"create or replace temporary table {name} as {sql}", list(parameters))
-
     def end(self) -> int:
         """Nanoseconds from the run's begin to the last thing that its history tells of."""
         row = self.rows(
@@ -77,22 +59,3 @@ class Recording:
             "(select coalesce(max(time), 0) from faults)) as stop"
         )[0]
         return int(row["stop"])
-
-    def _source(self, name: str) -> str:
-        paths = self._reader.paths(name)
-        columns = {field.name: field.type for field in SCHEMAS[name]}
-        if not paths:
-            nulls = ", ".join(f'cast(null as {_sql_type(kind)}) as "{column}"' for column, kind in columns.items())
-            return f"select {nulls} where false"
-        literals = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
-        source = f"read_parquet([{literals}], union_by_name = true)"
-        present = {row["column_name"] for row in self.rows(f"describe select * from {source}")}
-        lacking = [column for column in ADDED.get(name, ()) if column not in present]
-        nulls = "".join(f', cast(null as {_sql_type(columns[column])}) as "{column}"' for column in lacking)
-        return f"select *{nulls} from {source}"
-
-
-def _sql_type(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind):
-        return "bigint"
-    return "boolean" if pa.types.is_boolean(kind) else "varchar"

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from checkers.engine.base import EngineError, Row, conformed, empty
@@ -57,24 +58,29 @@ class DuckDB:
     def view(self, name: str, sql: str) -> None:
         self._run(f"create or replace temporary view {name} as {sql}")
 
-    def table(self, name: str, sql: str) -> None:
-        self._run(f"create or replace temporary table {name} as {sql}")
+    def table(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self._run(f"create or replace temporary table {name} as {sql}", parameters)
 
-    def rows(self, sql: str) -> list[Row]:
-        cursor = self._run(sql)
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        cursor = self._run(sql, parameters)
         names = [column[0] for column in cursor.description or ()]
         try:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         except duckdb.Error as error:
             raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
 
+    def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
+        """A query's columns; it returns no nulls."""
+        found: dict[str, np.ndarray[Any, Any]] = self._run(sql, parameters).fetchnumpy()
+        return found
+
     def close(self) -> None:
         self._connection.close()
         self._spill.cleanup()
 
-    def _run(self, sql: str) -> Any:
+    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         try:
-            return self._connection.execute(sql)
+            return self._connection.execute(sql, list(parameters)) if parameters else self._connection.execute(sql)
         except duckdb.Error as error:
             raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
 

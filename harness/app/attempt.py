@@ -121,16 +121,17 @@ class Attempt:
         except BaseException as error:
             self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
             raise
-        self.progress.note("checking the history")
-        judgement = self.judgement = self._judge(ended)
-        self.folder.write_json("verdict.json", judgement)
+        # Before the judgement: should that fail, whoever judges again must know all that speaks against a pass.
         self._end(
             store.INTERRUPTED if ended.interrupted else store.FINISHED,
-            verdict=judgement.verdict,
             digest=ended.digest,
             notes=ended.notes,
             problem="; ".join(ended.problems) or None,
         )
+        self.progress.note("checking the history")
+        judgement = self.judgement = self._judge(ended)
+        self.folder.write_json("verdict.json", judgement)
+        self._write(verdict=judgement.verdict)
         passed = judgement.verdict is Verdict.PASS
         report = self._report() if self.report_passes or not passed else ""
         return None if passed else self._text(judgement, ended, report)
@@ -170,14 +171,12 @@ class Attempt:
             return str(render(self.folder.path))
         except Exception as error:  # noqa: BLE001 - told to the user and kept with the run
             told = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
-            assert self._info is not None
-            self._info = msgspec.structs.replace(self._info, problem="".join(traceback.format_exception(error)))
-            self.folder.write_run(self._info)
+            self._write(problem="".join(traceback.format_exception(error)))
             self.progress.note(f"report {told}")
             return told
 
     def _text(self, judgement: Judgement, ended: Ended, report: str) -> str:
-        ending = Ending(self.settings.seed, self.command, report, ended.digest, ended.interrupted)
+        ending = Ending(self.settings.seed, self.command, report, ended.digest)
         return describe(judgement, look_up(self.folder.history, judgement), ending)
 
     def _described(self, trial: Trial) -> dict[str, Any]:
@@ -200,13 +199,15 @@ class Attempt:
 
     def _end(self, status: str, **columns: Any) -> None:
         """Marks the run and makes it the latest."""
-        assert self._info is not None
         origin = None if self._trial is None else self._trial.origin
-        self._info = msgspec.structs.replace(
-            self._info, status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns
-        )
-        self.folder.write_run(self._info)
+        self._write(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
         self.folder.publish()
+
+    def _write(self, **columns: Any) -> None:
+        """Notes these columns in ``run.json``."""
+        assert self._info is not None
+        self._info = msgspec.structs.replace(self._info, **columns)
+        self.folder.write_run(self._info)
 
 
 def run_id(folder: Path) -> str:

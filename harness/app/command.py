@@ -164,7 +164,6 @@ def _check(arguments: argparse.Namespace) -> Exit:
             command=stored.info.command if stored.info else None,
             report=str(stored.report) if stored.report else None,
             digest=stored.info.digest if stored.info else None,
-            interrupted=stored.interrupted,
         )
         print(failure.describe(judgement, look_up(stored.history, judgement), ending))
     return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[judgement.verdict]

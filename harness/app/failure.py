@@ -39,7 +39,6 @@ class Ending:
     command: str | None = None
     report: str | None = None
     digest: str | None = None
-    interrupted: bool = False
 
 
 def describe(judgement: Judgement, evidence: Evidence, ending: Ending) -> str:
@@ -78,8 +77,6 @@ def _body(judgement: Judgement, evidence: Evidence, ending: Ending) -> Iterator[
     if counts:
         yield f"forbidden: {', '.join(counts)}, in {judgement.operations} operations"
     yield from _tolerated(judgement)
-    if ending.interrupted:
-        yield "the run was interrupted"
     if judgement.unknown:
         yield f"not judged: {'; '.join(judgement.unknown[:REASONS])}"
 
@@ -99,8 +96,6 @@ def _first(finding: Finding, evidence: Evidence) -> Iterator[str]:
 
 def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
     reasons = list(judgement.unknown)
-    if ending.interrupted and not any("interrupt" in reason for reason in reasons):
-        reasons.insert(0, "the run was interrupted")
     yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
     yield from (f"  {reason}" for reason in reasons[1:REASONS])
     if len(reasons) > REASONS:

@@ -40,7 +40,7 @@ class Stored:
 
     @property
     def interrupted(self) -> bool:
-        return self.info is not None and self.info.status != store.FINISHED
+        return self.info is not None and self.info.status in (store.INTERRUPTED, store.RUNNING)
 
 
 def open_stored(path: Path) -> Stored:

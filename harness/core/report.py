@@ -58,8 +58,6 @@ class RunReport:
                 f"{self.exceptions_total} unexpected exceptions in the client; the first in operation {first.index} "
                 f"({first.f}, process {first.process}):\n{first.traceback}"
             )
-        if self.stopped:
-            reasons.append("the run was interrupted")
         return reasons
 
     def count(self, outcome: Outcome) -> None:

@@ -19,8 +19,6 @@ class LogConfig:
     """A segment that has been filled for so long is rolled at the next append, by the node's wall clock."""
     index_interval_bytes: int = 4096
     index_max_bytes: int = 10 << 20
-    max_message_bytes: int = 1_000_012
-    """Limit of one entry, header included; for whoever validates a producer's set."""
     compacted: bool = False
     """Offsets may have gaps. In a log that is not compacted a gap is damage, and recovery treats it as such."""
 
@@ -29,7 +27,7 @@ class LogConfig:
         return message_set.check(data, next_offset, gaps=self.compacted)
 
     def __post_init__(self) -> None:
-        for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes", "max_message_bytes"):
+        for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
         if self.segment_bytes > 2**31 - 1:

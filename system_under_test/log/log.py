@@ -20,7 +20,7 @@ import contextlib
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from system_under_test.log.config import LogConfig
 from system_under_test.log.directory import DELETED_SUFFIX
@@ -180,6 +180,10 @@ class Log:
         last = first + count - 1
         self._append(stamped, first, last)
         return first, last
+
+    def roll_at(self, segment_bytes: int) -> None:
+        """Another size for segments from now on; those that are there stay as they are."""
+        self.config = replace(self.config, segment_bytes=segment_bytes)
 
     def append_replicated(self, data: bytes) -> int:
         """Appends what the leader has at ``end_offset``, offsets kept, and returns the new ``end_offset``.

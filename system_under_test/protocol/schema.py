@@ -203,6 +203,11 @@ def is_message(type_: object) -> bool:
     return isinstance(type_, type) and dataclasses.is_dataclass(type_)
 
 
+def records_size(records: Records) -> int:
+    """How many bytes a ``RECORDS`` field has, without reading them."""
+    return len(records) if isinstance(records, bytes) else records.size
+
+
 def records_bytes(records: Records) -> bytes:
     """The bytes of a ``RECORDS`` field, whatever it holds."""
     return records if isinstance(records, bytes) else records.read()

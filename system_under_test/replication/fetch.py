@@ -25,7 +25,7 @@ from system_under_test.protocol.internal import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from system_under_test.protocol.schema import records_bytes
+from system_under_test.protocol.schema import records_size
 from system_under_test.records import message_set
 from system_under_test.replication.manager import ReplicaManager
 from system_under_test.replication.partition import Partition, PartitionError
@@ -100,7 +100,7 @@ def _read(
         for wanted in topic.partitions:
             try:
                 partition = manager.get(topic.topic, wanted.partition)
-                answer = _read_partition(manager, topic.topic, wanted, request.replica_id, version, left, size == 0)
+                answer = _read_partition(partition, wanted, request.replica_id, version, left, size == 0)
             except PartitionError as error:
                 failed = True
                 answer = FetchPartitionResponse(
@@ -109,7 +109,7 @@ def _read(
             else:
                 consumer = request.replica_id == CONSUMER_REPLICA_ID
                 readers.append(partition.commit_readers if consumer else partition.append_readers)
-                read = len(answer.records) if isinstance(answer.records, bytes) else answer.records.size
+                read = records_size(answer.records)
                 size += read
                 left = max(0, left - read)
             parts.append(answer)
@@ -118,15 +118,13 @@ def _read(
 
 
 def _read_partition(
-    manager: ReplicaManager,
-    topic: str,
+    partition: Partition,
     wanted: FetchPartition,
     replica_id: int,
     version: int,
     left: int,
     first: bool,
 ) -> FetchPartitionResponse:
-    partition = manager.get(topic, wanted.partition)
     partition.leading()
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
@@ -202,9 +200,10 @@ def _read_for_follower(
         error = refused.get((wanted.topic, wanted.partition))
         if error is None:
             try:
-                answer = _read_replica(manager, wanted)
-                readers.append(manager.get(wanted.topic, wanted.partition).append_readers)
-                size += len(records_bytes(answer.records))
+                partition = manager.get(wanted.topic, wanted.partition)
+                answer = _read_replica(partition, wanted)
+                readers.append(partition.append_readers)
+                size += records_size(answer.records)
                 parts.append(answer)
                 continue
             except PartitionError as failure:
@@ -222,8 +221,7 @@ def _read_for_follower(
     return ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers
 
 
-def _read_replica(manager: ReplicaManager, wanted: ReplicaFetchPartition) -> ReplicaFetchedPartition:
-    partition = manager.get(wanted.topic, wanted.partition)
+def _read_replica(partition: Partition, wanted: ReplicaFetchPartition) -> ReplicaFetchedPartition:
     partition.leading_at(wanted.leader_epoch)
     records = _stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
     return ReplicaFetchedPartition(

@@ -94,7 +94,7 @@ class ReplicaManager:
         log, recovery = await Log.open(
             self._storage,
             path,
-            self._log_config(segment_bytes=config.segment_bytes, max_message_bytes=config.max_message_bytes),
+            self._log_config(segment_bytes=config.segment_bytes),
             clean=clean,
             recovery_point=self._recovery_points.load().get((topic, index), 0),
             wall_clock=self._runtime.wall_clock,
@@ -253,7 +253,7 @@ class ReplicaManager:
         if partition is not None:
             made_for = directory.read_incarnation(self._storage, path)
             if made_for == update.topic_czxid:
-                partition.config = self._topic_configs.get(topic, self.config.topic)
+                partition.configure(self._topic_configs.get(topic, self.config.topic))
                 return partition
             await self._close_partition(partition)
             aside = await directory.set_aside(self._storage, path)

@@ -113,6 +113,11 @@ class Partition:
         self._on_flush_wanted = on_flush_wanted
         self._before_cut = before_cut
 
+    def configure(self, config: TopicConfig) -> None:
+        """The topic's settings as the controller tells them, which may be long after the log was opened."""
+        self.config = config
+        self.log.roll_at(config.segment_bytes)
+
     # -- terms ---------------------------------------------------------------------------------------------------
 
     def end_term(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from checkers.verdict import Examined, Finding, Judgement, Verdict
 from harness.core.history import HistoryWriter
-from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 SECOND = 1_000_000_000
 HOSTILE = "</script><img src=x onerror=alert(1)><script>window.pwned=1</script>"
@@ -64,7 +64,8 @@ def write_history(folder: Path, operations: Sequence[Completed], *, faults: bool
     """With a kill of n3 from 2 s to 3 s, a partition that never bit, and leaders that change at the kill."""
     writer = HistoryWriter(folder)
     for operation in operations:
-        writer.completed(operation)
+        kind = "append" if operation.operation.f == "send" else "observe"
+        writer.completed(operation, [Effect(kind, operation.operation.key or "", operation.index, operation.index)])
     if faults:
         _fault(writer, 1, "kill", ("n3",), injected=2 * SECOND, healed=3 * SECOND, recovered=3 * SECOND + SECOND // 4)
         writer.fault(id=2, fault="partition", targets=(), phase="intended", time=2, detail={"what": "partition one"})

@@ -53,9 +53,9 @@ def test_unknown_begins_so_and_says_why() -> None:
 
 
 def test_an_interrupted_run_says_so() -> None:
-    ending = Ending(seed=7, command="c", report="r", interrupted=True)
-    assert "interrupted" in describe(judgement(Verdict.UNKNOWN), Evidence(), ending)
-    assert "interrupted" in describe(judgement(Verdict.FAIL, finding()), Evidence(), ending)
+    told = ("the run was interrupted",)
+    assert "interrupted" in describe(judgement(Verdict.UNKNOWN, unknown=told), Evidence(), ENDING)
+    assert "interrupted" in describe(judgement(Verdict.FAIL, finding(), unknown=told), Evidence(), ENDING)
 
 
 @given(

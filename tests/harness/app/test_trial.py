@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from checkers.contract import Contract
+from checkers.engine import EngineError, Engines
 from checkers.verdict import Verdict
 from harness.app import store
 from harness.app.attempt import Attempt, InfrastructureError
 from harness.app.experiment import Experiment
 from harness.app.settings import Settings
+from harness.app.stored import judge_again, open_stored
 from harness.core.generator import Generator
 from harness.core.history import HistoryReader
 from workloads.log_drain import drain
@@ -141,6 +143,25 @@ def test_a_crash_in_the_harness_leaves_a_readable_history_marked_as_cut(
     assert info is not None
     assert info.status == store.ERROR
     assert "a bug in the trial" in str(info.problem)
+
+
+def test_a_run_that_could_not_be_judged_can_be_judged_again(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: Any, **_more: Any) -> None:
+        raise EngineError("no memory left")
+
+    run = attempt(toy, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("harness.app.attempt.judge", broken)
+        with pytest.raises(EngineError):
+            done(run)
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert (info.status, info.verdict) == (store.FINISHED, None)
+    assert info.digest == HistoryReader(run.folder.history).digest()
+    with Engines("duckdb") as engines:
+        assert judge_again(open_stored(run.folder.path), engines).verdict is Verdict.PASS
 
 
 def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, tmp_path: Path) -> None:

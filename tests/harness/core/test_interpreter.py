@@ -417,7 +417,7 @@ def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_sam
         assert log.count("open n1") == 2, "only the worker whose operation timed out opened another client"
         assert log.count("open n2") == 1
         assert report.stopped
-        assert report.unknown == ["the run was interrupted"]
+        assert report.unknown == [], "that is for the judge to say"
 
     log: list[str] = []
     simulated(go())

@@ -8,6 +8,7 @@ import pytest
 from sim_brokers import Brokers, brokers, simulate, until
 
 from cluster.sim.node import SimNode
+from system_under_test.client.admin import Admin, NewTopic
 from system_under_test.client.errors import SendFailed, SendUnknown
 from system_under_test.deployment import Broker
 from system_under_test.protocol.errors import ErrorCode
@@ -167,3 +168,28 @@ def test_the_defect_acknowledges_what_only_the_leader_has() -> None:
         assert await check(Broker(partitions=1).with_defect("ack-before-replication")) == 1
 
     simulate(both)
+
+
+def test_a_topics_own_segment_size_holds_after_a_restart() -> None:
+    """Logs are opened before anybody has told the broker what the topics' settings are."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            await admin.create_topics(
+                [NewTopic("small", partitions=1, replication=3, configs={"segment.bytes": "100"})]
+            )
+            await admin.close()
+            for node in cluster.nodes:
+                await node.kill()
+            for node in cluster.nodes:
+                await node.start()
+            for number in range(10):
+                await cluster.producer.send("small", 0, [(None, b"%d" % number)])
+
+            def segments(node: SimNode) -> int:
+                return sum("/small-0/" in path and path.endswith(".log") for path in node.disk.files())
+
+            await until(lambda: all(segments(node) >= 4 for node in cluster.nodes), "small segments everywhere", 2)
+
+    simulate(check)
