@@ -151,8 +151,7 @@ class LeaderFetcher:
     ) -> None:
         for partition, _ in followed:
             # a position counts at the leader: records beyond the flush limit must be on disk before they are claimed
-            if partition.log.end_offset > partition.counted_end():
-                await partition.log.flush()
+            await partition.flush_counted()
         request = ReplicaFetchRequest(
             replica_id=self._broker_id,
             replica_epoch=self._broker_epoch(),

@@ -11,8 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
-
 from system_under_test.config import BrokerConfig, TopicConfig
 from system_under_test.events import EventLog
 from system_under_test.log import directory
@@ -31,16 +29,12 @@ from system_under_test.protocol.internal import (
     StopReplicaResponse,
 )
 from system_under_test.replication.fetcher import Leader, LeaderFetcher
-from system_under_test.replication.insync import Members
-from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
+from system_under_test.replication.isr_writer import IsrWriter
+from system_under_test.replication.partition import Partition, PartitionError
 from system_under_test.runtime import Runtime, ZooKeeper
 from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.replication")
-
-ISR_NOTICE_DELAY = 0.2
-"""Seconds for which ISR changes are gathered before the controller is told."""
 
 
 class ReplicaManager:
@@ -62,7 +56,9 @@ class ReplicaManager:
         self.controller_epoch = -1
         self._runtime = runtime
         self._storage = runtime.storage
-        self._zookeeper = zookeeper
+        self._isr_writer = IsrWriter(
+            zookeeper, background, config.broker_id, retry=config.replica_lag_time_max_ms / 10_000
+        )
         self._events = events
         self._background = background
         self._learn = learn
@@ -75,7 +71,6 @@ class ReplicaManager:
         self._controller_lock = asyncio.Lock()
         self._cutting = asyncio.Lock()
         """A checkpoint taken before a cut must not be written after it."""
-        self._changed_isr: dict[tuple[str, int], None] = {}
         self._flushing: dict[str, None] = {}
         self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
         self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
@@ -112,7 +107,7 @@ class ReplicaManager:
             config,
             self._events,
             lag_time_max=self.config.replica_lag_time_max_ms / 1000,
-            on_isr_wanted=self._on_isr_wanted,
+            on_isr_wanted=self._isr_writer.write,
             on_flush_wanted=self._on_flush_wanted,
             before_cut=self._before_cut,
         )
@@ -135,7 +130,7 @@ class ReplicaManager:
     def start(self) -> None:
         self._background.spawn(self._shrink_now_and_then(), "isr upkeep")
         self._background.spawn(self._checkpoint_now_and_then(), "checkpoints")
-        self._background.spawn(self._tell_controller(), "isr notices")
+        self._isr_writer.start()
 
     async def close(self, *, flush: bool) -> None:
         """Ends all terms; with ``flush``, makes everything durable, as a clean shutdown must."""
@@ -333,67 +328,6 @@ class ReplicaManager:
             for partition in list(self._partitions.values()):
                 partition.shrink(now)
 
-    def _on_isr_wanted(self, partition: Partition, members: Members) -> None:
-        term = partition.leading()
-        self._background.spawn(self._write_isr(partition, term, members), f"isr of {partition.key}")
-
-    async def _write_isr(self, partition: Partition, term: LeaderTerm, members: Members) -> None:
-        """Writes the state conditionally, until its content is known, is the controller's, or the term is over.
-
-        A write whose outcome is unknown may still arrive. So when the old content is read back, it is written again at
-        the version read: then the lost write can never be applied any more.
-        """
-        path = paths.state(partition.topic, partition.index)
-        me = self.config.broker_id
-        wanted = members.state(term.controller_epoch, me, term.epoch)
-        content, version = wanted, term.in_sync.zk_version
-        while partition.leader is term:
-            try:
-                stat = await self._zookeeper.set(path, znodes.encode(content), version)
-            except (BadVersionError, NoNodeError):
-                pass
-            except KazooException as error:
-                _log.info("in-sync set of %s, write of unknown outcome: %r", partition.key, error)
-            else:
-                self._isr_known(partition, term, Members.of(content), stat.version)
-                return
-            try:
-                await self._zookeeper.sync(path)
-                found = znodes.versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
-            except KazooException as error:
-                if isinstance(error, NoNodeError):
-                    term.in_sync.supersede()
-                    return
-                _log.info("in-sync set of %s, reading it back: %r", partition.key, error)
-                await asyncio.sleep(self.config.replica_lag_time_max_ms / 10_000)
-                continue
-            if found.value.leader != me or found.value.leader_epoch != term.epoch:
-                term.in_sync.supersede()
-                self._events.emit("isr-superseded", key=partition.key, epoch=term.epoch, value=found.value.leader_epoch)
-                return
-            if found.value == wanted:
-                self._isr_known(partition, term, members, found.version)
-                return
-            content, version = found.value, found.version
-
-    def _isr_known(self, partition: Partition, term: LeaderTerm, members: Members, zk_version: int) -> None:
-        partition.isr_written(term, members, zk_version)
-        self._changed_isr[partition.topic, partition.index] = None
-
-    async def _tell_controller(self) -> None:
-        """Gathers ISR changes for a moment, then leaves one notice."""
-        while True:
-            await asyncio.sleep(ISR_NOTICE_DELAY)
-            if not self._changed_isr:
-                continue
-            changed, self._changed_isr = self._changed_isr, {}
-            notice = znodes.IsrChange([znodes.ChangedPartition(topic, index) for topic, index in changed])
-            try:
-                await self._zookeeper.create(f"{paths.ISR_CHANGES}/isr_change_", znodes.encode(notice), sequence=True)
-            except KazooException as error:
-                _log.info("notice of in-sync changes: %r; it will be left again", error)
-                self._changed_isr = {**changed, **self._changed_isr}
-
     # -- durability ------------------------------------------------------------------------------------------------
 
     def _on_flush_wanted(self, partition: Partition) -> None:
@@ -403,9 +337,7 @@ class ReplicaManager:
 
     async def _flush(self, partition: Partition) -> None:
         try:
-            while partition.counted_end() < partition.log.end_offset and not partition.log.closed:
-                await partition.log.flush()
-                partition.advance()
+            await partition.flush_counted()
         finally:
             self._flushing.pop(partition.key, None)
 

@@ -73,7 +73,12 @@ class FollowerTerm:
 
 
 class Partition:
-    """See the module. Owned by the replica manager, which runs the ISR writes that ``wants_isr`` asks for."""
+    """See the module.
+
+    ``on_isr_wanted`` begins to write a proposed in-sync set, whose outcome comes back by ``isr_written`` or
+    ``isr_superseded``; ``on_flush_wanted`` begins to run ``flush_counted``; ``before_cut`` is awaited before the log
+    ends below where it ended.
+    """
 
     def __init__(
         self,
@@ -87,7 +92,7 @@ class Partition:
         events: EventLog,
         *,
         lag_time_max: float,
-        on_isr_wanted: Callable[[Partition, Members], None],
+        on_isr_wanted: Callable[[Partition, LeaderTerm, Members], None],
         on_flush_wanted: Callable[[Partition], None],
         before_cut: Callable[[Partition, int], Awaitable[None]],
     ) -> None:
@@ -214,7 +219,7 @@ class Partition:
         if not term.appended:
             term.appended = True
             self._events.emit("first-append-in-epoch", key=self.key, epoch=term.epoch, position=first)
-        if self._over_flush_limit():
+        if self.counted_end() < self.log.end_offset:
             self._on_flush_wanted(self)
         self.replicate()
         self.advance()
@@ -238,12 +243,15 @@ class Partition:
         """Producers that asked for all replicas are answered up to here. A defect replaces this method."""
         return self.high_watermark
 
-    def _over_flush_limit(self) -> bool:
-        return self.log.end_offset - self.log.flushed_offset >= self.config.flush_messages
-
     def counted_end(self) -> int:
         """This replica's log end as far as it counts: at most ``flush_messages`` - 1 records are not on disk."""
         return min(self.log.end_offset, self.log.flushed_offset + self.config.flush_messages - 1)
+
+    async def flush_counted(self) -> None:
+        """Puts on disk what must be there for all of the log to count."""
+        while self.counted_end() < self.log.end_offset and not self.log.closed:
+            await self.log.flush()
+            self.advance()
 
     def record_fetch(self, term: LeaderTerm, replica: int, broker_epoch: int, offset: int, now: float) -> None:
         """A follower asks for ``offset``: it has everything below. Its position is nothing else."""
@@ -294,7 +302,7 @@ class Partition:
 
     def _propose(self, term: LeaderTerm, members: Members) -> None:
         term.in_sync.propose(members)
-        self._on_isr_wanted(self, members)
+        self._on_isr_wanted(self, term, members)
 
     def isr_written(self, term: LeaderTerm, members: Members, zk_version: int) -> None:
         """The state in ZooKeeper is known again."""
@@ -310,6 +318,11 @@ class Partition:
             self.producers.advance(self.acknowledged())
             self.producers.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.advance()
+
+    def isr_superseded(self, term: LeaderTerm, leader_epoch: int | None = None) -> None:
+        """Somebody else, under ``leader_epoch``, wrote the state, or it is gone: this term's set is history."""
+        term.in_sync.supersede()
+        self._events.emit("isr-superseded", key=self.key, epoch=term.epoch, value=leader_epoch)
 
     def advance(self) -> None:
         """Moves the high watermark as far as the in-sync set allows, and tells whoever waits for it."""

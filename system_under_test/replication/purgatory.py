@@ -1,8 +1,8 @@
 """Requests that wait for a partition: producers for the high watermark, readers for new records.
 
-A waiting producer is an entry in a heap, not a task; it remembers the leader epoch under which its records were
-appended, and a change of role or epoch completes it with NOT_LEADER_FOR_PARTITION first: otherwise a partition whose
-leadership went away and came back would acknowledge foreign records at the same offsets.
+A waiting producer is an entry in a heap, not a task. Whoever changes a partition's role or epoch completes all of them
+with NOT_LEADER_FOR_PARTITION first (``Partition.end_term``): otherwise a partition whose leadership went away and came
+back would acknowledge foreign records at the same offsets.
 """
 
 from __future__ import annotations

@@ -1,0 +1,96 @@
+"""Carries the in-sync sets that leaders propose to ZooKeeper, and tells the controller that there are new ones.
+
+A leader's term proposes one set at a time (``replication.insync``) and goes on serving; what became of it comes back by
+``Partition.isr_written`` or ``Partition.isr_superseded``, unless the term is over by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
+
+from system_under_test.replication.insync import Members
+from system_under_test.replication.partition import LeaderTerm, Partition
+from system_under_test.runtime import ZooKeeper
+from system_under_test.tasks import Background
+from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.replication")
+
+NOTICE_DELAY = 0.2
+"""Seconds for which changes are gathered before the controller is told."""
+
+
+class IsrWriter:
+    """Of one broker. ``retry`` is the pause, in seconds, before the state is read again after a failure."""
+
+    def __init__(self, zookeeper: ZooKeeper, background: Background, broker_id: int, *, retry: float) -> None:
+        self._zookeeper = zookeeper
+        self._background = background
+        self._broker_id = broker_id
+        self._retry = retry
+        self._changed: dict[tuple[str, int], None] = {}
+
+    def start(self) -> None:
+        self._background.spawn(self._tell_controller(), "isr notices")
+
+    def write(self, partition: Partition, term: LeaderTerm, members: Members) -> None:
+        """Begins to write what this term proposes."""
+        self._background.spawn(self._write(partition, term, members), f"isr of {partition.key}")
+
+    async def _write(self, partition: Partition, term: LeaderTerm, members: Members) -> None:
+        """Writes the state conditionally, until its content is known, is the controller's, or the term is over.
+
+        A write whose outcome is unknown may still arrive. So when the old content is read back, it is written again at
+        the version read: then the lost write can never be applied any more.
+        """
+        path = paths.state(partition.topic, partition.index)
+        wanted = members.state(term.controller_epoch, self._broker_id, term.epoch)
+        content, version = wanted, term.in_sync.zk_version
+        while partition.leader is term:
+            try:
+                stat = await self._zookeeper.set(path, znodes.encode(content), version)
+            except (BadVersionError, NoNodeError):
+                pass
+            except KazooException as error:
+                _log.info("in-sync set of %s, write of unknown outcome: %r", partition.key, error)
+            else:
+                self._known(partition, term, Members.of(content), stat.version)
+                return
+            try:
+                await self._zookeeper.sync(path)
+                found = znodes.versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
+            except NoNodeError:
+                partition.isr_superseded(term)
+                return
+            except KazooException as error:
+                _log.info("in-sync set of %s, reading it back: %r", partition.key, error)
+                await asyncio.sleep(self._retry)
+                continue
+            if found.value.leader != self._broker_id or found.value.leader_epoch != term.epoch:
+                partition.isr_superseded(term, found.value.leader_epoch)
+                return
+            if found.value == wanted:
+                self._known(partition, term, members, found.version)
+                return
+            content, version = found.value, found.version
+
+    def _known(self, partition: Partition, term: LeaderTerm, members: Members, zk_version: int) -> None:
+        partition.isr_written(term, members, zk_version)
+        self._changed[partition.topic, partition.index] = None
+
+    async def _tell_controller(self) -> None:
+        """Gathers changes for a moment, then leaves one notice."""
+        while True:
+            await asyncio.sleep(NOTICE_DELAY)
+            if not self._changed:
+                continue
+            changed, self._changed = self._changed, {}
+            notice = znodes.IsrChange([znodes.ChangedPartition(topic, index) for topic, index in changed])
+            try:
+                await self._zookeeper.create(f"{paths.ISR_CHANGES}/isr_change_", znodes.encode(notice), sequence=True)
+            except KazooException as error:
+                _log.info("notice of in-sync changes: %r; it will be left again", error)
+                self._changed = {**changed, **self._changed}
