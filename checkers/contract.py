@@ -7,6 +7,7 @@ it. A contract is plain data and is stored in the run's ``settings.json``, so an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -30,6 +31,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Successful operations in the whole run; here and below those that wrote or read a value, not empty polls."""
     minimum_during_fault: int = 1
     """Successful operations called and returned while each fault was in force; 0 where a fault stops everything."""
+    may_stall: tuple[str, ...] = ()
+    """Names of faults under which the system, by its design, may serve nobody until the heal; say why where you list one."""
     minimum_after_heal: int = 1
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
@@ -74,9 +77,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(data, type=cls)
 
 
-def forbid(*anomalies: str, recovery_deadline: float = 30.0) -> Contract:
+def forbid(*anomalies: str, recovery_deadline: float = 30.0, may_stall: Sequence[str] = ()) -> Contract:
     """A contract that forbids these anomalies, and ``no-recovery`` within ``recovery_deadline`` seconds of each heal.
 
     ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
     """
-    return Contract(forbidden=tuple(dict.fromkeys((*anomalies, NO_RECOVERY))), recovery_deadline=recovery_deadline)
+    forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY)))
+    return Contract(forbidden=forbidden, recovery_deadline=recovery_deadline, may_stall=tuple(may_stall))

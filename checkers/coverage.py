@@ -162,7 +162,7 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[Fault]) -
     if total < contract.minimum_operations:
         reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
     for fault in known:
-        if fault.injected is None or fault.healed is None:
+        if fault.injected is None or fault.healed is None or fault.name in contract.may_stall:
             continue
         during = _count(
             engine,

@@ -203,6 +203,9 @@ def test_no_success_during_a_fault_is_unknown_unless_the_contract_expects_it(tmp
     assert any("succeeded during fault 1" in told for told in judged.unknown)
     patient = Contract(forbidden=("lost-write",), minimum_during_fault=0)
     assert not any("during fault" in told for told in verdict(tmp_path / "b", book, patient, partition()).unknown)
+    stalls, other = (Contract(forbidden=("lost-write",), may_stall=(name,)) for name in ("partition", "kill"))
+    assert not any("during fault" in told for told in verdict(tmp_path / "c", book, stalls, partition()).unknown)
+    assert any("during fault" in told for told in verdict(tmp_path / "d", book, other, partition()).unknown)
 
 
 def test_a_forbidden_anomaly_without_data_is_unknown(tmp_path: Path) -> None:
