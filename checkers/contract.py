@@ -32,7 +32,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     minimum_during_fault: int = 1
     """Successful operations called and returned while each fault was in force; 0 where a fault stops everything."""
     may_stall: tuple[str, ...] = ()
-    """Names of faults under which the system, by its design, may serve nobody until the heal; say why where you list one."""
+    """Names of faults under which the system, by its design, may serve nobody until the heal; say why beside it."""
     minimum_after_heal: int = 1
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
