@@ -74,8 +74,14 @@ def _running(mine: np.ndarray, partition: np.ndarray, partitions: int) -> np.nda
 
 
 def _rows(op: np.ndarray, sub: int | np.ndarray, kind: str, position: np.ndarray, **more: object) -> dict[str, object]:
-    return {"op": op, "sub": np.broadcast_to(np.asarray(sub, np.int32), op.shape), "kind": kind, "position": position,
-            "phase": "main", **more}
+    return {
+        "op": op,
+        "sub": np.broadcast_to(np.asarray(sub, np.int32), op.shape),
+        "kind": kind,
+        "position": position,
+        "phase": "main",
+        **more,
+    }
 
 
 def _appends(op: np.ndarray, before: np.ndarray) -> list[dict[str, object]]:
@@ -193,8 +199,10 @@ def main() -> None:
         for one in judged.examined:
             print(f"  {one.check:28} {one.rows:>10} rows {one.seconds:7.2f} s")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"judged in {judged.seconds:.2f} s; plain sort {plain:.2f} s; ratio {judged.seconds / plain:.1f}; "
-              f"peak memory {peak:.0f} MB")
+        print(
+            f"judged in {judged.seconds:.2f} s; plain sort {plain:.2f} s; ratio {judged.seconds / plain:.1f}; "
+            f"peak memory {peak:.0f} MB"
+        )
 
 
 if __name__ == "__main__":

@@ -84,9 +84,7 @@ async def drive(folder: Path, operations: int, workers: int) -> tuple[float, flo
     """Operations a second, from the first invocation to the closed history."""
     endpoints = [Endpoint(f"n{i}", f"10.0.0.{i}:9092", ()) for i in range(1, 6)]
     with HistoryWriter(folder, loop=asyncio.get_running_loop()) as history:
-        async with Interpreter(
-            endpoints=endpoints, client=Idle, recorder=history, concurrency=workers
-        ) as interpreter:
+        async with Interpreter(endpoints=endpoints, client=Idle, recorder=history, concurrency=workers) as interpreter:
             rate = Rate()
             await interpreter.run(composed(operations))
         history.close()

@@ -225,9 +225,7 @@ class Tree:
         undo.append(revert)
         events += [(EventType.DELETED, path), (EventType.CHILD, parent_path)]
 
-    def _set(
-        self, change: SetData, now: int, undo: list[Callable[[], object]], events: list[Event]
-    ) -> ZnodeStat:
+    def _set(self, change: SetData, now: int, undo: list[Callable[[], object]], events: list[Event]) -> ZnodeStat:
         node = self._at_version(change.path, change.version)
         old = node.data, node.version, node.mzxid, node.mtime
 
