@@ -12,7 +12,7 @@ It knows no cluster, no fault and no system. From the outside in:
   ``split_phases(main | drain)`` gives a trial the parts that it runs before and after the last heal; ``simulate``
   shows what a generator would do.
 - **interpreter**: ``async with Interpreter(endpoints=, client=, recorder=, concurrency=, runtime=, operation_timeout=,
-  seed=, stamps=, on_completion=, progress=) as it: await it.run(generator, stop=event)``, as often as wanted, by
+  seed=, stamps=, on_completion=) as it: await it.run(generator, stop=event)``, as often as wanted, by
   the same processes; or ``await run(generator, endpoints=, ...)`` for one. Both return a ``RunReport``: counts,
   exceptions with tracebacks, connections that failed; ``report.unknown`` says why no verdict can be pass.
 - **stamps**: ``Stamps().now()``, strictly increasing nanoseconds since the run began. One instance per run, shared by

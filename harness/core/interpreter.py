@@ -71,11 +71,9 @@ class Interpreter:
         seed: int = 0,
         stamps: Stamps | None = None,
         on_completion: Sequence[Callable[[Completed], None]] = (),
-        progress: Callable[[RunReport], None] | None = None,
-        progress_seconds: float = 1.0,
     ) -> None:
         """``client`` makes an unopened :class:`Client` (its class will do); ``operation_timeout`` is in seconds, also
-        for opening and closing; ``progress`` is called about every ``progress_seconds`` while a generator runs.
+        for opening and closing.
 
         Raises ``ValueError`` when there is no endpoint or no worker. Needs a running loop.
         """
@@ -86,9 +84,6 @@ class Interpreter:
         self._recorder = recorder
         self._timeout = int(operation_timeout * NANOSECONDS)
         self._hooks = tuple(on_completion)
-        self._progress = progress
-        self._progress_gap = int(progress_seconds * NANOSECONDS)
-        self._progress_at = 0
         self.stamps = stamps or Stamps()
         self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
         self._around = Surroundings(
@@ -178,7 +173,8 @@ class Interpreter:
                 exhausted = self._hand_out()
             if exhausted and not self._roster.busy:
                 return
-            self._housekeeping()
+            if self._expiry_at is not None:
+                self._expire(self.stamps.now())
             await self._alarm.sleep()
 
     def _hand_out(self) -> bool:
@@ -259,17 +255,6 @@ class Interpreter:
             self.report.unexpected(completed.index, completed.process, completed.operation.f, error)
             return ()
 
-    def _housekeeping(self) -> None:
-        """What is due by time, expiring operations and telling progress, and a timer for the next of these."""
-        if self._expiry_at is not None:
-            self._expire(self.stamps.now())
-        if self._progress is not None:
-            now = self.stamps.now()
-            if now >= self._progress_at:
-                self._progress_at = now + self._progress_gap
-                self._progress(self.report)
-            self._alarm.at(self._progress_at)
-
     def _expire(self, now: int) -> None:
         """Ends operations past their time limit and sees to it that the next one to reach it is not forgotten.
 
@@ -347,7 +332,6 @@ async def run(
     stamps: Stamps | None = None,
     stop: asyncio.Event | None = None,
     on_completion: Sequence[Callable[[Completed], None]] = (),
-    progress: Callable[[RunReport], None] | None = None,
 ) -> RunReport:
     """One generator from beginning to end, clients opened before and closed after; see :class:`Interpreter`."""
     async with Interpreter(
@@ -360,6 +344,5 @@ async def run(
         seed=seed,
         stamps=stamps,
         on_completion=on_completion,
-        progress=progress,
     ) as interpreter:
         return await interpreter.run(generator, stop=stop)

@@ -528,17 +528,11 @@ def test_generators_hear_of_invocations_and_completions() -> None:
     assert [event.completed for event in heard if event.completed is not None] == recorded.rows
 
 
-def test_hooks_and_progress_are_called() -> None:
+def test_hooks_are_called() -> None:
     seen: list[Completed] = []
-    progress: list[int] = []
-    recorded, _ = drive(
-        time_limit(5.5, stagger(0.01, numbers())),
-        on_completion=[seen.append],
-        progress=lambda report: progress.append(report.completed),
-    )
+    recorded, _ = drive(time_limit(5.5, stagger(0.01, numbers())), on_completion=[seen.append])
+    assert len(seen) > 100
     assert seen == recorded.rows
-    assert len(progress) == 6
-    assert progress == sorted(progress)
 
 
 def test_two_runs_of_one_seed_are_equal_and_of_two_differ() -> None:
