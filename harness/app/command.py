@@ -40,6 +40,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   pytest workloads/ --nemesis=partition      run a test under a fault (pytest --help, group assay)
   assay check store/latest                   judge the last run again
   assay report store/latest                  write its HTML report again and say where it is
+  assay replay store/latest                  do the last run again and compare
 """
 
 EPILOG = """\
@@ -101,6 +102,13 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write a run's HTML report again")
     report.add_argument("path", type=Path, metavar="PATH")
     report.set_defaults(run=_report)
+
+    replay = commands.add_parser("replay", help="do a stored run again and compare", description=(
+        "Does the run again: in the simulation exactly, so that the history's digest must be the same; on real nodes "
+        "with the faults as they came out, and compares what is found. Exit code 0: the same, 1: not."))  # fmt: skip
+    replay.add_argument("path", type=Path, metavar="RUN")
+    replay.add_argument("--store", type=Path, metavar="DIR", help="where the new run is kept (beside the first)")
+    replay.set_defaults(run=_replay)
 
     heal = commands.add_parser("heal", help="undo what broken-off runs left behind", description=(
         "Replays the undo journals of sessions that are dead and removes their containers and networks."))  # fmt: skip
@@ -178,6 +186,14 @@ def _report(arguments: argparse.Namespace) -> Exit:
         raise InputError(f"{arguments.path} is a bare history; a report needs the run folder around it")
     print(render(stored.run))
     return Exit.PASS
+
+
+def _replay(arguments: argparse.Namespace) -> Exit:
+    from harness.app.replay import replay
+
+    compared = _input(lambda: replay(arguments.path, arguments.store))
+    print(f"assay: {compared.told}\nassay: replayed as {compared.again}")
+    return Exit.PASS if compared.same else Exit.FAIL
 
 
 def _heal(arguments: argparse.Namespace) -> Exit:
