@@ -16,6 +16,8 @@ import pyarrow as pa
 from checkers.engine.base import EngineError, Row, conformed, empty
 
 DEFAULT_MEMORY: Final = "4GB"
+KEPT_ROWS: Final = 5_000_000
+"""A data set with at most so many rows is decoded once and kept: some hundred queries look at each."""
 
 
 class DuckDB:
@@ -53,7 +55,9 @@ class DuckDB:
         files = ", ".join(f"'{_literally(part)}'" for part in parts)
         source = f"read_parquet([{files}], union_by_name = true)"
         present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
-        self.view(name, conformed(source, present, schema))
+        rows = self.rows(f"select count(*) as total from {source}")[0]["total"]
+        keep = self.table if rows <= KEPT_ROWS else self.view
+        keep(name, conformed(source, present, schema))
 
     def view(self, name: str, sql: str) -> None:
         self._run(f"create or replace temporary view {name} as {sql}")
