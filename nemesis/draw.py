@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from cluster.system import ZOOKEEPER_ROLE
 from nemesis.catalogue import NONE, catalogue
 from nemesis.fault import Census, Fault, Scope
 from nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
@@ -94,7 +95,10 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     """May both be in force with a majority left in peace? Where only one server may suffer, both must fit on it."""
     if Scope.NODE in (first.scope, second.scope):
         return False  # nothing can be done to a frozen machine, not even as the other end of a cut link
-    return (census.servers - 1) // 2 > 1 or first.scope != second.scope
+    # Faults of ZooKeeper share its nodes as the others share the servers.
+    both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
+    nodes = census.zookeepers if both_keepers else census.servers
+    return (nodes - 1) // 2 > 1 or first.scope != second.scope
 
 
 def _triggered(

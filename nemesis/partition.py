@@ -96,7 +96,11 @@ class Partition(Cutting):
             parameters["zookeeper"] = cut_too
         if shape in ORDERED:
             parameters["order"] = rng.getrandbits(16)
-        whom = target if target is not None else Target(IMPLIED.get(shape, Kind.ONE))
+        implied = IMPLIED.get(shape, Kind.ONE)
+        if shape is Shape.BRIDGE and census.keys:
+            # Else the leader may be the bridge, and those on either side may have nothing to say to each other.
+            implied = Kind.FOLLOWER
+        whom = target if target is not None else Target(implied)
         return with_key(whom, rng, census), parameters
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:

@@ -21,8 +21,8 @@ from harness.core.client import Endpoint
 from harness.core.generator import Context, Generator, unfold
 from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
-KEYS, BARRIER = [f"/register-{number}" for number in range(3)], "/barrier"
-SECONDS, DEAF = 4.0, ["partition-one-way"]  # for one call or an idle session; servers elect one that cannot hear them
+KEYS, BARRIER, DEAF = [f"/register-{n}" for n in range(3)], "/barrier", ["partition-one-way"]  # deaf leaders stay
+SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # for one call; half of it for a connection
 
 
 class Ensemble(System):
@@ -51,7 +51,7 @@ class RegisterClient:
     blocking = True
 
     def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        self.zk = KazooClient(",".join(endpoint.all), timeout=SECONDS, randomize_hosts=False)
+        self.zk = KazooClient(",".join(endpoint.all), SECONDS / 2, connection_retry=RETRY, randomize_hosts=False)
         self.zk.start(timeout=SECONDS)
         for path in (*KEYS, BARRIER):
             self.zk.ensure_path_async(path).get(timeout=SECONDS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nemesis_fakes import FakeCluster, FakeNode, Play, run
 
@@ -350,6 +350,7 @@ def played(schedule: Schedule) -> tuple[list[Any], Any]:
 
 
 @settings(max_examples=40, deadline=None)
+@example(0, ["zookeeper-kill", "zookeeper-pause"])
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(catalogue())), min_size=1, max_size=3, unique=True))
 def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:
     schedule = draw(seed, names, census=Census(5, 1, ("orders-0", "orders-1")), time_limit=40)

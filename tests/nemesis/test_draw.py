@@ -162,3 +162,10 @@ def test_with_a_trigger_each_fault_is_drawn_once_and_the_last_can_be_healed_in_t
         500 * number for number in range(1, len(names) + 1)
     ]
     assert all(step.until < limit for step in schedule.steps)
+
+
+@pytest.mark.parametrize(("keys", "kind"), [(("orders-0",), Kind.FOLLOWER), ((), Kind.ONE)])
+def test_a_bridge_has_the_leader_on_one_side(keys: tuple[str, ...], kind: Kind) -> None:
+    """With the leader as the bridge its followers, on either side, might have nothing to say to each other."""
+    schedule = draw(5, ["partition-bridge"], census=Census(3, 1, keys), time_limit=60)
+    assert {step.target.kind for step in schedule.steps} == {kind}
