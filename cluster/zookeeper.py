@@ -45,8 +45,10 @@ def configuration(
     """zoo.cfg; ``servers`` goes from id (the node's index) to address. One server alone runs without a quorum."""
     settings = {
         "tickTime": str(TICK),
-        "initLimit": "20",  # ticks to connect to the leader and to copy its state: 10 s
-        "syncLimit": "4",  # ticks a follower may be behind: 2 s
+        # With faults of seconds an ensemble must have a new leader before they are over. One that cannot get its
+        # followers in sync at first holds on for initLimit, and nobody serves meanwhile.
+        "initLimit": "4",  # ticks to connect to the leader and to copy its state: 2 s
+        "syncLimit": "2",  # ticks a follower may be behind: 1 s
         "dataDir": data,
         "clientPort": str(port),
         "maxClientCnxns": "0",  # without limit: every client of a run comes from one address
