@@ -9,11 +9,17 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.exceptions import (
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
 from kazoo.protocol.states import KazooState
 
 from system_under_test.config import BrokerConfig, ConfigError, parse
@@ -76,6 +82,7 @@ class Broker:
             orders=self._hold_orders,
         )
         self._clean_since: int | None = None
+        self._registered_in = 0  # the session
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
         self._cache = MetadataCache()
         self._manager = ReplicaManager(
@@ -129,12 +136,12 @@ class Broker:
         config = self.config
         try:
             await self._zookeeper.connect(config.connect_timeout_ms / 1000)
-            await self._prepare_zookeeper()
+            await self._in_spite_of_hiccups(self._prepare_zookeeper)
             self._runtime.storage.mkdir(config.data_dir)
             self._clean_since = await directory.take_clean_marker(self._runtime.storage, config.data_dir)
             await self._claim_directory()
             await self._manager.open(clean=self._clean_since is not None)
-            await self._register()
+            await self._in_spite_of_hiccups(self._register)
             await self._server.start(config.host, config.port)
         except (ConnectionError, IdTaken, directory.DirectoryError, CheckpointError) as error:
             raise BrokerError(str(error)) from error
@@ -145,8 +152,27 @@ class Broker:
         self._zookeeper.add_listener(self._session_changed)
         self._manager.start()
         self._controller.start()
-        self._controller.registered()
+        if self._zookeeper.session_id == self._registered_in:
+            self._controller.registered()
+        else:  # the session ended while nobody listened
+            self._session_changed(KazooState.LOST)
+            if self._zookeeper.session_id:
+                self._session_changed(KazooState.CONNECTED)
         _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
+
+    async def _in_spite_of_hiccups(self, step: Callable[[], Awaitable[None]]) -> None:
+        """A step of the start that may be done twice, again until it gets through: recovery can outlast a session."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.connect_timeout_ms / 1000
+        while True:
+            try:
+                await step()
+                return
+            except (ConnectionLoss, SessionExpiredError, OperationTimeoutError) as error:
+                if loop.time() >= deadline:
+                    raise
+                _log.info("starting: %r; again", error)
+                await asyncio.sleep(BACK_OFF)
 
     async def _stop(self, *, clean: bool) -> None:
         await self._server.close()
@@ -191,6 +217,7 @@ class Broker:
         self._manager.broker_epoch = await register(
             self._zookeeper, self.config, clean_since=clean_since, timestamp=timestamp
         )
+        self._registered_in = self._zookeeper.session_id
         if self._clean_since is None:
             self._clean_since = self._manager.broker_epoch
         self._manager.controller_epoch = max(self._manager.controller_epoch, await known_epoch(self._zookeeper))

@@ -1,0 +1,78 @@
+"""A start takes its time, for recovery or because the process was held, and its ZooKeeper session may end meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from sim_brokers import Brokers, brokers, simulate, until
+
+from system_under_test import broker as module
+
+
+async def serves(cluster: Brokers) -> None:
+    """All three are in sync, which the leader says, and records are acknowledged."""
+    await cluster.producer.send("orders", 0, [(None, b"x")])
+    leader = await cluster.leader()
+
+    def members() -> list[int]:
+        told = cluster.events(leader, "became-leader") + cluster.events(leader, "isr-change")
+        newest: list[int] = max(told, key=lambda event: (event["incarnation"], event["seq"]))["detail"]["isr"]
+        return newest
+
+    await until(lambda: sorted(members()) == [1, 2, 3], "all in sync", 20)
+
+
+@pytest.mark.parametrize("error", [SessionExpiredError, ConnectionLoss])
+def test_a_session_that_ends_during_recovery_does_not_end_the_start(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = cluster.nodes[0]
+            await node.kill()
+            real, failures = module.register, [error(), error(), error()]
+
+            async def register(*arguments: Any, **more: Any) -> int:
+                if failures:
+                    raise failures.pop()
+                return await real(*arguments, **more)
+
+            monkeypatch.setattr(module, "register", register)
+            before = len(cluster.events(node, "registered"))
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) == before + 1, "registered in the end")
+            await asyncio.sleep(5)
+            await serves(cluster)
+            assert failures == []
+
+    simulate(check)
+
+
+def test_a_session_that_ends_between_registration_and_service_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            node, once = cluster.nodes[0], []
+            await node.kill()
+            real = module.Server.start
+
+            async def start(self: Any, *arguments: Any) -> None:
+                await real(self, *arguments)
+                if not once:
+                    once.append(self)
+                    await asyncio.sleep(12)
+
+            monkeypatch.setattr(module.Server, "start", start)
+            before = len(cluster.events(node, "registered"))
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) == before + 1, "the first registration")
+            await node.drop_from(cluster.zookeepers)
+            await asyncio.sleep(6)
+            await node.accept_all()
+            await serves(cluster)
+            assert len(cluster.events(node, "registered")) == before + 2
+            assert len(cluster.events(node, "session-lost")) == 1
+
+    simulate(check)
