@@ -123,6 +123,7 @@ def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
     recoveries: list[Recovery] = []
     slow: list[Finding] = []
     if ended:
+        engine.table("turns", _TURNS)
         for fault in known:
             if fault.healed is not None:
                 some, late = _recovery(engine, contract, known, fault, fault.healed)
@@ -147,8 +148,8 @@ def _fault_reasons(known: list[Fault]) -> list[str]:
 
 
 def successes(engine: Engine) -> None:
-    """Makes the view ``successes``: operations (``op``, ``call``, ``ret``) that achieved something."""
-    engine.view(
+    """Makes the table ``successes``: operations (``op``, ``call``, ``ret``) that achieved something."""
+    engine.table(
         "successes",
         "select op, min(call) as call, min(ret) as ret from effects "
         f"where outcome = 'ok' and ret is not null and kind not in {_EMPTY_HANDED} group by op",
@@ -223,6 +224,13 @@ def _recovery(
     return recoveries, late
 
 
+_TURNS: Final = """
+    select key, kind, op, call, ret, outcome, position from effects
+    where kind in ('append', 'observe-begin', 'observe-end')
+    """
+"""What tells of a log's recovery, a small part of the whole: asked once for each fault."""
+
+
 def _logs(healed: int, half: int, limit: int) -> str:
     return f"""
         select e.key as key,
@@ -232,7 +240,7 @@ def _logs(healed: int, half: int, limit: int) -> str:
             min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
                 then e.ret end) as looked,
             min(e.op) as first_op
-        from effects e left join (
+        from turns e left join (
             select s.key as key,
                 least(max(s.position) + 1, coalesce(min(t.settled), max(s.position) + 1)) as needed
             from log_sends s left join log_settled t on s.key = t.key left join (
@@ -240,7 +248,7 @@ def _logs(healed: int, half: int, limit: int) -> str:
                 where outcome = 'ok' and call >= {healed} and ret <= {limit} group by key) f on s.key = f.key
             where s.outcome = 'ok' and s.position is not null and (s.ret < {healed} or s.ret = f.back)
             group by s.key) n on e.key = n.key
-        where e.call >= {healed} and e.kind in ('append', 'observe-begin', 'observe-end')
+        where e.call >= {healed}
         group by e.key order by e.key nulls first
         """
 

@@ -31,6 +31,7 @@ from checkers.check import Family
 from checkers.log_integrity import ABORTED_READ, DUPLICATE, INCONSISTENT_OFFSET, PHANTOM
 from checkers.log_loss import LOST_WRITE, UNSEEN, VANISHED
 from checkers.log_order import (
+    ACTED,
     HIGH_WATERMARK_REGRESSION,
     MOMENTS,
     NONMONOTONIC_SEND,
@@ -61,7 +62,7 @@ LOG_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
 
 LOG: Final = Family(
     name="log",
-    views=(*LOG_VIEWS, MOMENTS, *POLL_VIEWS),
+    views=(*LOG_VIEWS, ACTED, MOMENTS, *POLL_VIEWS),
     checks=_CHECKS,
     applies="select count(*) as examined from effects where kind in ('append', 'observe', 'observe-begin', 'end')",
     anomalies=LOG_ANOMALIES,

@@ -105,14 +105,21 @@ REAL_TIME_ORDER: Final = Check(
     tell=_real_time,
 )
 
+ACTED: Final = View(
+    "log_acted",
+    """
+    select op, key, min(call) as call, min(ret) as ret from effects
+    where kind in ('append', 'observe', 'end') group by op, key
+    """,
+    keep=True,
+)
+
 MOMENTS: Final = View(
     "log_moments",
     """
-    select key, call as moment, 0 as is_return, min(op) as op from effects
-    where kind in ('append', 'observe', 'end') group by key, call
+    select key, call as moment, 0 as is_return, min(op) as op from log_acted group by key, call
     union all
-    select key, ret as moment, 1 as is_return, min(op) as op from effects
-    where kind in ('append', 'observe', 'end') and ret is not null group by key, ret
+    select key, ret as moment, 1 as is_return, min(op) as op from log_acted where ret is not null group by key, ret
     """,
 )
 """The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""

@@ -15,18 +15,45 @@ from typing import Final
 from checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
 from checkers.engine import Row
 
-STEPS: Final = View(
-    "log_steps",
+READ: Final = View(
+    "log_read",
     """
-    select op, sub, process, key, assignment, kind, position, call, outcome,
-        cast(sum(case when kind = 'observe' and outcome <> 'ok' then 1 else 0 end) over (
-            partition by process, key, assignment order by call nulls first, op nulls first, sub nulls first
-            rows between unbounded preceding and current row) as bigint) as breaks
-    from (select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
-          from effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null) as steps
+    select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
+    from effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
+    """,
+)
+
+BROKEN: Final = View(
+    "log_broken_chains",
+    """
+    select process, key, assignment from log_read where kind = 'observe' and outcome <> 'ok'
+    group by process, key, assignment
     """,
     keep=True,
 )
+
+_STEP: Final = (
+    "r.op as op, r.sub as sub, r.process as process, r.key as key, r.assignment as assignment, r.kind as kind, "
+    "r.position as position, r.call as call, r.outcome as outcome"
+)
+_ITS_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
+
+STEPS: Final = View(
+    "log_steps",
+    f"""
+    select {_STEP}, cast(0 as bigint) as breaks
+    from log_read r left join log_broken_chains b on {_ITS_CHAIN} where b.process is null
+    union all
+    select {_STEP},
+        cast(sum(case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end) over (
+            partition by r.process, r.key, r.assignment
+            order by r.call nulls first, r.op nulls first, r.sub nulls first
+            rows between unbounded preceding and current row) as bigint) as breaks
+    from log_read r join log_broken_chains b on {_ITS_CHAIN}
+    """,
+)
+"""``breaks``: how many records of polls that did not end ok its chain has had so far. Few chains have any, and only
+those are sorted for it."""
 
 CHAIN_STARTS: Final = View(
     "log_chain_starts",
@@ -40,15 +67,48 @@ CHAIN_STARTS: Final = View(
     """,
 )
 
+STRETCHES: Final = View(
+    "log_stretches",
+    """
+    select process, key, assignment, breaks, op, call, sub, low, high,
+        case when low >= 0 and least_shift = greatest_shift and reach = records - 1 then 1 else 0 end as straight
+    from (
+        select process, key, assignment, breaks, op, min(call) as call, min(sub) as sub,
+            min(position) as low, max(position) as high, count(*) as records,
+            max(greatest(position, 0)) - min(greatest(position, 0)) as reach,
+            min(greatest(position, 0) - sub) as least_shift, max(greatest(position, 0) - sub) as greatest_shift
+        from log_steps where kind = 'observe' and outcome = 'ok'
+        group by process, key, assignment, breaks, op) as read_at_once
+    """,
+    keep=True,
+)
+"""What one operation read of a chain; ``straight``: offset after offset, so that only its two ends need be compared."""
+
+_LINK: Final = (
+    "r.process as process, r.key as key, r.assignment as assignment, r.breaks as breaks, r.op as op, r.call as call"
+)
+
+LINKS: Final = View(
+    "log_links",
+    f"""
+    select {_LINK}, r.sub as sub, r.low as low, r.high as high from log_stretches r where r.straight = 1
+    union all
+    select {_LINK}, r.sub as sub, r.position as low, r.position as high
+    from log_steps r join log_stretches t on r.op = t.op and r.process = t.process and r.key = t.key
+        and r.assignment = t.assignment and r.breaks = t.breaks
+    where t.straight = 0 and r.kind = 'observe' and r.outcome = 'ok'
+    """,
+)
+
 CHAINED: Final = View(
     "log_chained",
     """
-    select op, sub, process, key, assignment, breaks, position,
-        lag(position) over (partition by process, key, assignment, breaks
+    select op, sub, process, key, assignment, breaks, low as position,
+        lag(high) over (partition by process, key, assignment, breaks
             order by call nulls first, op nulls first, sub nulls first) as former,
         lag(op) over (partition by process, key, assignment, breaks
             order by call nulls first, op nulls first, sub nulls first) as former_op
-    from log_steps where kind = 'observe' and outcome = 'ok'
+    from log_links
     """,
 )
 
@@ -67,7 +127,7 @@ POLL_GAPS: Final = View(
 )
 """Every step that is not to the next raw offset. The first record's predecessor is the offset below the one sought."""
 
-POLL_VIEWS: Final = (STEPS, CHAIN_STARTS, CHAINED, POLL_GAPS)
+POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, LINKS, CHAINED, POLL_GAPS)
 
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 

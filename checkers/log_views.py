@@ -25,44 +25,74 @@ SENDS: Final = View(
     select op, sub, request, process, key, position, value, owner, call, ret, outcome, phase
     from effects where kind = 'append'
     """,
+    keep=True,
+)
+
+BEGUN: Final = View(
+    "log_begun",
+    """
+    select op, key, count(*) as polls, min(sub) as first_sub from effects where kind = 'observe-begin' group by op, key
+    """,
+    keep=True,
+)
+
+_POLLED: Final = (
+    "e.op as op, e.sub as sub, e.process as process, e.key as key, e.kind as kind, e.position as position, "
+    "e.value as value, e.call as call, e.ret as ret, e.outcome as outcome, e.phase as phase"
 )
 
 POLLED: Final = View(
     "log_polled",
-    """
-    select op, sub, process, key, kind, position, value, call, ret, outcome, phase,
-        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) over (
-            partition by op, key order by op nulls first, sub nulls first
+    f"""
+    select {_POLLED}, cast(case when e.sub >= b.first_sub then 1 else 0 end as bigint) as segment
+    from effects e left join log_begun b on e.op = b.op and e.key = b.key
+    where e.kind in ('observe-begin', 'observe', 'observe-end') and coalesce(b.polls, 1) = 1
+    union all
+    select {_POLLED},
+        cast(sum(case when e.kind = 'observe-begin' then 1 else 0 end) over (
+            partition by e.op, e.key order by e.op nulls first, e.sub nulls first
             rows between unbounded preceding and current row) as bigint) as segment
-    from effects where kind in ('observe-begin', 'observe', 'observe-end')
+    from effects e join log_begun b on e.op = b.op and e.key = b.key
+    where e.kind in ('observe-begin', 'observe', 'observe-end') and b.polls > 1
     """,
     keep=True,
 )
-"""``segment`` numbers the polls of one key inside one operation."""
+"""``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
+one, and then no rows need be sorted."""
 
 PASSES: Final = View(
     "log_passes",
     """
-    select op, key, segment, first_offset, next_offset, call from (
+    select op, key, segment, first_offset, next_offset, call, case when low = high then 1 else 0 end as straight from (
         select op, key, segment, min(call) as call,
             max(case when kind = 'observe-begin' then position end) as first_offset,
             min(case when kind = 'observe-end' then position end) as next_offset,
+            min(case when kind = 'observe' then greatest(position, 0) - sub end) as low,
+            max(case when kind = 'observe' then greatest(position, 0) - sub end) as high,
             max(case when outcome = 'ok' then 0 else 1 end) as doubtful
         from log_polled where segment > 0 group by op, key, segment) as polls
     where doubtful = 0 and first_offset >= 0 and first_offset < next_offset
     """,
     keep=True,
 )
+"""``straight``: its offsets rise by one from row to row, so it showed none of them twice."""
 
-SHOWN: Final = View(
-    "log_shown",
-    """
+_SHOWN: Final = """
     select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
     from log_polled p join log_passes s on p.op = s.op and p.key = s.key and p.segment = s.segment
     where p.kind = 'observe' and p.value is not null and p.position >= s.first_offset and p.position < s.next_offset
-    group by p.key, p.value, p.position, p.op, p.segment
+    """
+
+SHOWN: Final = View(
+    "log_shown",
+    f"""
+    {_SHOWN} and s.straight = 1
+    union all
+    {_SHOWN} and s.straight = 0 group by p.key, p.value, p.position, p.op, p.segment
     """,
+    keep=True,
 )
+"""One row per poll and (value, offset) in its range."""
 
 PLACED: Final = View(
     "log_placed",
@@ -217,6 +247,7 @@ GONE: Final = View(
 
 LOG_VIEWS: Final = (
     SENDS,
+    BEGUN,
     POLLED,
     PASSES,
     SHOWN,

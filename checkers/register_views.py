@@ -36,6 +36,7 @@ ROWS: Final = View(
     from effects e left join (select key from effects where kind = 'add' group by key) a on e.key = a.key
     where e.kind in ('write', 'read', 'cas') and a.key is null
     """,
+    keep=True,
 )
 """Keys with ``add`` are counters or sets, not registers."""
 

@@ -17,6 +17,8 @@ from harness.core.history import SCHEMAS, HistoryReader
 __all__ = ["Recording", "Row"]
 
 MEMORY: Final = "2GB"
+KEPT_ROWS: Final = 1_000_000
+"""A page asks little of each data set, of most columns nothing: a longer one is read from its files as it is needed."""
 
 
 class Recording:
@@ -27,7 +29,7 @@ class Recording:
 
     def __init__(self, folder: Path) -> None:
         self._reader = HistoryReader(folder, optional=tuple(SCHEMAS))
-        self.engine = DuckDB(memory=MEMORY)
+        self.engine = DuckDB(memory=MEMORY, kept_rows=KEPT_ROWS)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
         register_parts(self.engine, self._reader)
 

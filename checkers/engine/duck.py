@@ -16,19 +16,21 @@ import pyarrow as pa
 from checkers.engine.base import EngineError, Row, conformed, empty
 
 DEFAULT_MEMORY: Final = "4GB"
-KEPT_ROWS: Final = 5_000_000
-"""A data set with at most so many rows is decoded once and kept: some hundred queries look at each."""
+KEPT_ROWS: Final = 8_000_000
+"""Some hundred queries of the checks look at each data set; so many rows of effects take about 1 GB."""
 
 
 class DuckDB:
     """Spills what does not fit into ``memory`` to a temporary folder that is removed in the end.
 
-    ``threads`` None: one per core. Use as a context manager, or close it.
+    ``threads`` None: one per core. ``kept_rows``: a data set with at most so many is decoded once and kept in memory.
+    Use as a context manager, or close it.
     """
 
     name = "duckdb"
 
-    def __init__(self, *, memory: str = DEFAULT_MEMORY, threads: int | None = None) -> None:
+    def __init__(self, *, memory: str = DEFAULT_MEMORY, threads: int | None = None, kept_rows: int = KEPT_ROWS) -> None:
+        self._kept_rows = kept_rows
         # DuckDB's own choice for a database in memory is the working directory.
         self._spill = tempfile.TemporaryDirectory(prefix="assay-duckdb-")
         config: dict[str, Any] = {
@@ -56,7 +58,7 @@ class DuckDB:
         source = f"read_parquet([{files}], union_by_name = true)"
         present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
         rows = self.rows(f"select count(*) as total from {source}")[0]["total"]
-        keep = self.table if rows <= KEPT_ROWS else self.view
+        keep = self.table if rows <= self._kept_rows else self.view
         keep(name, conformed(source, present, schema))
 
     def view(self, name: str, sql: str) -> None:
