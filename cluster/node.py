@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class ProcessState(enum.StrEnum):
@@ -137,6 +137,28 @@ class Node(Protocol):
 
     def events(self) -> AsyncIterator[str]:
         """The lines of the process's event log as they are written, over all its incarnations, from the start."""
+        ...
+
+
+@runtime_checkable
+class Powered(Protocol):
+    """A node whose power can be cut; its process must be started again afterwards."""
+
+    async def power_loss(self) -> Mapping[str, int]:
+        """The machine stops at once, and only what was fsynced is left; returns how many bytes each file lost."""
+        ...
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A node whose wall clock can be made wrong; its monotonic clock stays right."""
+
+    async def shift_clock(self, seconds: float) -> None:
+        """From now on it is ahead of the right time by so much: behind when negative, right with 0."""
+        ...
+
+    async def clock_shift(self) -> float:
+        """By how much it is ahead, read from the node."""
         ...
 
 

@@ -88,6 +88,20 @@ class System(Protocol):
 
 
 @runtime_checkable
+class Configurable(Protocol):
+    """A system with settings of its own that a run, or a search, may vary."""
+
+    @property
+    def variants(self) -> Mapping[str, Sequence[str]]:
+        """Settings and values of them under which the contract holds: what a search draws from."""
+        ...
+
+    def with_setting(self, name: str, value: str) -> System:
+        """The same system with this setting. Raises ``ValueError`` that says what there is to be set, and to what."""
+        ...
+
+
+@runtime_checkable
 class Damageable(Protocol):
     """A system that says where its data are; the faults that damage files need it."""
 

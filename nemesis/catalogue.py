@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.system import System
+from nemesis.clock import Clock
 from nemesis.damage import Damage, Way
 from nemesis.fast_fail import FastFail
 from nemesis.fault import Fault
@@ -19,6 +20,7 @@ from nemesis.hold import Hold
 from nemesis.kill import Kill
 from nemesis.one_way import OneWay
 from nemesis.partition import Partition, Shape
+from nemesis.power_loss import PowerLoss
 from nemesis.restart import Restart, RollingRestart
 from nemesis.stop import Stop
 from nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
@@ -51,6 +53,7 @@ class Combination:
 def catalogue() -> dict[str, Fault]:
     """All faults, sorted by name; a new mapping each time, for whoever wants to add faults of their own."""
     faults: Sequence[Fault] = (
+        Clock(),
         *(Damage(way) for way in Way),
         FastFail(),
         Freeze(),
@@ -59,6 +62,7 @@ def catalogue() -> dict[str, Fault]:
         OneWay(),
         Partition(),
         *(Partition(shape) for shape in Shape),
+        PowerLoss(),
         Restart(),
         RollingRestart(),
         Stop(),

@@ -33,6 +33,7 @@ class Scope(enum.StrEnum):
 
     PROCESS = "process"
     NETWORK = "network"
+    CLOCK = "clock"
     NODE = "node"
 
     def clashes(self, other: Scope) -> bool:

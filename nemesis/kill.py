@@ -39,10 +39,14 @@ class Kill:
         async def kill(node: Node) -> None:
             seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
             seen["before"] = await status(node)
-            await node.kill()
+            await self.end(injection, node)
             seen["killed"] = await status(node)
 
         await on_each(injection.targets, kill)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        """How the process ends."""
+        await node.kill()
 
     async def observe(self, injection: Injection) -> None:
         async def look(node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from cluster.node import Cluster, Node, NodeError, ProcessStatus
 from cluster.system import System
@@ -15,12 +16,14 @@ DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CON
 acknowledged meanwhile, and a run in which little happened proves little; ``--nemesis-target`` asks for them."""
 
 
-def draw_target(rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+def draw_target(
+    rng: random.Random, census: Census, target: Target | None, defaults: Sequence[Kind] = DEFAULT_TARGETS
+) -> tuple[Target, dict[str, Parameter]]:
     """The given target, or one of the defaults that a cluster of this size has."""
     if census.servers < 1:
         raise ScheduleError("a process fault needs a server, there is none (--nodes=3)")
     if target is None:
-        kinds = [kind for kind in DEFAULT_TARGETS if _possible(kind, census)]
+        kinds = [kind for kind in defaults if _possible(kind, census)]
         target = Target(rng.choice(kinds))
     return with_key(target, rng, census), {}
 

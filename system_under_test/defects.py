@@ -50,6 +50,22 @@ _ALL = (
         "workloads/test_log.py --replay=schedules/unclean-election.json --time-limit=60",
     ),
     Defect(
+        "truncate-to-hw",
+        "a follower cuts its log to its own high watermark, which it learns one fetch later than the leader",
+        "restart a follower, then kill the leader within a fetch round trip",
+        ("lost-write", "inconsistent-offset"),
+        "KIP-101, first scenario; KAFKA-1211",
+        "workloads/test_log.py --cluster=sim --replay=schedules/truncate-to-hw.json --time-limit=20",
+    ),
+    Defect(
+        "divergent-tail",
+        "a follower compares its log's length with the leader's and not its epochs: what it has, it keeps",
+        "kill the leader with records that nobody else has, then make it leader again",
+        ("inconsistent-offset", "lost-write"),
+        "KIP-101, second scenario; KAFKA-3919",
+        "workloads/test_log.py --cluster=sim --replay=schedules/divergent-tail.json --time-limit=20",
+    ),
+    Defect(
         "zombie-controller",
         "a controller that was replaced while it slept goes on writing to ZooKeeper",
         "stop the controller past its session, then continue it",

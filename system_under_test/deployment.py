@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from system_under_test.broker import entry
-from system_under_test.config import BrokerConfig, TopicConfig
+from system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from system_under_test.defects import DEFECTS
 from system_under_test.log.checkpoints import RECOVERY_POINTS
 from system_under_test.network.connection import CallError, Connection
@@ -84,6 +84,17 @@ class Broker:
     def with_defect(self, name: str) -> Broker:
         """The same system with one historic defect switched on."""
         return replace(self, active_defects=(name,))
+
+    @property
+    def variants(self) -> Mapping[str, Sequence[str]]:
+        return {"flush.messages": ("1", "10"), "segment.bytes": ("2048", "65536")}
+
+    def with_setting(self, name: str, value: str) -> Broker:
+        """A setting of the workload's topic, by the name that Kafka gives it."""
+        try:
+            return replace(self, topic_config=self.topic_config.override({name: value}))
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
 
     def port(self, role: str) -> int:
         return PORT

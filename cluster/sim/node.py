@@ -192,10 +192,21 @@ class SimNode:
         if not process.dead:
             raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
 
-    async def power_loss(self) -> None:
+    async def power_loss(self) -> Mapping[str, int]:
         """The machine loses power: its process is gone, and of its files only what had been fsynced is left."""
         await self.kill()
+        before = {path: len(self.disk.read(path)) for path in self.disk.files()}
         self.disk.power_loss()
+        after = {path: len(self.disk.read(path)) for path in self.disk.files()}
+        return {path: size - after.get(path, 0) for path, size in before.items() if size > after.get(path, 0)}
+
+    async def shift_clock(self, seconds: float) -> None:
+        self._reach()
+        self.clock_offset = seconds
+
+    async def clock_shift(self) -> float:
+        self._reach()
+        return self.clock_offset
 
     async def stop(self) -> None:
         self._reach()

@@ -175,10 +175,10 @@ class SimTransport(asyncio.Transport):
         if process is not None and not process.running:
             process.later(self.write, bytes(data))
             return
+        if self._closing:
+            return  # as of a real transport: closing sends the end, but what is written then is no error
         if self._eof_sent:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self._closing:
-            return
         if type(data) is not bytes:
             data = bytes(data)
         if not data:

@@ -7,8 +7,9 @@ It owns the world's event loop from set-up to tear-down and writes the run's fil
 from __future__ import annotations
 
 import asyncio
+import enum
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,21 +21,29 @@ from checkers.engine import Engines
 from checkers.judge import judge
 from checkers.verdict import Judgement, Verdict
 from cluster.owner import current
-from cluster.system import System
+from cluster.system import Configurable, System
 from harness.app import store
 from harness.app.evidence import look_up
 from harness.app.experiment import Experiment
 from harness.app.failure import Ending, describe
 from harness.app.interrupt import Interrupt
 from harness.app.progress import Progress, Silent
-from harness.app.settings import Settings
+from harness.app.settings import Settings, SettingsError
 from harness.app.store import RunFolder, RunInfo
 from harness.app.trial import Ended, Trial, Unavailable
 from harness.app.versions import versions
 from harness.app.worlds import World, open_world
 from reports.page import render
 
-__all__ = ["Attempt", "InfrastructureError", "Unavailable"]
+__all__ = ["Attempt", "InfrastructureError", "Reports", "Unavailable"]
+
+
+class Reports(enum.Enum):
+    """Of which runs a page is written."""
+
+    ALL = "all"
+    FAILED = "failed"
+    NEVER = "never"
 
 
 class InfrastructureError(Exception):
@@ -54,7 +63,7 @@ class Switchable(Protocol):
 class Attempt:
     """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again.
 
-    ``report_passes``: write a report for a run that passed, too; of hundreds of repetitions nobody reads them.
+    ``reports``: of which runs a page is written; of hundreds of repetitions that pass nobody reads them.
     ``engines``: the session's, which judge the run; without any, an engine is started for it.
     """
 
@@ -64,7 +73,7 @@ class Attempt:
     command: str
     progress: Progress = field(default_factory=Silent)
     interrupt: Interrupt = field(default_factory=Interrupt)
-    report_passes: bool = True
+    reports: Reports = Reports.ALL
     engines: Engines | None = None
     judgement: Judgement | None = None
     _folder: RunFolder | None = None
@@ -80,6 +89,16 @@ class Attempt:
     @property
     def interrupted(self) -> bool:
         return self.interrupt.requested
+
+    @property
+    def digest(self) -> str | None:
+        """Of the history, once the run has ended."""
+        return None if self._info is None else self._info.digest
+
+    @property
+    def problem(self) -> str | None:
+        """What went wrong in the run besides what the history shows."""
+        return None if self._info is None else self._info.problem
 
     def set_up(self) -> None:
         """Raises :class:`InfrastructureError`, :class:`Unavailable`."""
@@ -97,7 +116,7 @@ class Attempt:
             command=self.command,
         )
         folder.write_run(self._info)
-        system = with_defect(self.experiment.system, settings.defect)
+        system = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
         world = self._world = open_world(system, settings, run_id=run_id(folder.path))
         trial = self._trial = Trial(self.experiment, system, settings, world, folder, self.interrupt, self.progress)
         try:
@@ -133,7 +152,8 @@ class Attempt:
         self.folder.write_json("verdict.json", judgement)
         self._write(verdict=judgement.verdict)
         passed = judgement.verdict is Verdict.PASS
-        report = self._report() if self.report_passes or not passed else ""
+        wanted = self.reports is Reports.ALL or (self.reports is Reports.FAILED and not passed)
+        report = self._report() if wanted else ""
         return None if passed else self._text(judgement, ended, report)
 
     def tear_down(self) -> None:
@@ -222,6 +242,22 @@ def with_defect(system: System, name: str | None) -> System:
     if not isinstance(system, Switchable):
         raise TypeError(f"{system.name} lists defects, but has no with_defect(name) that switches one on")
     return system.with_defect(name)
+
+
+def configured(system: System, configuration: Sequence[str]) -> System:
+    """The system with other settings of its own, each ``name=value``; it says how, in ``with_setting(name, value)``.
+
+    Raises ``SettingsError`` for one that it has not, or of another type.
+    """
+    for text in configuration:
+        name, _, value = text.partition("=")
+        if not isinstance(system, Configurable):
+            raise SettingsError(f"--set={text}: {system.name} has no settings to be set here")
+        try:
+            system = system.with_setting(name, value)
+        except ValueError as error:
+            raise SettingsError(f"--set={text}: {error}") from None
+    return system
 
 
 def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:

@@ -17,7 +17,9 @@ from harness.app.settings import (
     CLUSTERS,
     ENGINES,
     KEEP,
+    Budget,
     Settings,
+    parse_budget,
     parse_choice,
     parse_concurrency,
     parse_count,
@@ -25,6 +27,7 @@ from harness.app.settings import (
     parse_rate,
     parse_seconds,
     parse_seed,
+    parse_setting,
     repeated_seed,
 )
 
@@ -76,6 +79,11 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="URL",
         help="judge on this Spark: local[4], spark://..., yarn, k8s://...",
     )
+    add("--set", action="append", default=[], metavar="NAME=VALUE",
+        help="a setting of the system's own for its nodes, such as flush.messages=1 (repeatable)")  # fmt: skip
+    add("--explore", default=None, metavar="N|S",
+        help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
+             "as fit into a time (600s, 10min); what fails is made small and kept")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
 
 
@@ -102,6 +110,8 @@ class Options:
     spark_master: str | None
     replay: Path | None
     nemesis_trigger: str
+    configuration: tuple[str, ...]
+    explore: Budget | None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -136,6 +146,8 @@ def read_options(config: pytest.Config) -> Options:
         spark_master=optional("--spark-master"),
         replay=None if (replay := optional("--replay")) is None else config.invocation_params.dir / replay,
         nemesis_trigger=text("--nemesis-trigger"),
+        configuration=tuple(parse_setting("--set", word) for word in config.getoption("--set")),
+        explore=None if (explore := optional("--explore")) is None else parse_budget("--explore", explore),
     )
 
 
@@ -158,6 +170,7 @@ def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[st
         store=options.store,
         replay=options.replay,
         nemesis_trigger=options.nemesis_trigger,
+        configuration=options.configuration,
     )
 
 
@@ -179,5 +192,6 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--defect", settings.defect, None),
         ("--seed", str(settings.seed), None),
     ]
+    options += [("--set", setting, None) for setting in settings.configuration]
     given = [f"{name}={value}" for name, value, default in options if value is not None and value != default]
     return shlex.join(["pytest", test, *given])

@@ -69,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
         options = read_options(config)
         if options.nemesis or options.nemesis_target or options.replay or options.nemesis_trigger != DEFAULT_TRIGGER:
             _check_faults(options)
+        if options.explore is not None:
+            _check_search(options)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
@@ -84,6 +86,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if found is None:
         raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
     options = metafunc.config.stash[OPTIONS]
+    if options.explore is not None:
+        names = tuple(sorted(asked_by_name(options.nemesis)))
+        sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=(), number=1)
+        reason = not_applicable(found.system, sample)
+        marks = [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
+        metafunc.parametrize(FIXTURE, [pytest.param(Parameter(names, 1, 1), id="explore", marks=marks)], indirect=True)
+        return
     parameters = []
     for nemesis in _combinations(options):
         sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
@@ -135,7 +144,7 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """A trial whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
-    from harness.app.attempt import Attempt, InfrastructureError, Unavailable
+    from harness.app.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from harness.app.experiment import experiment_of
 
     function = getattr(request.node, "function", None)
@@ -146,13 +155,32 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     if settings.cluster == SIM and getattr(found.client, "blocking", False):
         pytest.skip(f"{found.client.__name__} blocks; the simulation has no threads (--cluster=docker runs it)")
     base = request.node.nodeid.partition("[")[0]
+    if options.explore is not None:
+        from harness.app.search.exploration import Exploration
+
+        exploration = Exploration(
+            experiment=found,
+            settings=settings,
+            budget=options.explore,
+            test=request.node.nodeid,
+            command=lambda again: repeat_command(base, again),
+            progress=_progress(request.config),
+            engines=assay_engines,
+        )
+        try:
+            yield exploration
+        finally:
+            exploration.tear_down()
+            if exploration.interrupted:
+                request.session.shouldstop = "interrupted"
+        return
     attempt = Attempt(
         experiment=found,
         settings=settings,
         test=request.node.nodeid,
         command=repeat_command(base, settings),
         progress=_progress(request.config),
-        report_passes=options.repeat == 1,
+        reports=Reports.ALL if options.repeat == 1 else Reports.FAILED,
         engines=assay_engines,
     )
     try:
@@ -185,7 +213,9 @@ def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
 def _session(options: Options) -> Session:
     # Drawn where nothing is simulated yet; from here on all randomness derives from it.
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    if options.cluster is None:
+    if options.cluster is None and options.explore is not None:
+        cluster, announcement = SIM, "cluster sim (--explore)"
+    elif options.cluster is None:
         from harness.app.worlds import default_cluster
 
         cluster, reason = default_cluster()
@@ -221,6 +251,15 @@ def _check_faults(options: Options) -> None:
     _combinations(options)
     check_target(options.nemesis_target)
     check_trigger(options.nemesis_trigger)
+
+
+def _check_search(options: Options) -> None:
+    if options.replay is not None or options.nemesis_target or options.repeat > 1:
+        raise SettingsError("--explore draws its own schedules; leave out --replay, --nemesis-target and --repeat")
+    if options.cluster == DOCKER:
+        raise SettingsError(
+            "--explore searches in the simulation; what it finds is confirmed by --cluster=docker --replay"
+        )
 
 
 def _progress(config: pytest.Config) -> Any:

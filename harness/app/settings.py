@@ -34,6 +34,17 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True)
+class Budget:
+    """How long a search goes on: so many examples, or so many seconds."""
+
+    examples: int | None = None
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.examples} examples" if self.seconds is None else f"{self.seconds:g} s"
+
+
+@dataclass(frozen=True)
 class Settings:
     """One run. Times are seconds, ``rate`` is operations per second over all workers (None: closed loop)."""
 
@@ -53,6 +64,8 @@ class Settings:
     store: Path = Path("store")
     replay: Path | None = None
     """A file with the schedule to play; None draws one from the seed."""
+    configuration: tuple[str, ...] = ()
+    """The system's own settings, each ``name=value``."""
     nemesis_trigger: str = "every"
     """What the faults wait for; ``every`` is nothing but the interval."""
 
@@ -141,6 +154,22 @@ def parse_engine(text: str, spark_master: str | None) -> str:
     if engine == "duckdb" and spark_master is not None:
         raise SettingsError(f"--spark-master={spark_master} goes with --engine=spark or auto, not with duckdb")
     return engine
+
+
+def parse_setting(option: str, text: str) -> str:
+    """``name=value``, as it was."""
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise SettingsError(f"{option}={text!r} is not NAME=VALUE")
+    return text
+
+
+def parse_budget(option: str, text: str) -> Budget:
+    """A number of examples (``500``), or a time (``600s``, ``10min``, ``1h``)."""
+    for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
+        if text.endswith(unit):
+            return Budget(seconds=parse_seconds(option, text.removesuffix(unit)) * seconds)
+    return Budget(examples=parse_count(option, text))
 
 
 def parse_choice(option: str, text: str, choices: Sequence[str]) -> str:

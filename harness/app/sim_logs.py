@@ -1,15 +1,17 @@
 """The text logs of simulated processes, each kept apart with virtual times, as if every node had a file of its own.
 
-All simulated processes log through this process's ``logging``; what they say belongs into the run's folder, not into
-the output of whoever runs the harness.
+All simulated processes log through this process's ``logging``, and share its standard error; what they say belongs into
+the run's folder, not into the output of whoever runs the harness.
 """
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from cluster.sim.loop import SimLoop
 from cluster.sim.process import PROCESS
@@ -30,6 +32,7 @@ class SimLogs(logging.Handler):
         self._loop = loop
         self._lines: dict[str, deque[str]] = {}
         self._before: tuple[int, bool] | None = None
+        self._stderr: TextIO | None = None
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
 
     def begin(self) -> None:
@@ -38,6 +41,8 @@ class SimLogs(logging.Handler):
         logger.addHandler(self)
         logger.setLevel(logging.INFO)
         logger.propagate = False
+        self._stderr = sys.stderr
+        sys.stderr = _Stderr(sys.stderr, self)
 
     def end(self) -> None:
         """Puts the logger back as it was. Idempotent."""
@@ -46,12 +51,16 @@ class SimLogs(logging.Handler):
             logger.removeHandler(self)
             logger.level, logger.propagate = self._before
             self._before = None
+            if self._stderr is not None:
+                sys.stderr, self._stderr = self._stderr, None
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
-        node = HARNESS if process is None else process.name
-        lines = self._lines.setdefault(node, deque(maxlen=KEPT))
-        lines.append(f"{self._loop.time():11.6f} {self.format(record)}")
+        self.add(HARNESS if process is None else process.name, self.format(record))
+
+    def add(self, node: str, line: str) -> None:
+        """One more line of a node's log."""
+        self._lines.setdefault(node, deque(maxlen=KEPT)).append(f"{self._loop.time():11.6f} {line}")
 
     def save(self, folder: Path) -> None:
         """``folder/NODE/process.log`` for every node that said anything."""
@@ -59,3 +68,26 @@ class SimLogs(logging.Handler):
             path = folder / node / FILE
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(lines) + "\n")
+
+
+class _Stderr(io.TextIOBase):
+    """Standard error: a simulated process's own, else the one that was there before."""
+
+    def __init__(self, real: TextIO, logs: SimLogs) -> None:
+        self._real = real
+        self._logs = logs
+
+    def write(self, text: str) -> int:
+        process = PROCESS.get()
+        if process is None:
+            return self._real.write(text)
+        for line in text.splitlines():
+            if line:
+                self._logs.add(process.name, line)
+        return len(text)
+
+    def flush(self) -> None:
+        self._real.flush()
+
+    def isatty(self) -> bool:
+        return self._real.isatty()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
+from system_under_test.protocol.internal import EpochAnswer
 from system_under_test.replication.partition import LeaderTerm, Partition
 
 
@@ -31,8 +32,34 @@ class IsrOfOne(Partition):
         self.isr_written(term, members, term.in_sync.zk_version)
 
 
+class TruncateToHighWatermark(Partition):
+    """A follower cuts its log to its own high watermark, which it learns one fetch later than the leader."""
+
+    def parting(self, answer: EpochAnswer) -> tuple[int, bool]:
+        return min(self.high_watermark, self.log.end_offset), True
+
+
+class DivergentTail(Partition):
+    """A follower compares lengths alone: it cuts what the leader's log is too short for, and goes on at its own end."""
+
+    def parting(self, answer: EpochAnswer) -> tuple[int, bool]:
+        if answer.epoch == self.epochs.latest() == max(entry.epoch for entry in answer.history):
+            return min(answer.end_offset, self.log.end_offset), True
+        self.epochs.replace(
+            (entry.epoch, entry.start_offset)
+            for entry in answer.history
+            if entry.start_offset < self.log.end_offset
+        )
+        return self.log.end_offset, True
+
+
 _CLASSES: Mapping[str, type[Partition]] = MappingProxyType(
-    {"ack-before-replication": AckBeforeReplication, "isr-of-one": IsrOfOne}
+    {
+        "ack-before-replication": AckBeforeReplication,
+        "isr-of-one": IsrOfOne,
+        "truncate-to-hw": TruncateToHighWatermark,
+        "divergent-tail": DivergentTail,
+    }
 )
 
 

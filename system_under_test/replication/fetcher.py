@@ -193,11 +193,10 @@ def _where(leader: Leader) -> tuple[int, str, int]:
 
 async def apply_epoch_answer(partition: Partition, term: FollowerTerm, answer: EpochAnswer) -> None:
     """Cuts the log as far as the answer proves it to differ; sets ``reconciled`` when leader and follower agree."""
-    own = partition.epochs.latest()
     log = partition.log
     if log.damage is not None:
         await partition.discard(term, answer.log_start, log.damage)
-    elif own < 0 and log.end_offset > log.start_offset:
+    elif partition.epochs.latest() < 0 and log.end_offset > log.start_offset:
         await partition.discard(term, answer.log_start, "no epoch history")
     elif log.end_offset < answer.log_start:
         await partition.discard(term, answer.log_start, "below the leader's log start")
@@ -206,11 +205,9 @@ async def apply_epoch_answer(partition: Partition, term: FollowerTerm, answer: E
     elif answer.epoch < 0:
         await partition.discard(term, answer.log_start, "no epoch in common with the leader")
     else:
-        _, own_end = partition.epochs.end_offset_for(answer.epoch, log.end_offset)
-        await partition.truncate(
-            term, min(answer.end_offset, own_end), f"epoch {answer.epoch} of the leader ends there"
-        )
-        if answer.epoch != own:
+        end, agreed = partition.parting(answer)
+        await partition.truncate(term, end, f"epoch {answer.epoch} of the leader ends there")
+        if not agreed:
             return  # what is left ends in another epoch: ask again
     if partition.follower is term:
         latest = partition.epochs.latest()

@@ -16,7 +16,7 @@ from system_under_test.events import EventLog
 from system_under_test.log.epochs import EpochHistory
 from system_under_test.log.log import DamagedLog, Log
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import PartitionStateUpdate
+from system_under_test.protocol.internal import EpochAnswer, PartitionStateUpdate
 from system_under_test.replication.insync import InSync, Members
 from system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
 
@@ -351,6 +351,14 @@ class Partition:
         mark = min(leader_high_watermark, self.log.end_offset)
         if mark > self.high_watermark:
             self.high_watermark = mark
+
+    def parting(self, answer: EpochAnswer) -> tuple[int, bool]:
+        """Where this log's history parts from the leader's as far as the answer tells, and whether that is all to cut.
+
+        A defect replaces this method.
+        """
+        _, own_end = self.epochs.end_offset_for(answer.epoch, self.log.end_offset)
+        return min(answer.end_offset, own_end), answer.epoch == self.epochs.latest()
 
     async def truncate(self, term: FollowerTerm, offset: int, reason: str) -> None:
         """Durably cuts the log and its history to end at ``offset``, unless the term is over before it begins."""

@@ -102,6 +102,16 @@ def test_names_of_both_ends_and_half_close() -> None:
     simulate(test)
 
 
+def test_what_is_written_to_a_closed_connection_is_dropped_as_by_a_real_transport() -> None:
+    async def test(world: World) -> None:
+        _, writer = await world.connect()
+        writer.close()
+        writer.write(b"too late")
+        await writer.wait_closed()
+
+    simulate(test)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=20), st.floats(0, 0.002)), max_size=30), st.integers(0, 99))
 def test_bytes_arrive_once_and_in_order(writes: list[tuple[bytes, float]], seed: int) -> None:

@@ -1,0 +1,1 @@
+"""Searching for failures in the simulation, and making them small."""

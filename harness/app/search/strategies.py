@@ -1,0 +1,201 @@
+"""What Hypothesis draws: whole runs of at most ten seconds, new ones and changes of those that reached something new.
+
+Choices are few and coarse on purpose (times in twentieths of a second, a handful of durations and delays): the same
+moment must be hit twice for a failure to be found, and what is drawn from few is made small quickly. Exact moments come
+from triggers: a step may wait for any event that the system's logs have been seen to speak of, and act at once or
+some milliseconds later, on the node where it appeared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import msgspec
+from hypothesis import strategies as st
+
+from harness.app.search.example import Example
+from nemesis.catalogue import catalogue
+from nemesis.damage import Damage
+from nemesis.fault import Census
+from nemesis.power_loss import PowerLoss
+from nemesis.schedule import Schedule, Step
+from nemesis.target import Kind, Target, named
+from nemesis.trigger import OnEvent
+
+GRID: Final = 20
+"""Times are multiples of 1/20 s."""
+EARLIEST: Final = 0.5
+MARGIN: Final = 0.5
+"""Seconds between the last heal and the time limit."""
+MOST_STEPS: Final = 6
+TIME_LIMITS: Final = (4.0, 6.0, 8.0, 10.0)
+RATES: Final = (50.0, 100.0, 20.0, 200.0)
+CLIENTS: Final = (6, 3, 10)
+DURATIONS: Final = (0.5, 0.2, 1.0, 1.5, 2.0, 3.0, 4.0)
+DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2)
+_SELDOM: Final = st.integers(0, 4).map(lambda number: number == 4)
+SEEDS: Final = st.integers(0, 2**32 - 1)
+
+
+@dataclass(frozen=True)
+class Terrain:
+    """What may be drawn. ``events``: names that a step can wait for; ``base``: what is not varied, or varied from."""
+
+    base: Example
+    faults: tuple[str, ...]
+    keys: tuple[str, ...]
+    events: tuple[str, ...] = ()
+    variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    largest: int = 5
+    ensemble: bool = True
+
+    def census(self, nodes: int, zookeepers: int) -> Census:
+        return Census(nodes, zookeepers, self.keys)
+
+
+@st.composite
+def examples(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Example:
+    """A new example, or one of the corpus changed in one to three ways."""
+    if not corpus or draw(st.integers(0, 3)) == 0:
+        return tidy(draw(_fresh(terrain)), terrain)
+    example = corpus[draw(st.integers(0, len(corpus) - 1))]
+    for _ in range(draw(st.integers(1, 3))):
+        example = draw(_changed(example, terrain, corpus))
+    return tidy(example, terrain)
+
+
+@st.composite
+def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
+    base = terrain.base
+    nodes = draw(
+        st.sampled_from(sorted({base.nodes, max(base.nodes, terrain.largest)}) if draw(_SELDOM) else [base.nodes])
+    )
+    zookeepers = 3 if terrain.ensemble and base.zookeepers < 3 and draw(_SELDOM) else base.zookeepers
+    limit = draw(st.sampled_from([limit for limit in TIME_LIMITS if limit <= base.time_limit] or [base.time_limit]))
+    example = Example(
+        seed=draw(SEEDS),
+        schedule=Schedule(0),
+        nodes=nodes,
+        zookeepers=zookeepers,
+        concurrency=draw(st.sampled_from(CLIENTS)),
+        rate=draw(st.sampled_from(RATES)),
+        time_limit=limit,
+        configuration=draw(_configuration(terrain)),
+    )
+    steps = draw(st.lists(_step(example, terrain), min_size=1, max_size=MOST_STEPS))
+    return msgspec.structs.replace(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
+
+
+@st.composite
+def _configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
+    chosen = {word.partition("=")[0]: word for word in terrain.base.configuration}
+    for name, values in terrain.variants:
+        if name not in chosen and draw(_SELDOM):
+            chosen[name] = f"{name}={draw(st.sampled_from(values))}"
+    return tuple(chosen.values())
+
+
+@st.composite
+def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
+    at = draw(st.integers(int(EARLIEST * GRID), int((example.time_limit - 1) * GRID))) / GRID
+    name = draw(st.sampled_from(terrain.faults))
+    seed = draw(SEEDS)
+    # What a fault draws is its own business; its seed is ours.
+    target, parameters = catalogue()[name].draw(Random(seed), terrain.census(example.nodes, example.zookeepers), None)
+    step = Step(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
+    if draw(st.integers(0, 2)) == 0:
+        step = msgspec.structs.replace(step, target=draw(_target(example, terrain, step.target)))
+    if bool(terrain.events) and draw(st.booleans()):
+        step = draw(_triggered(step, terrain))
+    return step
+
+
+@st.composite
+def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
+    """Another server, or the leader of some key, where the fault is one of servers."""
+    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, Kind.HALF, Kind.ALL, Kind.MINORITY):
+        return given
+    if bool(terrain.keys) and draw(st.booleans()):
+        return Target(draw(st.sampled_from([Kind.LEADER, Kind.FOLLOWER])), key=draw(st.sampled_from(terrain.keys)))
+    return named(f"n{draw(st.integers(1, example.nodes))}")
+
+
+@st.composite
+def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
+    trigger = OnEvent(
+        draw(st.sampled_from(terrain.events)),
+        nth=draw(st.integers(1, 3)),
+        delay=draw(st.sampled_from(DELAYS)),
+        within=5.0,
+    )
+    target = step.target
+    if target.kind in (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.NAMED) and draw(st.integers(0, 2)):
+        target = Target(Kind.ORIGIN)
+    return msgspec.structs.replace(step, trigger=trigger, target=target)
+
+
+@st.composite
+def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequence[Example]) -> Example:
+    steps = list(example.schedule.steps)
+    how = draw(st.integers(0, 8))
+    place = draw(st.integers(0, len(steps) - 1)) if steps else 0
+    change = msgspec.structs.replace
+    if how == 0:
+        return change(example, seed=draw(SEEDS))
+    if how == 1 and len(steps) < MOST_STEPS:
+        steps.append(draw(_step(example, terrain)))
+    elif how == 2 and len(steps) > 1:
+        del steps[place]
+    elif how == 3 and steps:
+        steps[place] = draw(_step(example, terrain))
+    elif how == 4 and steps:
+        shift = draw(st.integers(-GRID, GRID)) / GRID
+        steps[place] = change(steps[place], at=max(EARLIEST, steps[place].at + shift))
+    elif how == 5 and steps and terrain.events:
+        steps[place] = draw(_triggered(steps[place], terrain))
+    elif how == 6 and steps:
+        steps[place] = change(steps[place], target=draw(_target(example, terrain, steps[place].target)))
+    elif how == 7 and steps:
+        steps[place] = change(steps[place], duration=draw(st.sampled_from(DURATIONS)))
+    else:
+        other = corpus[draw(st.integers(0, len(corpus) - 1))]
+        steps = [*steps, *other.schedule.steps][:MOST_STEPS]
+    return change(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
+
+
+def tidy(example: Example, terrain: Terrain) -> Example:
+    """The same, such that it can be played: every step ends in time, names a node that exists, and the contract holds.
+
+    What loses data that were not on disk yet (a power loss, damage) hits one and the same server all through the run:
+    of what a majority acknowledged something is left elsewhere. More than that no such system promises.
+    """
+    servers = example.nodes
+    lossy = {name for name, fault in catalogue().items() if isinstance(fault, PowerLoss | Damage)}
+    victim = named(f"n{1 + example.seed % servers}")
+    steps = []
+    for step in example.schedule.steps:
+        if step.target.kind is Kind.NAMED and any(int(name.strip("nzk")) > servers for name in step.target.names):
+            step = msgspec.structs.replace(step, target=named("n1"))
+        if step.fault in lossy:
+            step = msgspec.structs.replace(step, target=victim)
+        steps.append(_in_time(step, example.time_limit))
+    steps.sort(key=lambda step: step.at)
+    return msgspec.structs.replace(example, schedule=Schedule(0, tuple(steps)))
+
+
+def _in_time(step: Step, limit: float) -> Step:
+    last = limit - MARGIN
+    at = min(step.at, last - 0.5)
+    trigger = step.trigger
+    if trigger is None:
+        return msgspec.structs.replace(step, at=at, duration=min(step.duration, last - at))
+    # Half of what is left for waiting, and the rest for the fault itself.
+    delay = min(trigger.delay, 0.2)
+    within = min(trigger.within, max(0.1, (last - at - delay) / 2))
+    duration = min(step.duration, max(0.1, last - at - delay - within))
+    return msgspec.structs.replace(
+        step, at=at, duration=duration, trigger=msgspec.structs.replace(trigger, delay=delay, within=within)
+    )

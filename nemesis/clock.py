@@ -1,0 +1,95 @@
+"""Clock: a machine's wall clock is wrong, by a constant (a bump) or by now this much and now nothing (a strobe).
+
+Parameters: ``seconds``, how far ahead (or behind) it is; ``strobe``, the seconds between two changes, 0 for a bump. The
+monotonic clock is right: timeouts and leases that are counted by it must not notice.
+
+Proof: the clock was read, and was wrong by that much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import cast
+
+from cluster.node import Clocked, Cluster, Node
+from cluster.system import System
+from nemesis.fault import Bite, Census, Injection, Scope, on_each
+from nemesis.process import draw_target
+from nemesis.schedule import Parameter
+from nemesis.target import Target, TargetError, servers
+
+FURTHEST = 290.0
+STROBES = (0.0, 0.05, 0.5)
+
+
+class Clock:
+    """A wrong wall clock, set right at the heal."""
+
+    name = "clock"
+    description = "the wall clock jumps ahead or back (or to and fro, strobe), and is set right at the heal"
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
+    scope = Scope.CLOCK
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom, _ = draw_target(rng, census, target)
+        seconds = round(rng.choice((-1, 1)) * FURTHEST ** rng.random(), 3)
+        return whom, {"seconds": seconds, "strobe": rng.choice(STROBES)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        for node in servers(cluster, system):
+            if not isinstance(node, Clocked):
+                return f"a {cluster.kind} node's clock cannot be set; the simulation's can (--cluster=sim)"
+        return None
+
+    async def inject(self, injection: Injection) -> None:
+        seconds, strobe = _parameter(injection, "seconds"), _parameter(injection, "strobe")
+        if not seconds:
+            raise TargetError("clock needs the parameter seconds: by how much it is to be wrong, not 0")
+
+        async def shift(node: Node) -> None:
+            await cast(Clocked, node).shift_clock(seconds)
+            injection.evidence[node.name] = {"shift": await cast(Clocked, node).clock_shift(), "changes": 1}
+
+        await on_each(injection.targets, shift)
+        if strobe > 0:
+            injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))
+
+    async def observe(self, injection: Injection) -> None:
+        """All there is to be seen was seen at the injection."""
+
+    async def heal(self, injection: Injection) -> None:
+        if injection.background is not None:
+            injection.background.cancel()
+            await asyncio.gather(injection.background, return_exceptions=True)
+
+        async def set_right(node: Node) -> None:
+            if isinstance(node, Clocked):
+                await node.shift_clock(0.0)
+
+        await on_each(injection.targets, set_right)
+
+    def bit(self, injection: Injection) -> Bite:
+        seconds = injection.step.parameters.get("seconds")
+        right = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
+        reason = f"the clock of {', '.join(right)} was not wrong by {seconds} s" if right else None
+        return Bite(not right, injection.evidence, reason)
+
+
+async def _strobe(injection: Injection, seconds: float, period: float) -> None:
+    wrong = True
+    while True:
+        await asyncio.sleep(period)
+        wrong = not wrong
+        for node in injection.targets:
+            await cast(Clocked, node).shift_clock(seconds if wrong else 0.0)
+            injection.evidence[node.name]["changes"] += 1
+
+
+def _parameter(injection: Injection, name: str) -> float:
+    value = injection.step.parameters.get(name, 0.0)
+    if isinstance(value, str) or abs(value) > FURTHEST:
+        raise TargetError(f"clock: {name} is {value!r}, not a number of seconds of at most {FURTHEST:g}")
+    return float(value)

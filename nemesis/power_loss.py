@@ -1,0 +1,41 @@
+"""Power loss: a machine stops at once, and of its files only what had been fsynced is left; it is started at the heal.
+
+Unlike a kill, which leaves the page cache to the next process. One machine at a time, unless more are asked for: what a
+system promises when several lose power together is a matter of its flush settings, and of its contract.
+
+Proof: that of the kill, and what each file lost.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+from cluster.node import Cluster, Node, Powered
+from cluster.system import System
+from nemesis.fault import Census, Injection
+from nemesis.kill import Kill
+from nemesis.process import draw_target, probe_processes
+from nemesis.schedule import Parameter
+from nemesis.target import Kind, Target, servers
+
+KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
+
+
+class PowerLoss(Kill):
+    """A kill that takes what was not fsynced."""
+
+    name = "power-loss"
+    description = "the machine loses power: what was not fsynced is gone; started again at the heal"
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target, KINDS)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        for node in servers(cluster, system):
+            if not isinstance(node, Powered):
+                return f"a {cluster.kind} node's power cannot be cut; the simulation's can (--cluster=sim)"
+        return await probe_processes(cluster, system)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        injection.evidence[node.name]["lost"] = dict(await cast(Powered, node).power_loss())
