@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from typing import cast
 
-from cluster.node import Clocked, Cluster, Node
+from cluster.node import Clocked, Cluster, Node, NodeError
 from cluster.system import System
 from nemesis.fault import Bite, Census, Injection, Scope, on_each
 from nemesis.process import draw_target
@@ -39,9 +39,16 @@ class Clock:
         return whom, {"seconds": seconds, "strobe": rng.choice(STROBES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        for node in servers(cluster, system):
+        nodes = servers(cluster, system)
+        if not nodes:
+            return "there is no server to do it to (--nodes=3)"
+        for node in nodes:
             if not isinstance(node, Clocked):
                 return f"a {cluster.kind} node's clock cannot be set; the simulation's can (--cluster=sim)"
+            try:
+                await node.clock_shift()
+            except NodeError as error:
+                return f"the clocks cannot be read: {error}"
         return None
 
     async def inject(self, injection: Injection) -> None:

@@ -25,7 +25,7 @@ from nemesis.schedule import Parameter
 from nemesis.target import Kind, Target
 
 READY_EVERY = 0.1
-READY_WITHIN = 20.0
+READY_WITHIN = 10.0
 """Seconds for one server of a rolling restart to serve again."""
 
 

@@ -41,6 +41,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay check store/latest                   judge the last run again
   assay report store/latest                  write its HTML report again and say where it is
   assay replay store/latest                  do the last run again and compare
+  assay shrink store/latest                  make its schedule small, if it failed
 """
 
 EPILOG = """\
@@ -109,6 +110,17 @@ def parser() -> argparse.ArgumentParser:
     replay.add_argument("path", type=Path, metavar="RUN")
     replay.add_argument("--store", type=Path, metavar="DIR", help="where the new run is kept (beside the first)")
     replay.set_defaults(run=_replay)
+
+    shrink = commands.add_parser("shrink", help="make a failing run's schedule small", description=(
+        "Does a failing run again and again, leaving out faults, clients, nodes and time, and keeps what still fails "
+        "with the same anomaly. How often it fails is estimated first, and told with its interval."))  # fmt: skip
+    shrink.add_argument("path", type=Path, metavar="RUN")
+    shrink.add_argument("--replays", type=_count, default=10, metavar="N", help="to estimate how often it fails (10)")
+    shrink.add_argument(
+        "--budget", type=_count, metavar="S", help="seconds to go on for (default: until it is minimal)"
+    )
+    shrink.add_argument("--store", type=Path, metavar="DIR", help="where the runs are kept (beside the first)")
+    shrink.set_defaults(run=_shrink)
 
     heal = commands.add_parser("heal", help="undo what broken-off runs left behind", description=(
         "Replays the undo journals of sessions that are dead and removes their containers and networks."))  # fmt: skip
@@ -194,6 +206,17 @@ def _replay(arguments: argparse.Namespace) -> Exit:
     compared = _input(lambda: replay(arguments.path, arguments.store))
     print(f"assay: {compared.told}\nassay: replayed as {compared.again}")
     return Exit.PASS if compared.same else Exit.FAIL
+
+
+def _shrink(arguments: argparse.Namespace) -> Exit:
+    from harness.app.search.shrunk import shrink
+
+    def note(line: str) -> None:
+        print(f"assay: {line}", file=sys.stderr, flush=True)
+
+    shrunk = _input(lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note))
+    print(shrunk.told())
+    return Exit.PASS
 
 
 def _heal(arguments: argparse.Namespace) -> Exit:

@@ -53,9 +53,9 @@ def replay(path: Path, root: Path | None = None) -> Comparison:
     argv = shlex.split(info.command)[1:]
     if info.cluster != SIMULATED:
         argv = _as_resolved(argv, first)
-    before = _latest(root)
+    before = latest(root)
     done = subprocess.run([sys.executable, "-m", "pytest", *argv, f"--store={root}"], check=False)
-    again = _latest(root)
+    again = latest(root)
     found = None if again is None or again == before else store.read_run(again)
     if again is None or found is None or found.digest is None:
         raise HistoryError(f"pytest ended with {done.returncode} and left no complete run in {root}; see its output")
@@ -72,7 +72,8 @@ def _as_resolved(argv: list[str], first: Path) -> list[str]:
     return argv
 
 
-def _latest(root: Path) -> Path | None:
+def latest(root: Path) -> Path | None:
+    """The newest run of a store."""
     link = root / store.LATEST
     return Path(os.path.realpath(link)) if link.exists() else None
 
@@ -82,12 +83,12 @@ def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Compar
         same = info.digest == found.digest
         relation = "is the same" if same else f"was {info.digest}: other code, settings or packages"
         return Comparison(first, again, same, f"history {found.digest} {relation}")
-    before, now = _found(first), _found(again)
+    before, now = forbidden_found(first), forbidden_found(again)
     told = f"found again: {_listed(before & now)}; not again: {_listed(before - now)}; new: {_listed(now - before)}"
     return Comparison(first, again, bool(before & now) or before == now, told)
 
 
-def _found(run: Path) -> set[str]:
+def forbidden_found(run: Path) -> set[str]:
     """The forbidden anomalies of a run; none when it was not judged."""
     try:
         judgement = msgspec.json.decode((run / "verdict.json").read_bytes(), type=Judgement)

@@ -50,6 +50,7 @@ class FakeNode:
         self.quiet = False
         self.calls: list[str] = []
         self.is_frozen = False
+        self.clock_ahead = 0.0
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
         self.on_event: Callable[[str, str], None] | None = None
 
@@ -100,6 +101,19 @@ class FakeNode:
     async def kill(self) -> None:
         if self._called("kill"):
             self.state = ProcessState.DEAD
+
+    async def power_loss(self) -> Mapping[str, int]:
+        if self._called("power_loss"):
+            self.state = ProcessState.DEAD
+        return {"/data/orders-0/11.log": 7}
+
+    async def shift_clock(self, seconds: float) -> None:
+        if self._called("shift_clock"):
+            self.clock_ahead = seconds
+
+    async def clock_shift(self) -> float:
+        self._called("clock_shift")
+        return self.clock_ahead
 
     async def stop(self) -> None:
         if self._called("stop"):
@@ -176,7 +190,7 @@ class FakeNode:
     @property
     def untouched(self) -> bool:
         alive = self.state is ProcessState.RUNNING and not self.is_frozen
-        return alive and not self.rules and not self.files.get(HOLD_FILE)
+        return alive and not self.rules and not self.clock_ahead and not self.files.get(HOLD_FILE)
 
 
 class FakeCluster:

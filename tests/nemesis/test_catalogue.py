@@ -11,11 +11,11 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert list(faults) == sorted(faults)
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
-        "corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-bridge", "partition-fast-fail",
-        "partition-from-zookeeper", "partition-halves", "partition-isolate-controller", "partition-isolate-leader",
-        "partition-majorities-ring", "partition-majority-minority", "partition-one", "partition-one-way",
-        "partition-random-halves", "restart", "restart-rolling", "stop", "truncate-tail", "zookeeper-kill",
-        "zookeeper-pause",
+        "clock", "corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-bridge",
+        "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
+        "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
+        "partition-one-way", "partition-random-halves", "power-loss", "restart", "restart-rolling", "stop",
+        "truncate-tail", "zookeeper-kill", "zookeeper-pause",
     }  # fmt: skip
 
 
@@ -60,7 +60,16 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
     assert runs[-1] == "kill+partition"
     assert runs[1:-1] == sorted(
         {"corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-fast-fail", "partition-one-way"}
-        | {"restart", "restart-rolling", "stop", "truncate-tail", "zookeeper-kill", "zookeeper-pause"}
+        | {
+            "clock",
+            "power-loss",
+            "restart",
+            "restart-rolling",
+            "stop",
+            "truncate-tail",
+            "zookeeper-kill",
+            "zookeeper-pause",
+        }
     ), "the shapes of a partition are in its mix"
     assert [run.id for run in select(["all"], ["kill", "meteor"])] == ["kill", "meteor"]
 

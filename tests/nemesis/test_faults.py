@@ -21,7 +21,7 @@ TARGETS = {
     "zookeeper-pause": parse("zookeepers"),
     "restart-rolling": Target(Kind.ALL),
 }
-PARAMETERS: dict[str, dict[str, Parameter]] = {"hold": {"restart": True}}
+PARAMETERS: dict[str, dict[str, Parameter]] = {"hold": {"restart": True}, "clock": {"seconds": -30.0, "strobe": 0.5}}
 
 
 def one_step(fault: str, target: str = "n2", parameters: dict[str, Parameter] | None = None) -> Play:
@@ -62,6 +62,8 @@ def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
         ("corrupt", "write_range", "no byte of n2 was changed"),
         ("garbage-tail", "write_range", "no byte of n2 was changed"),
         ("hold", "write_file", "never came past"),
+        ("power-loss", "power_loss", "was not dead while the fault was in force"),
+        ("clock", "shift_clock", "the clock of n2 was not wrong by -30.0 s"),
         ("hold", "hold", "never came past"),
     ],
 )
@@ -188,10 +190,10 @@ def test_probe_says_what_is_missing_and_changes_nothing(name: str) -> None:
 
     cluster = FakeCluster(5)
     assert run(probe(cluster)) is None
-    assert {call for node in cluster.nodes for call in node.calls} <= {"process", "dropped", "frozen"}
+    assert {call for node in cluster.nodes for call in node.calls} <= {"process", "dropped", "frozen", "clock_shift"}
     broken = FakeCluster(5)
     for node in broken.nodes:
-        node.refuse = {"process": 1, "dropped": 1, "frozen": 1}
+        node.refuse = {"process": 1, "dropped": 1, "frozen": 1, "clock_shift": 1}
     assert "refused" in (run(probe(broken)) or "")
     assert run(probe(FakeCluster(0, 0)))
     if name.startswith("partition"):

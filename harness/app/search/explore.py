@@ -189,7 +189,7 @@ class Explorer:
             for turn in range(repetitions):
                 if self._clock() > deadline:
                     raise OutOfTime
-                again = _seeded(candidate, turn)
+                again = seeded(candidate, turn)
                 if self._failures(again) & wanted:
                     return again
             return None
@@ -210,10 +210,10 @@ class Explorer:
 
     def _rate(self, example: Example, wanted: frozenset[str], runs: int) -> Rate:
         """With other seeds than its own."""
-        failed = sum(bool(self._failures(_seeded(example, turn)) & wanted) for turn in range(1, runs + 1))
+        failed = sum(bool(self._failures(seeded(example, turn)) & wanted) for turn in range(1, runs + 1))
         return Rate(failed, runs)
 
 
-def _seeded(example: Example, turn: int) -> Example:
+def seeded(example: Example, turn: int) -> Example:
     """The same with another seed; ``turn`` 0: its own."""
     return example if turn == 0 else msgspec.structs.replace(example, seed=derive(example.seed, "again", turn) % 2**32)

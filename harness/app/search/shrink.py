@@ -94,23 +94,32 @@ def delta_debug(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> lis
 
 def minimise(example: Example, repetitions: int, reproduce: Reproduce) -> tuple[Example, bool]:
     """The smallest failing example that was found, and whether the search for it came to its end."""
-    best = example
-
-    def fails(candidate: Example) -> bool:
-        nonlocal best
-        found = reproduce(candidate, repetitions)
-        if found is not None:
-            best = found
-        return found is not None
-
+    shrinking = _Shrinking(example, reproduce)
     try:
-        delta_debug(example.schedule.steps, lambda steps: fails(with_steps(best, steps)))
-        progress = True
-        while progress:
-            progress = any(fails(simpler) for simpler in simplifications(best))
-        return best, True
+        # At first one try each, which is cheap and often enough; then as many as the probability asks for.
+        for tries in dict.fromkeys((1, repetitions)):
+            shrinking.reduce(tries)
     except OutOfTime:
-        return best, False
+        return shrinking.best, False
+    return shrinking.best, True
+
+
+@dataclass
+class _Shrinking:
+    best: Example
+    reproduce: Reproduce
+
+    def reduce(self, tries: int) -> None:
+        """Until nothing more can be left out that fails in so many tries."""
+        delta_debug(self.best.schedule.steps, lambda steps: self._fails(with_steps(self.best, steps), tries))
+        while any(self._fails(simpler, tries) for simpler in simplifications(self.best)):
+            pass
+
+    def _fails(self, candidate: Example, tries: int) -> bool:
+        found = self.reproduce(candidate, tries)
+        if found is not None:
+            self.best = found
+        return found is not None
 
 
 def with_steps(example: Example, steps: Sequence[Step]) -> Example:

@@ -1,0 +1,117 @@
+"""The search finds what fails, keeps what was new, makes small what it found, and ends when it should."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from harness.app.attempt import Reports
+from harness.app.search.example import Example
+from harness.app.search.exploration import terrain
+from harness.app.search.explore import Explorer
+from harness.app.search.player import Outcome, Stopped
+from harness.app.search.workers import WorkerError, search
+from harness.app.settings import Budget, Settings
+from system_under_test.deployment import Broker
+
+BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
+
+
+@dataclass
+class PretendPlayer:
+    """Runs that take no time: ``fails`` says which fail."""
+
+    fails: Callable[[Example], bool]
+    played: int = 0
+    stop_after: int | None = None
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> Outcome:
+        self.played += 1
+        if self.stop_after is not None and self.played > self.stop_after:
+            raise Stopped
+        failed = self.fails(example)
+        states = frozenset("+".join(pair) for pair in itertools.combinations(sorted(kinds(example)), 2))
+        return Outcome(
+            verdict="fail" if failed else "pass",
+            failures=frozenset({"lost-write"} if failed else ()),
+            digest=str(hash((example.seed, len(example.schedule.steps)))),
+            states=states,
+            events=frozenset({"became-leader"}),
+            folder=None,
+            text=None,
+        )
+
+
+def explorer(player: Any, budget: Budget, seed: int = 3) -> Explorer:
+    return Explorer(player, terrain(Broker(), replace(BASE, seed=seed)), budget)
+
+
+def kinds(example: Example) -> set[str]:
+    return {step.fault for step in example.schedule.steps}
+
+
+def test_two_faults_that_fail_together_are_found_and_nothing_else_is_left() -> None:
+    player = PretendPlayer(lambda example: {"kill", "partition"} <= kinds(example))
+    found = explorer(player, Budget(examples=2000)).run()
+    assert found is not None
+    assert sorted(step.fault for step in found.example.schedule.steps) == ["kill", "partition"]
+    assert (found.example.nodes, found.example.concurrency, found.example.configuration) == (3, 1, ())
+    assert found.finished
+    assert found.identical
+    assert found.rate.failed == found.rate.of
+
+
+def test_a_search_without_a_failure_ends_with_its_budget_and_tells_what_it_did() -> None:
+    player = PretendPlayer(lambda example: False)
+    one = explorer(player, Budget(examples=100))
+    assert one.run() is None
+    assert 100 <= one.tally.examples <= 120
+    assert one.tally.verdicts == {"pass": one.tally.examples}
+    assert one.tally.states > 10
+    assert 0 < one.tally.corpus <= one.tally.examples
+
+
+def test_the_same_seed_searches_the_same_and_another_one_something_else() -> None:
+    def seen(seed: int) -> list[Example]:
+        examples: list[Example] = []
+        explorer(PretendPlayer(lambda example: bool(examples.append(example))), Budget(examples=60), seed).run()
+        return examples
+
+    assert seen(1) == seen(1)
+    assert seen(1) != seen(2)
+
+
+def test_what_only_a_corpus_leads_to_is_found() -> None:
+    """Four faults in one run, of seventeen: few fresh examples have them."""
+    wanted = {"kill", "stop", "freeze", "clock"}
+    found = explorer(PretendPlayer(lambda example: wanted <= kinds(example)), Budget(examples=3000)).run()
+    assert found is not None
+    assert kinds(found.example) == wanted
+
+
+def test_a_search_that_is_told_to_stop_stops() -> None:
+    player = PretendPlayer(lambda example: False, stop_after=30)
+    assert explorer(player, Budget(examples=1000)).run() is None
+    assert player.played == 31
+
+
+def test_several_workers_share_a_search_and_the_first_failure_ends_it() -> None:
+    def make(number: int, note: Callable[[str], None]) -> Explorer:
+        fails = (lambda example: "kill" in kinds(example)) if number == 1 else (lambda example: False)
+        return explorer(PretendPlayer(fails), Budget(seconds=60.0), seed=number)
+
+    result = search(make, 2, lambda line: None)
+    assert result.found is not None
+    assert kinds(result.found.example) == {"kill"}
+
+
+def test_a_worker_that_breaks_is_told_and_ends_the_search() -> None:
+    def broken(example: Example) -> bool:
+        raise RuntimeError("the harness broke")
+
+    with pytest.raises(WorkerError, match="the harness broke"):
+        search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)

@@ -1,0 +1,63 @@
+"""Whatever is drawn can be played: in time, on nodes that exist, and within what a contract can promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.app.faults import not_applicable
+from harness.app.search.example import Example
+from harness.app.search.exploration import terrain
+from harness.app.search.strategies import MOST_STEPS, Terrain, examples
+from harness.app.settings import Settings
+from nemesis.catalogue import catalogue
+from nemesis.damage import Damage
+from nemesis.power_loss import PowerLoss
+from nemesis.schedule import decode, encode
+from nemesis.target import Kind
+from system_under_test.deployment import Broker
+
+BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
+EVENTS = ("became-leader", "isr-change", "truncated")
+TERRAIN = replace(terrain(Broker(), BASE), events=EVENTS)
+LOSSY = {name for name, fault in catalogue().items() if isinstance(fault, PowerLoss | Damage)}
+
+fresh = examples(TERRAIN, ())
+corpora = st.lists(fresh, max_size=3).flatmap(lambda corpus: examples(TERRAIN, tuple(corpus)))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(fresh, corpora))
+def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, example: Example) -> None:
+    steps = example.schedule.steps
+    assert len(steps) <= MOST_STEPS
+    assert example.time_limit <= 10.0
+    assert decode(encode(example.schedule)) == example.schedule
+    for step in steps:
+        assert step.until < example.time_limit
+        assert step.duration > 0
+        assert all(int(name.strip("nzk")) <= example.nodes for name in step.target.names)
+    file = tmp_path_factory.getbasetemp() / "drawn.json"
+    assert not_applicable(Broker(), example.settings(BASE, file)) is None
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(fresh, corpora))
+def test_what_loses_data_hits_one_server_all_through_a_run(example: Example) -> None:
+    hit = {step.target for step in example.schedule.steps if step.fault in LOSSY}
+    assert len(hit) <= 1
+    assert all(target.kind is Kind.NAMED and len(target.names) == 1 for target in hit)
+
+
+def test_every_fault_that_the_system_can_bear_is_among_the_choices() -> None:
+    assert set(TERRAIN.faults) >= {"kill", "partition", "power-loss", "clock", "hold", "zookeeper-kill", *LOSSY}
+
+
+def test_faults_asked_for_are_the_only_ones(tmp_path: Path) -> None:
+    asked = terrain(Broker(), replace(BASE, nemesis=("kill", "stop")))
+    assert asked.faults == ("kill", "stop")
+    assert isinstance(asked, Terrain)
