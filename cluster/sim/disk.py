@@ -10,8 +10,11 @@ the device holds, the disk's random generator decides:
   random one, in their order. A rename between two folders survives in both or in neither. A new file may thus
   vanish although its bytes were fsynced, and a removed one may come back: as POSIX allows.
 
+A disk may be full (``capacity``: what does not fit is refused whole, with ENOSPC), slow (``slowness`` times its own
+delay for each fsync), wiped, or rolled back to a snapshot.
+
 Not modelled: blocks written out of order within a tail, bytes rotting by themselves (faults do that through
-:meth:`SimDisk.write`), a full disk. The namespace is in :mod:`cluster.sim.names`.
+:meth:`SimDisk.write`), errors of a failing device. The namespace is in :mod:`cluster.sim.names`.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ import asyncio
 import errno
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from random import Random
 
 from cluster.sim.names import Inode, Namespace
 
 Check = Callable[[], None]
 Delay = Callable[[], float]
+Room = Callable[[int], None]
+"""Raises ENOSPC unless so many bytes more fit."""
 
 
 def no_check() -> None:
@@ -39,11 +45,17 @@ def default_fsync_delay() -> float:
 
 
 class SimDisk:
-    """A node's files. Paths are absolute or not, it is the same: ``/data/x`` is ``data/x``."""
+    """A node's files. Paths are absolute or not, it is the same: ``/data/x`` is ``data/x``.
+
+    ``capacity``: bytes of content that fit, None for as many as come. ``slowness``: how many times slower than it is
+    each fsync takes.
+    """
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._names = Namespace()
+        self.capacity: int | None = None
+        self.slowness = 1.0
 
     def storage(
         self, check: Check | None = None, fsync_delay: Delay = default_fsync_delay, root: str = ""
@@ -57,7 +69,30 @@ class SimDisk:
         if root:
             self._names.mkdir(root)
             self._names.pin(root)
-        return SimStorage(self._names, check or no_check, fsync_delay, root)
+        return SimStorage(self._names, check or no_check, lambda: self.slowness * fsync_delay(), root, self._room)
+
+    @property
+    def used(self) -> int:
+        """Bytes of content in all files."""
+        return sum(len(self._names.file(path).content) for path in self._names.files())
+
+    def _room(self, size: int) -> None:
+        if self.capacity is not None and self.used + size > self.capacity:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def snapshot(self) -> Snapshot:
+        """All as it is seen now, to be rolled back to."""
+        return Snapshot({path: self.read(path) for path in self.files()})
+
+    def roll_back(self, snapshot: Snapshot) -> None:
+        """As it was then, durably; what came into being since is gone. Processes must be dead."""
+        self.wipe()
+        for path, data in snapshot.files.items():
+            self.write(path, data)
+
+    def wipe(self) -> None:
+        """Nothing is left. Processes must be dead."""
+        self._names = Namespace()
 
     def power_loss(self) -> None:
         """The machine stops at once. Processes must be dead; what is left is durable."""
@@ -83,6 +118,13 @@ class SimDisk:
         """Removes a file or a folder with all in it from outside, durably and at once."""
         self._names.remove(path)
         self._names.pin(path)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Every file's content, by path."""
+
+    files: Mapping[str, bytes]
 
 
 class SimSlice:
@@ -113,9 +155,10 @@ class SimSlice:
 class SimFile:
     """An open file; goes on working when its name is gone, as an open descriptor does."""
 
-    __slots__ = ("_check", "_closed", "_delay", "_inode")
+    __slots__ = ("_check", "_closed", "_delay", "_inode", "_room")
 
-    def __init__(self, inode: Inode, check: Check, delay: Delay) -> None:
+    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room) -> None:
+        self._room = room
         self._inode = inode
         self._check = check
         self._delay = delay
@@ -127,6 +170,7 @@ class SimFile:
 
     def append(self, data: bytes) -> None:
         self._enter()
+        self._room(len(data))
         self._inode.content += data
 
     def read(self, position: int, size: int) -> bytes:
@@ -159,14 +203,15 @@ class SimFile:
 class SimStorage:
     """What one process sees of a disk: the ``Storage`` of ``system_under_test.runtime``, satisfied structurally."""
 
-    def __init__(self, names: Namespace, check: Check, delay: Delay, root: str) -> None:
+    def __init__(self, names: Namespace, check: Check, delay: Delay, root: str, room: Room) -> None:
+        self._room = room
         self._names = names
         self._check = check
         self._delay = delay
         self._root = root
 
     def open(self, path: str) -> SimFile:
-        return SimFile(self._enter().file(self._path(path), create=True), self._check, self._delay)
+        return SimFile(self._enter().file(self._path(path), create=True), self._check, self._delay, self._room)
 
     def read_bytes(self, path: str) -> bytes:
         return bytes(self._enter().file(self._path(path)).content)
@@ -174,6 +219,7 @@ class SimStorage:
     def write_bytes(self, path: str, data: bytes) -> None:
         inode = self._enter().file(self._path(path), create=True)
         inode.truncate(0)
+        self._room(len(data))
         inode.content += data
 
     async def fsync(self, path: str) -> None:

@@ -46,9 +46,7 @@ class DivergentTail(Partition):
         if answer.epoch == self.epochs.latest() == max(entry.epoch for entry in answer.history):
             return min(answer.end_offset, self.log.end_offset), True
         self.epochs.replace(
-            (entry.epoch, entry.start_offset)
-            for entry in answer.history
-            if entry.start_offset < self.log.end_offset
+            (entry.epoch, entry.start_offset) for entry in answer.history if entry.start_offset < self.log.end_offset
         )
         return self.log.end_offset, True
 

@@ -20,6 +20,7 @@ from harness.app.search.example import Example
 from nemesis.catalogue import catalogue
 from nemesis.damage import Damage
 from nemesis.fault import Census
+from nemesis.hold import Hold
 from nemesis.power_loss import PowerLoss
 from nemesis.schedule import Schedule, Step
 from nemesis.target import Kind, Target, named
@@ -31,6 +32,7 @@ EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
 MOST_STEPS: Final = 6
+HOLD: Final = Hold().name
 TIME_LIMITS: Final = (4.0, 6.0, 8.0, 10.0)
 RATES: Final = (50.0, 100.0, 20.0, 200.0)
 CLIENTS: Final = (6, 3, 10)
@@ -105,6 +107,9 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
     seed = draw(SEEDS)
     # What a fault draws is its own business; its seed is ours.
     target, parameters = catalogue()[name].draw(Random(seed), terrain.census(example.nodes, example.zookeepers), None)
+    if name == HOLD and bool(terrain.events) and draw(st.booleans()):
+        # In the middle of whatever else provokes it, and not only at a start.
+        parameters = {"event": draw(st.sampled_from(terrain.events))}
     step = Step(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
     if draw(st.integers(0, 2)) == 0:
         step = msgspec.structs.replace(step, target=draw(_target(example, terrain, step.target)))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.sim.disk import SimDisk
+from cluster.sim.loop import SimLoop
 from system_under_test.runtime import Storage
 
 
@@ -272,3 +273,55 @@ def test_errors_are_those_of_an_operating_system() -> None:
         file.append(b"x")
     with pytest.raises(ValueError, match="below the storage's root"):
         storage.open("../f")
+
+
+def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest() -> None:
+    disk = SimDisk(Random(0))
+    storage = view(disk)
+    file = storage.open("a")
+    file.append(b"123456")
+    disk.capacity = 8
+    file.append(b"78")
+    with pytest.raises(OSError, match="No space left"):
+        file.append(b"9")
+    with pytest.raises(OSError, match="No space left"):
+        storage.write_bytes("b", b"x")
+    file.truncate(3)
+    file.append(b"xyz")
+    disk.capacity = None
+    file.append(b"more")
+    assert disk.read("a") == b"123xyzmore"
+
+
+def test_a_slow_disk_takes_so_many_times_as_long() -> None:
+    disk = SimDisk(Random(0))
+    storage = disk.storage(fsync_delay=lambda: 0.01)
+    file = storage.open("a")
+
+    async def taken() -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await file.fsync()
+        return loop.time() - began
+
+    async def scenario() -> tuple[float, float]:
+        usual = await taken()
+        disk.slowness = 20
+        return usual, await taken()
+
+    with asyncio.Runner(loop_factory=lambda: SimLoop(0)) as runner:
+        assert runner.run(scenario()) == (pytest.approx(0.01), pytest.approx(0.2))
+
+
+def test_a_disk_is_rolled_back_or_wiped_durably() -> None:
+    disk = SimDisk(Random(0))
+    disk.write("kept/a", b"old")
+    before = disk.snapshot()
+    view(disk).open("kept/a").append(b" and new")
+    disk.write("kept/b", b"came later")
+    disk.roll_back(before)
+    disk.power_loss()
+    assert contents(disk) == {"kept/a": b"old"}
+    disk.wipe()
+    disk.power_loss()
+    assert contents(disk) == {}
