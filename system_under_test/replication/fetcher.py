@@ -210,9 +210,7 @@ async def apply_epoch_answer(partition: Partition, term: FollowerTerm, answer: E
         if not agreed:
             return  # what is left ends in another epoch: ask again
     if partition.follower is term:
-        latest = partition.epochs.latest()
-        term.history = [(e.epoch, e.start_offset) for e in answer.history if e.epoch > latest]
-        term.reconciled = True
+        partition.agree(term, [(entry.epoch, entry.start_offset) for entry in answer.history])
         reach(partition, term)
 
 

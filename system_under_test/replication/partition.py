@@ -360,6 +360,13 @@ class Partition:
         _, own_end = self.epochs.end_offset_for(answer.epoch, self.log.end_offset)
         return min(answer.end_offset, own_end), answer.epoch == self.epochs.latest()
 
+    def agree(self, term: FollowerTerm, history: Sequence[tuple[int, int]]) -> None:
+        """The log is a prefix of the leader's, whose history this is; what comes next is copied."""
+        latest = self.epochs.latest()
+        term.history = [(epoch, start) for epoch, start in history if epoch > latest]
+        term.reconciled = True
+        self._events.emit("reconciled", key=self.key, epoch=term.epoch, position=self.log.end_offset, value=term.leader)
+
     async def truncate(self, term: FollowerTerm, offset: int, reason: str) -> None:
         """Durably cuts the log and its history to end at ``offset``, unless the term is over before it begins."""
         before = self.log.end_offset

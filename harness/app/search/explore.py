@@ -26,9 +26,9 @@ from harness.app.search.strategies import Terrain, examples
 from harness.app.settings import Budget, derive
 
 BATCH: Final = 20
-SHRINKING: Final = 60.0
+SHRINKING: Final = 45.0
 """Seconds that Hypothesis has for shrinking."""
-MINIMISING: Final = 180.0
+MINIMISING: Final = 120.0
 """Seconds that delta debugging has then."""
 RATE_RUNS: Final = 20
 """Other seeds with which the result is played."""
