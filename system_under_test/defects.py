@@ -55,7 +55,8 @@ _ALL = (
         "restart a follower, then kill the leader within a fetch round trip",
         ("lost-write", "inconsistent-offset"),
         "KIP-101, first scenario; KAFKA-1211",
-        "workloads/test_log.py --cluster=sim --replay=schedules/truncate-to-hw.json --nodes=5 --rate=200 --time-limit=60",
+        "workloads/test_log.py --cluster=sim --replay=schedules/truncate-to-hw.json"
+        " --nodes=5 --rate=200 --time-limit=60",
     ),
     Defect(
         "divergent-tail",

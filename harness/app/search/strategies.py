@@ -32,6 +32,7 @@ EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
 MOST_STEPS: Final = 6
+CLUSTERED: Final = 3
 HOLD: Final = Hold().name
 TIME_LIMITS: Final = (4.0, 6.0, 8.0, 10.0)
 RATES: Final = (50.0, 100.0, 20.0, 200.0)
@@ -51,7 +52,6 @@ class Terrain:
     keys: tuple[str, ...]
     events: tuple[str, ...] = ()
     variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    largest: int = 5
     ensemble: bool = True
 
     def census(self, nodes: int, zookeepers: int) -> Census:
@@ -72,9 +72,8 @@ def examples(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Ex
 @st.composite
 def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
     base = terrain.base
-    nodes = draw(
-        st.sampled_from(sorted({base.nodes, max(base.nodes, terrain.largest)}) if draw(_SELDOM) else [base.nodes])
-    )
+    # What was asked for, or two more; a system of one node is not one of several.
+    nodes = base.nodes + 2 if base.nodes >= CLUSTERED and draw(_SELDOM) else base.nodes
     zookeepers = 3 if terrain.ensemble and base.zookeepers < 3 and draw(_SELDOM) else base.zookeepers
     limit = draw(st.sampled_from([limit for limit in TIME_LIMITS if limit <= base.time_limit] or [base.time_limit]))
     example = Example(

@@ -1,0 +1,71 @@
+"""Runs that once showed an error of the broker, the harness or the simulation: the correct build passes them.
+
+Each file of ``tests/regressions`` is one example of a search, with what it showed. A seed alone would not do: with any
+other number of packets it means another run, so each example is played with its neighbours as well.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checkers.engine import Engines
+from harness.app.experiment import Experiment, experiment_of
+from harness.app.search.example import Example
+from harness.app.search.player import Player
+from harness.app.settings import Settings
+from nemesis.schedule import decode
+from system_under_test.defects import DEFECTS
+from workloads import test_log
+
+FOLDER = Path(__file__).parent / "regressions"
+ROOT = Path(__file__).parent.parent
+SEEDS = 3
+
+
+class Regression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``why``: what it showed; ``test``: ``module:function`` of the workload."""
+
+    why: str
+    test: str
+    example: Example
+
+
+def found(test: str) -> Experiment:
+    module, _, name = test.partition(":")
+    experiment = experiment_of(getattr(importlib.import_module(module), name))
+    assert experiment is not None
+    return experiment
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
+    regression = msgspec.json.decode(path.read_bytes(), type=Regression)
+    player = Player(found(regression.test), Settings(0, store=tmp_path), tmp_path / "schedules", Engines("duckdb"))
+    for seed in range(regression.example.seed, regression.example.seed + SEEDS):
+        outcome = player.play(msgspec.structs.replace(regression.example, seed=seed))
+        assert not outcome.failures, f"{regression.why}\n{outcome.text}\n{outcome.problem}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("defect", "nodes"), [("truncate-to-hw", 5), ("divergent-tail", 3)])
+def test_a_schedule_finds_its_defect_and_nothing_without_it(defect: str, nodes: int, tmp_path: Path) -> None:
+    schedule = decode((ROOT / "schedules" / f"{defect}.json").read_bytes())
+    experiment = experiment_of(test_log.test_log)
+    assert experiment is not None
+
+    def failures(seed: int, switched_on: str | None) -> frozenset[str]:
+        settings = Settings(0, defect=switched_on, store=tmp_path)
+        player = Player(experiment, settings, tmp_path / "schedules", Engines("duckdb"))
+        return player.play(Example(seed, schedule, nodes, 1, 6, 200.0, 60.0)).failures
+
+    assert failures(1, None) == frozenset()
+    seen: set[str] = set()
+    for seed in range(1, 4):
+        seen |= failures(seed, defect)
+        if seen & set(DEFECTS[defect].anomalies):
+            return
+    pytest.fail(f"{defect} was not found in 3 runs, only {sorted(seen)}")
