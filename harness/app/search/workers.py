@@ -7,19 +7,23 @@ is a function of its seed; which one comes first is not.
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import signal
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Final
 
 from harness.app.search.explore import Explorer, Found, Tally
 
-POLL: Final = 0.2
+TELL_EVERY: Final = 10.0
 GRACE: Final = 5.0
 """Seconds for a process to end that was told to."""
+
+
+Make = Callable[[int, Callable[[str], None]], Explorer]
 
 
 @dataclass(frozen=True)
@@ -34,73 +38,80 @@ class WorkerError(Exception):
     """An explorer broke; the message is its traceback."""
 
 
-def search(make: Callable[[int, Callable[[str], None]], Explorer], workers: int, note: Callable[[str], None]) -> Result:
+def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
     """``make(number, note)`` gives each worker its explorer, from 0, in the worker's own process.
 
     Raises :class:`WorkerError`; ``KeyboardInterrupt`` ends all of them.
     """
     context = multiprocessing.get_context("fork")
-    messages: Any = context.Queue()
-    processes = [
-        context.Process(target=_work, args=(make, number, messages), name=f"explorer {number}", daemon=True)
-        for number in range(workers)
-    ]
-    for process in processes:
+    running: dict[Connection, _Worker] = {}
+    for number in range(workers):
+        # A pipe for each: what one that is ended in the middle of a message leaves behind is no other's concern.
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(make, number, theirs), name=f"explorer {number}", daemon=True)
         process.start()
+        theirs.close()
+        running[ours] = _Worker(number, process)
+    everyone = dict(running)
     try:
-        return _follow(processes, messages, note)
+        return _follow(running, note)
     finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join(GRACE)
-            if process.is_alive():
-                process.kill()
+        for worker in everyone.values():
+            worker.process.terminate()
+        for connection, worker in everyone.items():
+            worker.process.join(GRACE)
+            if worker.process.is_alive():
+                worker.process.kill()
+            connection.close()
 
 
-def _work(make: Callable[[int, Callable[[str], None]], Explorer], number: int, messages: Any) -> None:
+@dataclass(frozen=True)
+class _Worker:
+    number: int
+    process: BaseProcess
+
+
+def _work(make: Make, number: int, parent: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        explorer = make(number, lambda line: messages.put((number, "note", line)))
-        explorer.on_failure = lambda: messages.put((number, "failed", None))
-        explorer.on_progress = lambda tally: messages.put((number, "tally", tally))
+        explorer = make(number, lambda line: parent.send(("note", line)))
+        explorer.on_failure = lambda: parent.send(("failed", None))
+        explorer.on_progress = lambda tally: parent.send(("tally", tally))
         found = explorer.run()
-        messages.put((number, "tally", explorer.tally))
-        messages.put((number, "done", found))
+        parent.send(("tally", explorer.tally))
+        parent.send(("done", found))
     except BaseException:  # noqa: BLE001 - whatever it was, the parent tells it
-        messages.put((number, "broken", traceback.format_exc()))
+        parent.send(("broken", traceback.format_exc()))
 
 
-def _follow(processes: list[Any], messages: Any, note: Callable[[str], None]) -> Result:
+def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> Result:
     began = told = time.monotonic()
     tallies: dict[int, Tally] = {}
-    running = set(range(len(processes)))
     found: Found | None = None
     while running:
-        try:
-            number, kind, content = messages.get(timeout=POLL)
-        except queue.Empty:
-            for number in [number for number in running if not processes[number].is_alive()]:
-                if messages.empty():
-                    raise WorkerError(f"explorer {number} died with exit code {processes[number].exitcode}") from None
-            continue
-        if number not in running:
-            continue
-        if kind == "note":
-            note(content if len(processes) == 1 else f"explorer {number}: {content}")
-        elif kind == "tally":
-            tallies[number] = content
-        elif kind == "failed":
-            for other in running - {number}:
-                processes[other].terminate()
-            running = {number}
-        elif kind == "done":
-            running.discard(number)
-            found = found or content
-        else:
-            raise WorkerError(content)
-        if time.monotonic() - told >= 10.0:
+        for ready in wait(list(running), TELL_EVERY):
+            if not isinstance(ready, Connection) or ready not in running:
+                continue
+            worker = running[ready]
+            try:
+                kind, content = ready.recv()
+            except EOFError:
+                worker.process.join(GRACE)
+                raise WorkerError(f"explorer {worker.number} died with exit code {worker.process.exitcode}") from None
+            if kind == "note":
+                note(f"explorer {worker.number}: {content}")
+            elif kind == "tally":
+                tallies[worker.number] = content
+            elif kind == "failed":
+                for other in [one for one in running if one is not ready]:
+                    running.pop(other).process.terminate()
+            elif kind == "done":
+                del running[ready]
+                found = found or content
+            else:
+                raise WorkerError(content)
+        if time.monotonic() - told >= TELL_EVERY:
             told = time.monotonic()
             note(f"explored {_together(tallies, told - began)}")
     return Result(found, _together(tallies, time.monotonic() - began))

@@ -63,7 +63,8 @@ def test_a_failing_run_is_made_small(toy_project: pytest.Pytester, capfd: pytest
     assert "not minimal" not in told
     assert "replay: pytest " in told
     found = list(Path("runs/found").glob("*.json"))
-    assert [decode(path.read_bytes()) for path in found] == [Schedule(0)]
+    kept = [decode(path.read_bytes()) for path in found]
+    assert [one.steps for one in kept if isinstance(one, Schedule)] == [()]
 
 
 def test_a_run_that_found_nothing_is_not_made_small(
