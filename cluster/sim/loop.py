@@ -15,6 +15,7 @@ It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is told to stop; ``a
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import random
 import socket
@@ -32,6 +33,8 @@ from cluster.sim.server import SimServer
 T = TypeVar("T")
 
 STEPS_PER_MILLISECOND = 10_000
+COLLECTIONS = (200_000, 20, 100)
+"""Thresholds of the garbage collector's generations while a simulation runs."""
 COMPACTION_MINIMUM = 1000
 """Cancelled timers are swept out when there are more than this many and they are more than half of all."""
 
@@ -178,6 +181,15 @@ class SimLoop(asyncio.BaseEventLoop):
             ]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
+
+    def run_forever(self) -> None:
+        """The collector looks for cycles less often meanwhile: hardly anything here is one, and it costs a tenth."""
+        before = gc.get_threshold()
+        gc.set_threshold(*COLLECTIONS)
+        try:
+            super().run_forever()
+        finally:
+            gc.set_threshold(*before)
 
     def _run_once(self) -> None:
         """Runs until ``stop``; asyncio's ``run_forever`` calls it once."""
