@@ -10,6 +10,7 @@ import msgspec
 from harness.app.faults import fault_names
 from harness.app.settings import Settings
 from nemesis.schedule import Schedule, encode
+from nemesis.trigger import EVERY
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -37,6 +38,8 @@ class Example(msgspec.Struct, frozen=True):
             time_limit=self.time_limit,
             configuration=self.configuration,
             nemesis=fault_names(self.schedule),
+            nemesis_target=None,
+            nemesis_trigger=EVERY,
             replay=file,
         )
 

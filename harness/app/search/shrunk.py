@@ -140,7 +140,9 @@ class _Runner:
         )  # fmt: skip
         run = latest(self.root)
         if run is None or run == before:
-            raise HistoryError(f"pytest ended with {done.returncode} and left no run: {done.stdout[-2000:]}")
+            raise HistoryError(
+                f"pytest ended with {done.returncode} and left no run: {(done.stderr or done.stdout)[-2000:].strip()}"
+            )
         failed = bool(forbidden_found(run) & self.wanted)
         if not failed:
             shutil.rmtree(run)

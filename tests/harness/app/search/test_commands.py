@@ -53,7 +53,8 @@ def test_what_makes_no_sense_is_refused(toy_project: pytest.Pytester, options: t
 
 
 def test_a_failing_run_is_made_small(toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
-    run = (*PLAIN, *SMALL, "--cluster=sim", "--nemesis=kill", "--nemesis-interval=1.5", "--defect=forgetful")
+    run = (*PLAIN, *SMALL, "--cluster=sim", "--nemesis=kill", "--nemesis-target=one", "--nemesis-interval=1.5")
+    run = (*run, "--defect=forgetful")
     toy_project.runpytest_subprocess(*run).assert_outcomes(failed=1)
     capfd.readouterr()
     assert main(["shrink", "runs/latest", "--replays=2"]) == Exit.PASS
