@@ -90,14 +90,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = tuple(sorted(asked_by_name(options.nemesis)))
         sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=(), number=1)
         reason = not_applicable(found.system, sample)
-        marks = [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
+        marks = _ruled_out(reason)
         metafunc.parametrize(FIXTURE, [pytest.param(Parameter(names, 1, 1), id="explore", marks=marks)], indirect=True)
         return
     parameters = []
     for nemesis in _combinations(options):
         sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
         reason = not_applicable(found.system, sample)
-        marks = [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
+        marks = _ruled_out(reason)
         for number in range(1, options.repeat + 1):
             parameter = Parameter(nemesis, number, options.repeat)
             parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
@@ -234,6 +234,11 @@ def _sweep() -> str:
     told = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
     told += [f"not removed: {line}" for line in report.failed]
     return "".join(f"; {line}" for line in told)
+
+
+def _ruled_out(reason: str | None) -> list[pytest.MarkDecorator]:
+    """The marks of a test that its options rule out, if they do."""
+    return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
 
 
 def _combinations(options: Options) -> tuple[tuple[str, ...], ...]:

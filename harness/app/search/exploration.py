@@ -20,7 +20,7 @@ from harness.app.search.example import Example
 from harness.app.search.explore import Explorer, Found
 from harness.app.search.player import Player
 from harness.app.search.strategies import TIME_LIMITS, Terrain
-from harness.app.search.workers import Result, search
+from harness.app.search.workers import search
 from harness.app.settings import Budget, Settings, derive
 from nemesis.catalogue import SHAPES, catalogue, unsuited
 from nemesis.schedule import Schedule
@@ -59,7 +59,7 @@ class Exploration:
             shutil.rmtree(scratch, ignore_errors=True)
         self.progress.note(f"explored {result.tally}")
         if result.found is not None:
-            return self._told(result.found, result)
+            return self._told(result.found)
         if not result.tally.verdicts.get(str(Verdict.PASS)):
             return f"UNKNOWN: no run of the search could be called good: {result.tally}"
         return None
@@ -79,7 +79,7 @@ class Exploration:
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(player, terrain(self.experiment.system, base), budget, note=note)
 
-    def _told(self, found: Found, result: Result) -> str:
+    def _told(self, found: Found) -> str:
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         settings = found.example.settings(self.settings, schedule)

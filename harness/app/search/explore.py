@@ -21,7 +21,7 @@ from hypothesis.errors import Flaky
 
 from harness.app.attempt import Reports
 from harness.app.search.example import Example
-from harness.app.search.player import Outcome, Player, Stopped
+from harness.app.search.player import Outcome, Player
 from harness.app.search.shrink import MOST_REPETITIONS, OutOfTime, Rate, minimise
 from harness.app.search.strategies import Terrain, examples
 from harness.app.settings import Budget, derive
@@ -107,8 +107,6 @@ class Explorer:
                 failing = self._batch(number)
                 if failing is not None:
                     return self._shrunk(*failing)
-        except Stopped:
-            self._note("the search was interrupted")
         finally:
             self.tally.seconds = self._clock() - self._began
         return None

@@ -4,7 +4,6 @@ nothing."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,20 +35,17 @@ class Outcome:
 
 @dataclass
 class Player:
-    """``scratch`` takes schedules and runs. ``stopped`` is asked before each run; then it raises ``Stopped``."""
+    """``scratch`` takes the schedules; runs go to the store of ``base``."""
 
     experiment: Experiment
     base: Settings
     scratch: Path
     engines: Engines
-    stopped: Callable[[], bool] = lambda: False
     played: int = 0
     _numbers: int = field(default=0, repr=False)
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> Outcome:
         """One run. What cannot be started, or breaks the harness, is raised: that is no finding about the system."""
-        if self.stopped():
-            raise Stopped
         self.played += 1
         self._numbers += 1
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -95,7 +91,3 @@ class Player:
 
     def _broken(self, attempt: Attempt, schedule: Path, error: str) -> Outcome:
         return Outcome("error", frozenset({CRASH}), None, frozenset(), frozenset(), attempt.folder.path, error, error)
-
-
-class Stopped(BaseException):
-    """The search was told to end; no finding, and nothing to be caught on the way."""

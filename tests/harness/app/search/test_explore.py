@@ -13,7 +13,7 @@ from harness.app.attempt import Reports
 from harness.app.search.example import Example
 from harness.app.search.exploration import terrain
 from harness.app.search.explore import Explorer
-from harness.app.search.player import Outcome, Stopped
+from harness.app.search.player import Outcome
 from harness.app.search.workers import WorkerError, search
 from harness.app.settings import Budget, Settings
 from system_under_test.deployment import Broker
@@ -27,12 +27,9 @@ class PretendPlayer:
 
     fails: Callable[[Example], bool]
     played: int = 0
-    stop_after: int | None = None
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> Outcome:
         self.played += 1
-        if self.stop_after is not None and self.played > self.stop_after:
-            raise Stopped
         failed = self.fails(example)
         states = frozenset("+".join(pair) for pair in itertools.combinations(sorted(kinds(example)), 2))
         return Outcome(
@@ -91,12 +88,6 @@ def test_what_only_a_corpus_leads_to_is_found() -> None:
     found = explorer(PretendPlayer(lambda example: wanted <= kinds(example)), Budget(examples=10_000)).run()
     assert found is not None
     assert kinds(found.example) == wanted
-
-
-def test_a_search_that_is_told_to_stop_stops() -> None:
-    player = PretendPlayer(lambda example: False, stop_after=30)
-    assert explorer(player, Budget(examples=1000)).run() is None
-    assert player.played == 31
 
 
 def test_several_workers_share_a_search_and_the_first_failure_ends_it() -> None:
