@@ -27,6 +27,8 @@ from harness.app.search.strategies import Terrain, examples
 from harness.app.settings import Budget, derive
 
 BATCH: Final = 20
+MOST_IDLE: Final = 10
+"""Batches in a row in which nothing was drawn that had not been played: there is no more."""
 SHRINKING: Final = 45.0
 """Seconds that Hypothesis has for shrinking."""
 MINIMISING: Final = 120.0
@@ -99,14 +101,16 @@ class Explorer:
         self.tally = Tally()
 
     def run(self) -> Found | None:
-        """The first failure, made small; None when the budget is used up without one."""
-        number = 0
+        """The first failure, made small; None when the budget, or all that can be drawn, is used up without one."""
+        number = idle = 0
         try:
-            while not self._over():
+            while not self._over() and idle < MOST_IDLE:
                 number += 1
+                before = self.tally.examples
                 failing = self._batch(number)
                 if failing is not None:
                     return self._shrunk(*failing)
+                idle = 0 if self.tally.examples > before else idle + 1
         finally:
             self.tally.seconds = self._clock() - self._began
         return None
