@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help demo test check docker image packages venv layer browser zookeeper stop-docker lock clean
 
 BIN := .venv/bin
+export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
 READY := .venv/.installed
 
 help:  ## this list
@@ -54,7 +55,7 @@ venv: $(READY)
 $(READY): requirements.lock pyproject.toml
 	@scripts/packages python3-venv=python3-venv
 	@began=$$SECONDS; echo "assay: virtual environment ..."; \
-	[ -x $(BIN)/python ] || python3 -m venv .venv; \
+	[ -x $(BIN)/python ] || "$$(scripts/python)" -m venv .venv; \
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock; \
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .; \
 	touch $@; echo "assay: virtual environment: installed, $$((SECONDS - began)) s"

@@ -6,11 +6,15 @@ know after an error is whether the request may have been carried out, so there a
 
 A call that ran out of time makes the connection *suspect*: it takes no new calls, so that whoever shares it connects
 anew at once, and is closed when the calls still waiting have ended, each by its answer or at its own deadline.
+
+Answers are taken where they arrive, in the transport's callback: a stream and a task that reads it would cost a turn of
+the event loop and two futures more for each of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from system_under_test.protocol.compiler import decode
@@ -21,8 +25,6 @@ R = TypeVar("R")
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """A larger announced size means that the peer does not speak this protocol."""
-
-_READ_AHEAD = 256 * 1024
 
 
 class CallError(Exception):
@@ -39,37 +41,125 @@ class Unknown(CallError):
 
 class _Pending(NamedTuple):
     answer: asyncio.Future[Any]
+    request: str
     response: type[Any]
     version: int
+
+
+class _Wire(asyncio.Protocol):
+    """What the transport tells: the frames that arrive, whether there is room to write, and the end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.full = False
+        self.ended = False
+        self.transport: asyncio.Transport
+        self.on_frame: Callable[[bytes], None] = _ignore
+        self.on_end: Callable[[Exception | None], None] = _ignore
+        self._loop = loop
+        self._partial = bytearray()
+        self._wanted = SIZE_BYTES
+        """Bytes in ``_partial`` below which nothing can be done with it."""
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        partial = self._partial
+        if partial:
+            partial += data
+            if len(partial) < self._wanted:
+                return  # not worth a copy yet
+            data = bytes(partial)
+            partial.clear()
+        position, end = 0, len(data)
+        try:
+            while True:
+                body = position + SIZE_BYTES
+                if end < body:
+                    self._wanted = SIZE_BYTES
+                    break
+                size = frame_size(data[position:body])
+                if not 0 <= size <= MAX_RESPONSE_BYTES:
+                    raise ProtocolError(f"a response of {size} bytes")
+                if end < body + size:
+                    self._wanted = SIZE_BYTES + size
+                    break
+                position = body + size
+                self.on_frame(data[body:position])
+        except ProtocolError as error:
+            self.on_end(error)
+            return
+        partial += data[position:]
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended = True
+        self.on_end(error)
+        self._wake()
+
+    async def room(self) -> None:
+        """Returns when the transport takes more, or nothing any more."""
+        while self.full and not self.ended:
+            await self._change()
+
+    async def end(self) -> None:
+        """Returns when the transport is closed."""
+        while not self.ended:
+            await self._change()
+
+    async def _change(self) -> None:
+        future = self._loop.create_future()
+        self._waiting.append(future)
+        await future
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+def _ignore(_: object) -> None:
+    """Before a connection listens, and after it has ended."""
 
 
 class Connection:
     """One open connection. Made by :meth:`open`; must be closed."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, client_id: str) -> None:
+    def __init__(self, wire: _Wire, peer: str, client_id: str) -> None:
         self.peer = peer
-        self._reader = reader
-        self._writer = writer
+        self._wire = wire
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._pending: dict[int, _Pending] = {}
         self._next_id = 0
         self._suspect: str | None = None
         self._broken: str | None = None
-        self._receiver = self._loop.create_task(self._receive(), name=f"answers of {peer}")
+        wire.on_frame = self._answer
+        wire.on_end = self._ended
+        if wire.ended:
+            self._ended(None)
 
     @classmethod
     async def open(cls, host: str, port: int, timeout: float, client_id: str = "assay") -> Connection:
         """Connects within ``timeout`` seconds. Raises ``NotSent``."""
         peer = f"{host}:{port}"
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                reader, writer = await asyncio.open_connection(host, port, limit=_READ_AHEAD)
+                _, wire = await loop.create_connection(lambda: _Wire(loop), host, port)
         except TimeoutError as error:
             raise NotSent(f"no connection to {peer} within {timeout:.3g} s") from error
         except OSError as error:
             raise NotSent(f"no connection to {peer}: {error}") from error
-        return cls(reader, writer, peer, client_id)
+        return cls(wire, peer, client_id)
 
     @property
     def usable(self) -> bool:
@@ -79,7 +169,7 @@ class Connection:
     @property
     def finished(self) -> bool:
         """Whether it is broken and nothing of it is left to be closed."""
-        return self._receiver.done()
+        return self._wire.ended
 
     async def call(self, request: Request[R], version: int, timeout: float) -> R:
         """The answer to ``request``, sent in ``version``.
@@ -87,44 +177,42 @@ class Connection:
         Raises ``NotSent`` or ``Unknown`` when there is none within ``timeout`` seconds, and ``ProtocolError``, with
         nothing sent, when the request does not fit its wire types.
         """
+        deadline = self._loop.time() + timeout
         frame, correlation_id = self._frame(request, version)
-        info = request_info(type(request))
-        answer: asyncio.Future[R] = self._loop.create_future()
-        sent = False
+        name = type(request).__name__
         try:
-            async with asyncio.timeout(timeout):
-                await self._write(frame, correlation_id, _Pending(answer, info.response, version))
-                sent = True
-                return await answer
+            await self._room(name, timeout)
         except TimeoutError as error:
-            what = f"{type(request).__name__} to {self.peer}"
-            self._suspect = self._suspect or f"{what} was not answered within {timeout:.3g} s"
-            if sent:
-                raise Unknown(f"{what}: no answer within {timeout:.3g} s") from error
-            raise NotSent(f"{what}: earlier requests were not taken within {timeout:.3g} s") from error
+            self._doubt(f"{name} to {self.peer} was not taken within {timeout:.3g} s")
+            raise NotSent(f"{name} to {self.peer}: earlier requests were not taken within {timeout:.3g} s") from error
+        answer: asyncio.Future[R] = self._loop.create_future()
+        timer = self._loop.call_at(deadline, self._expire, correlation_id, timeout)
+        self._pending[correlation_id] = _Pending(answer, name, request_info(type(request)).response, version)
+        self._wire.transport.write(frame)
+        try:
+            return await answer
         finally:
+            timer.cancel()
             self._pending.pop(correlation_id, None)
-            if self._suspect is not None and not self._pending:
-                self._break(self._suspect)
+            self._end_if_suspect()
             if answer.done() and not answer.cancelled():
-                answer.exception()  # seen, should the timeout have been faster than the waking up
+                answer.exception()  # seen, should the caller have been cancelled when it came
 
     async def send(self, request: object, version: int, timeout: float) -> None:
         """Sends a request that has no answer (Produce with acks 0). Raises ``NotSent``."""
         frame, _ = self._frame(request, version)
+        name = type(request).__name__
         try:
-            async with asyncio.timeout(timeout):
-                await self._write(frame)
+            await self._room(name, timeout)
         except TimeoutError as error:
             self._break(f"requests to {self.peer} were not taken within {timeout:.3g} s")
-            raise NotSent(f"{type(request).__name__} to {self.peer}: {self._broken}") from error
+            raise NotSent(f"{name} to {self.peer}: {self._broken}") from error
+        self._wire.transport.write(frame)
 
     async def close(self) -> None:
         """Ends the connection; calls still waiting raise ``Unknown``."""
         self._break(f"the connection to {self.peer} was closed")
-        self._receiver.cancel()
-        await asyncio.wait([self._receiver])
-        await asyncio.sleep(0)  # the transport closes its socket in the loop's next round
+        await self._wire.end()
 
     def _frame(self, request: object, version: int) -> tuple[bytes, int]:
         if not self.usable:
@@ -132,31 +220,29 @@ class Connection:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         return encode_request(request, version, self._next_id, self._client_id), self._next_id
 
-    async def _write(self, frame: bytes, correlation_id: int = 0, pending: _Pending | None = None) -> None:
-        """Waits for room before writing: what has not been written has certainly not been done."""
-        try:
-            await self._writer.drain()
-        except OSError as error:
-            self._break(f"the connection to {self.peer} was lost: {error}")
-        if self._broken is not None:
-            raise NotSent(self._broken)
-        if pending is not None:
-            self._pending[correlation_id] = pending
-        self._writer.write(frame)
+    async def _room(self, request: str, timeout: float) -> None:
+        """Waits for room before a request is written: what has not been written has certainly not been done."""
+        if self._wire.full:
+            async with asyncio.timeout(timeout):
+                await self._wire.room()
+            if self._broken is not None:
+                raise NotSent(f"{request} to {self.peer}: {self._broken}")
 
-    async def _receive(self) -> None:
-        try:
-            while True:
-                size = frame_size(await self._reader.readexactly(SIZE_BYTES))
-                if not 0 <= size <= MAX_RESPONSE_BYTES:
-                    raise ProtocolError(f"a response of {size} bytes")
-                self._answer(await self._reader.readexactly(size))
-        except asyncio.IncompleteReadError:
-            self._break(f"{self.peer} closed the connection")
-        except OSError as error:
-            self._break(f"the connection to {self.peer} was lost: {error}")
-        except ProtocolError as error:
-            self._break(f"{self.peer} does not speak Kafka's protocol: {error}")
+    def _expire(self, correlation_id: int, timeout: float) -> None:
+        pending = self._pending.get(correlation_id)
+        if pending is None or pending.answer.done():
+            return
+        what = f"{pending.request} to {self.peer}"
+        self._doubt(f"{what} was not answered within {timeout:.3g} s")
+        pending.answer.set_exception(Unknown(f"{what}: no answer within {timeout:.3g} s"))
+
+    def _doubt(self, reason: str) -> None:
+        self._suspect = self._suspect or reason
+        self._end_if_suspect()
+
+    def _end_if_suspect(self) -> None:
+        if self._suspect is not None and not self._pending:
+            self._break(self._suspect)
 
     def _answer(self, frame: bytes) -> None:
         pending = self._pending.pop(decode_correlation_id(frame), None)
@@ -168,11 +254,20 @@ class Connection:
             pending.answer.set_exception(Unknown(f"the answer of {self.peer} cannot be read: {error}"))
             raise
 
+    def _ended(self, error: Exception | None) -> None:
+        if error is None:
+            self._break(f"{self.peer} closed the connection")
+        elif isinstance(error, ProtocolError):
+            self._break(f"{self.peer} does not speak Kafka's protocol: {error}")
+        else:
+            self._break(f"the connection to {self.peer} was lost: {error}")
+
     def _break(self, reason: str) -> None:
         if self._broken is not None:
             return
         self._broken = reason
-        self._writer.transport.abort()
+        self._wire.on_frame = self._wire.on_end = _ignore
+        self._wire.transport.abort()
         pending, self._pending = self._pending, {}
         for call in pending.values():
             if not call.answer.done():

@@ -19,6 +19,7 @@ from system_under_test.network.budget import ByteBudget
 from system_under_test.network.handler import CloseConnection, Context, Handler
 from system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
 from system_under_test.network.outbox import Outbox
+from system_under_test.network.read_ahead import ReadAhead
 from system_under_test.protocol.api import Api, api_versions
 from system_under_test.protocol.compiler import decode
 from system_under_test.protocol.errors import ErrorCode
@@ -51,7 +52,7 @@ class Session:
         budget: ByteBudget,
         outbox: Outbox,
     ) -> None:
-        self._reader = reader
+        self._reader = ReadAhead(reader)
         self._writer = writer
         self._handlers = handlers
         self._apis = apis
@@ -114,12 +115,13 @@ class Session:
         reader = self._reader
         while True:
             now = self._waiting_since = self._loop.time()
-            if now >= self._turn_ends:
-                # reading what is in the buffer already does not suspend: a thousand small requests would be one turn
-                await asyncio.sleep(0)
+            if not reader.ahead:
+                self._turn_ends = now + _TURN  # it will wait, and so let the others work
+            elif now >= self._turn_ends:
+                await asyncio.sleep(0)  # a thousand small requests that are here already would be one turn
                 self._turn_ends = now + _TURN
             try:
-                prefix = await reader.readexactly(SIZE_BYTES)
+                prefix = await reader.exactly(SIZE_BYTES)
             except asyncio.IncompleteReadError as error:
                 if not error.partial:
                     return
@@ -128,7 +130,7 @@ class Session:
             if not 0 <= size <= self._limits.max_request_bytes:
                 raise ProtocolError(f"request of {size} bytes; the limit is {self._limits.max_request_bytes}")
             if size <= FREE_REQUEST_BYTES:
-                await self._handle(await reader.readexactly(size))
+                await self._handle(await reader.exactly(size))
             else:
                 await self._handle_large(size)
 
@@ -136,7 +138,7 @@ class Session:
         """The memory is reserved once the request has begun to arrive, and kept only while it goes on arriving: for
         announcing a size alone nobody takes it from the others.
         """
-        first = await self._reader.readexactly(FREE_REQUEST_BYTES)
+        first = await self._reader.exactly(FREE_REQUEST_BYTES)
         self._waiting_since = math.inf
         await self._budget.reserve(size)
         try:
@@ -150,7 +152,7 @@ class Session:
             self._waiting_since = self._loop.time()
             try:
                 async with asyncio.timeout(self._limits.stall_timeout):
-                    chunks.append(await self._reader.readexactly(min(left, FREE_REQUEST_BYTES)))
+                    chunks.append(await self._reader.exactly(min(left, FREE_REQUEST_BYTES)))
             except TimeoutError as error:
                 raise CloseConnection(f"{left} bytes of a request of {size} do not arrive") from error
             left -= len(chunks[-1])
@@ -189,7 +191,8 @@ class Session:
                 else:
                     self._outbox.hold(self._drop_response, chunk.size)
                     await chunk.send(writer)
-            await writer.drain()
+            if writer.transport.get_write_buffer_size() or writer.is_closing():
+                await writer.drain()
         finally:
             self._outbox.sent(self._drop_response)
 
