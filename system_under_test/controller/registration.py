@@ -13,7 +13,9 @@ from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 
 GRACE = 2.0
-"""Seconds beyond the session timeout for which the registration of a former life may linger."""
+"""Seconds beyond the session timeout for which the registration of a former life may linger, while ZooKeeper is there:
+without it no session ends, and a ZooKeeper that comes back gives each its whole time anew.
+"""
 
 
 class IdTaken(Exception):
@@ -35,8 +37,6 @@ async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean_since: i
             clean_since=clean_since,
         )
     )
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + zookeeper.session_timeout + GRACE
     while True:
         # whatever comes of it is looked at below: after an error it may be mine all the same
         with contextlib.suppress(NodeExistsError, ConnectionLoss, OperationTimeoutError):
@@ -52,7 +52,7 @@ async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean_since: i
         if stat.ephemeralOwner == zookeeper.session_id:
             return int(stat.czxid)
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(zookeeper.session_timeout + GRACE):
                 await gone.wait()
         except TimeoutError:
             raise IdTaken(await _who(zookeeper, config, stat)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +43,11 @@ class Example(msgspec.Struct, frozen=True):
             nemesis_trigger=EVERY,
             replay=file,
         )
+
+    def only(self, numbers: Collection[int]) -> Example:
+        """The same with these steps, counted from 1; all of them when there would be none."""
+        steps = tuple(step for number, step in enumerate(self.schedule.steps, start=1) if number in numbers)
+        return msgspec.structs.replace(self, schedule=Schedule(self.schedule.seed, steps)) if steps else self
 
     @staticmethod
     def of(settings: Settings, schedule: Schedule) -> Example:

@@ -175,7 +175,7 @@ class Explorer:
             self._events |= outcome.events
             if outcome.states - self._states:
                 self._states |= outcome.states
-                self._corpus.append(example)
+                self._corpus.append(example.only(outcome.injected))
             self.tally.states, self.tally.corpus = len(self._states), len(self._corpus)
             self.tally.seconds = self._clock() - self._began
             self.on_progress(self.tally)

@@ -12,7 +12,7 @@ from checkers.verdict import Verdict
 from harness.app.attempt import Attempt, InfrastructureError, Reports
 from harness.app.experiment import Experiment
 from harness.app.search.example import Example
-from harness.app.search.states import event_names, reached
+from harness.app.search.states import event_names, injected, reached
 from harness.app.settings import Settings
 
 CRASH = "crash"
@@ -21,13 +21,16 @@ CRASH = "crash"
 
 @dataclass(frozen=True)
 class Outcome:
-    """``failures``: the forbidden anomalies found, and ``crash``; ``folder``: the run's, kept only when there are."""
+    """``failures``: the forbidden anomalies found, and ``crash``; ``injected``: the numbers, from 1, of the steps that
+    acted; ``folder``: the run's, kept only when there are failures.
+    """
 
     verdict: str
     failures: frozenset[str]
     digest: str | None
     states: frozenset[str]
     events: frozenset[str]
+    injected: frozenset[int]
     folder: Path | None
     text: str | None
     problem: str | None = None
@@ -84,10 +87,14 @@ class Player:
             digest=attempt.digest,
             states=reached(attempt.folder.history),
             events=event_names(attempt.folder.history),
+            injected=injected(attempt.folder.history),
             folder=attempt.folder.path if failures else None,
             text=text if judgement.verdict is Verdict.FAIL else None,
             problem=problem,
         )
 
     def _broken(self, attempt: Attempt, schedule: Path, error: str) -> Outcome:
-        return Outcome("error", frozenset({CRASH}), None, frozenset(), frozenset(), attempt.folder.path, error, error)
+        nothing: frozenset[str] = frozenset()
+        return Outcome(
+            "error", frozenset({CRASH}), None, nothing, nothing, frozenset(), attempt.folder.path, error, error
+        )

@@ -104,3 +104,9 @@ def event_names(history: Path) -> frozenset[str]:
     """What the system's event logs speak of: what steps can wait for."""
     reader = HistoryReader(history, optional=("events", "faults"))
     return frozenset(row["event"] for row in _rows(reader, "events", "event"))
+
+
+def injected(history: Path) -> frozenset[int]:
+    """Which steps of the schedule, from 1, acted at all: the others waited in vain, or found no time."""
+    reader = HistoryReader(history, optional=("events", "faults"))
+    return frozenset(row["id"] for row in _rows(reader, "faults", "id", "phase") if row["phase"] == "injected")

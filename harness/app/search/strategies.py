@@ -4,12 +4,15 @@ Choices are few and coarse on purpose (times in twentieths of a second, a handfu
 moment must be hit twice for a failure to be found, and what is drawn from few is made small quickly. Exact moments come
 from triggers: a step may wait for any event that the system's logs have been seen to speak of, and act at once or
 some milliseconds later, on the node where it appeared.
+
+Each new example keeps to a few faults and a few events: one that uses a little of everything hardly ever does the same
+thing twice, which is what many failures need (swarm testing: Groce et al., ISSTA 2012).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -21,8 +24,10 @@ from nemesis.catalogue import catalogue
 from nemesis.damage import Damage
 from nemesis.fault import Census
 from nemesis.hold import Hold
+from nemesis.kill import Kill
 from nemesis.power_loss import PowerLoss
 from nemesis.schedule import Schedule, Step
+from nemesis.stop import Stop
 from nemesis.target import Kind, Target, named
 from nemesis.trigger import OnEvent
 
@@ -32,8 +37,12 @@ EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
 MOST_STEPS: Final = 6
+MOST_KINDS: Final = 3
+"""Of faults, and of events to wait for, in what is drawn anew."""
 CLUSTERED: Final = 3
 HOLD: Final = Hold().name
+MAINSTAYS: Final = frozenset({Kill().name, Stop().name, HOLD})
+"""What takes one server away for a while: hardly any failure of a replicated system does without it."""
 TIME_LIMITS: Final = (4.0, 6.0, 8.0, 10.0)
 RATES: Final = (50.0, 100.0, 20.0, 200.0)
 CLIENTS: Final = (6, 3, 10)
@@ -86,8 +95,32 @@ def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
         time_limit=limit,
         configuration=draw(_configuration(terrain)),
     )
-    steps = draw(st.lists(_step(example, terrain), min_size=1, max_size=MOST_STEPS))
+    narrow = draw(_narrowed(terrain))
+    steps = draw(st.lists(_step(example, narrow), min_size=1, max_size=MOST_STEPS))
     return msgspec.structs.replace(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
+
+
+@st.composite
+def _narrowed(draw: st.DrawFn, terrain: Terrain) -> Terrain:
+    """The same with few faults and few events."""
+    fault = st.sampled_from(terrain.faults)
+    if usual := [name for name in terrain.faults if name in MAINSTAYS]:
+        fault = st.one_of(st.sampled_from(usual), fault)
+    faults = draw(st.lists(fault, min_size=1, max_size=MOST_KINDS, unique=True))
+    events: list[str] = []
+    if terrain.events:
+        events = draw(st.lists(st.sampled_from(terrain.events), min_size=1, max_size=MOST_KINDS, unique=True))
+    return replace(terrain, faults=tuple(faults), events=tuple(events))
+
+
+def _kin(example: Example, terrain: Terrain) -> Terrain:
+    """The same with the faults that the example has already, and the events that it waits for."""
+    steps = example.schedule.steps
+    faults = {step.fault for step in steps} & set(terrain.faults)
+    events = {step.trigger.event for step in steps if isinstance(step.trigger, OnEvent)} & set(terrain.events)
+    return replace(
+        terrain, faults=tuple(sorted(faults)) or terrain.faults, events=tuple(sorted(events)) or terrain.events
+    )
 
 
 @st.composite
@@ -147,6 +180,8 @@ def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequen
     how = draw(st.integers(0, 8))
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
     change = msgspec.structs.replace
+    if how in (1, 3) and draw(st.booleans()):
+        terrain = _kin(example, terrain)
     if how == 0:
         return change(example, seed=draw(SEEDS))
     if how == 1 and len(steps) < MOST_STEPS:

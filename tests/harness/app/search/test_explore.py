@@ -16,6 +16,8 @@ from harness.app.search.explore import Explorer
 from harness.app.search.player import Outcome
 from harness.app.search.workers import WorkerError, search
 from harness.app.settings import Budget, Settings
+from nemesis.schedule import Schedule, Step
+from nemesis.target import Kind, Target
 from system_under_test.deployment import Broker
 
 BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
@@ -38,6 +40,7 @@ class PretendPlayer:
             digest=str(hash((example.seed, len(example.schedule.steps)))),
             states=states,
             events=frozenset({"became-leader"}),
+            injected=frozenset(range(1, len(example.schedule.steps) + 1)),
             folder=None,
             text=None,
         )
@@ -88,6 +91,12 @@ def test_what_only_a_corpus_leads_to_is_found() -> None:
     found = explorer(PretendPlayer(lambda example: wanted <= kinds(example)), Budget(examples=10_000)).run()
     assert found is not None
     assert kinds(found.example) == wanted
+
+
+def test_a_step_that_never_acted_is_not_kept_in_the_corpus() -> None:
+    example = Example.of(BASE, Schedule(0, tuple(Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2, 3))))
+    assert [step.at for step in example.only({1, 3}).schedule.steps] == [1.0, 3.0]
+    assert example.only(set()) == example  # a run without any fault leads nowhere
 
 
 def test_several_workers_share_a_search_and_the_first_failure_ends_it() -> None:
