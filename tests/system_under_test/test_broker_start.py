@@ -76,3 +76,24 @@ def test_a_session_that_ends_between_registration_and_service_is_noticed(monkeyp
             assert len(cluster.events(node, "session-lost")) == 1
 
     simulate(check)
+
+
+def test_zookeeper_may_go_away_while_a_start_waits_for_its_former_life_to_end() -> None:
+    """Without ZooKeeper no session ends: that time does not count against the registration that is in the way."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = cluster.nodes[0]
+            before = len(cluster.events(node, "registered"))
+            await node.kill()
+            await node.start()
+            await asyncio.sleep(0.5)
+            for server in cluster.zookeepers:
+                await server.kill()
+            await asyncio.sleep(10)
+            for server in cluster.zookeepers:
+                await server.start()
+            await until(lambda: len(cluster.events(node, "registered")) == before + 1, "registered in the end", 20)
+            await serves(cluster)
+
+    simulate(check)
