@@ -1,0 +1,51 @@
+"""However a stream is cut into pieces, the same bytes come out, and its end is told where it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from system_under_test.network.read_ahead import PIECE, ReadAhead
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.lists(st.integers(0, 200), max_size=20))
+def test_reads_give_the_stream_in_order_and_its_end(pieces: list[bytes], sizes: list[int]) -> None:
+    async def check() -> None:
+        stream, whole, position = asyncio.StreamReader(), b"".join(pieces), 0
+        reader = ReadAhead(stream)
+        feeding = asyncio.create_task(_feed(stream, pieces))
+        for size in sizes:
+            if position + size > len(whole):
+                with pytest.raises(asyncio.IncompleteReadError) as error:
+                    await reader.exactly(size)
+                assert error.value.partial == whole[position:]
+                break
+            assert await reader.exactly(size) == whole[position : position + size]
+            position += size
+        await feeding
+
+    asyncio.run(check())
+
+
+def test_more_than_a_piece_is_gathered() -> None:
+    async def check() -> None:
+        stream, whole = asyncio.StreamReader(), bytes(range(256)) * (PIECE // 64)
+        stream.feed_data(whole)
+        stream.feed_eof()
+        reader = ReadAhead(stream)
+        assert await reader.exactly(3) == whole[:3]
+        assert reader.ahead
+        assert await reader.exactly(len(whole) - 3) == whole[3:]
+        assert not reader.ahead
+
+    asyncio.run(check())
+
+
+async def _feed(stream: asyncio.StreamReader, pieces: list[bytes]) -> None:
+    for piece in pieces:
+        stream.feed_data(piece)
+        await asyncio.sleep(0)
+    stream.feed_eof()
