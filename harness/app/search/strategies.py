@@ -6,7 +6,9 @@ from triggers: a step may wait for any event that the system's logs have been se
 some milliseconds later, on the node where it appeared.
 
 Each new example keeps to a few faults and a few events: one that uses a little of everything hardly ever does the same
-thing twice, which is what many failures need (swarm testing: Groce et al., ISSTA 2012).
+thing twice, which is what many failures need (swarm testing: Groce et al., ISSTA 2012). And many have an aftershock:
+the next fault while the system still recovers from the last, which is where its rarely used code runs (failures
+during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
 """
 
 from __future__ import annotations
@@ -43,11 +45,17 @@ CLUSTERED: Final = 3
 HOLD: Final = Hold().name
 MAINSTAYS: Final = frozenset({Kill().name, Stop().name, HOLD})
 """What takes one server away for a while: hardly any failure of a replicated system does without it."""
-TIME_LIMITS: Final = (4.0, 6.0, 8.0, 10.0)
+ONE_SERVER: Final = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.NAMED)
+"""Targets that can as well be the server on which an event appeared."""
+TIME_LIMITS: Final = (6.0, 8.0, 10.0)
+"""Seconds; less shows no recovery, which begins when a session of some seconds has expired."""
 RATES: Final = (50.0, 100.0, 20.0, 200.0)
 CLIENTS: Final = (6, 3, 10)
 DURATIONS: Final = (0.5, 0.2, 1.0, 1.5, 2.0, 3.0, 4.0)
 DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2)
+SOON: Final = (0.005, 0.002, 0.001, 0.01, 0.0)
+"""Seconds from what recovery does to the aftershock."""
+NTH: Final = (1, 1, 1, 2, 3)
 _SELDOM: Final = st.integers(0, 4).map(lambda number: number == 4)
 SEEDS: Final = st.integers(0, 2**32 - 1)
 
@@ -96,7 +104,13 @@ def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
         configuration=draw(_configuration(terrain)),
     )
     narrow = draw(_narrowed(terrain))
-    steps = draw(st.lists(_step(example, narrow), min_size=1, max_size=MOST_STEPS))
+    # The first waits for nothing: events are what something has provoked.
+    steps = [
+        draw(_step(example, replace(narrow, events=()))),
+        *draw(st.lists(_step(example, narrow), max_size=MOST_STEPS - 2)),
+    ]
+    if bool(narrow.events) and draw(st.booleans()):
+        steps.append(draw(_aftershock(draw(st.sampled_from(steps)), example, narrow)))
     return msgspec.structs.replace(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
 
@@ -164,23 +178,34 @@ def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) 
 def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
     trigger = OnEvent(
         draw(st.sampled_from(terrain.events)),
-        nth=draw(st.integers(1, 3)),
+        nth=draw(st.sampled_from(NTH)),
         delay=draw(st.sampled_from(DELAYS)),
         within=5.0,
     )
     target = step.target
-    if target.kind in (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.NAMED) and draw(st.integers(0, 2)):
+    if target.kind in ONE_SERVER and draw(st.integers(0, 2)):
         target = Target(Kind.ORIGIN)
     return msgspec.structs.replace(step, trigger=trigger, target=target)
 
 
 @st.composite
+def _aftershock(draw: st.DrawFn, first: Step, example: Example, terrain: Terrain) -> Step:
+    """Right after this step: on the next event of some server, that server, mostly with the same fault."""
+    if first.fault in terrain.faults and draw(st.integers(0, 3)):
+        terrain = replace(terrain, faults=(first.fault,))
+    again = draw(_step(example, terrain))
+    trigger = OnEvent(draw(st.sampled_from(terrain.events)), delay=draw(st.sampled_from(SOON)), within=5.0)
+    target = Target(Kind.ORIGIN) if again.target.kind in ONE_SERVER else again.target
+    return msgspec.structs.replace(again, at=first.at, trigger=trigger, target=target)
+
+
+@st.composite
 def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequence[Example]) -> Example:
     steps = list(example.schedule.steps)
-    how = draw(st.integers(0, 8))
+    how = draw(st.integers(0, 9))
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
     change = msgspec.structs.replace
-    if how in (1, 3) and draw(st.booleans()):
+    if how in (1, 3, 8) and draw(st.booleans()):
         terrain = _kin(example, terrain)
     if how == 0:
         return change(example, seed=draw(SEEDS))
@@ -199,6 +224,8 @@ def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequen
         steps[place] = change(steps[place], target=draw(_target(example, terrain, steps[place].target)))
     elif how == 7 and steps:
         steps[place] = change(steps[place], duration=draw(st.sampled_from(DURATIONS)))
+    elif how == 8 and steps and terrain.events and len(steps) < MOST_STEPS:
+        steps.append(draw(_aftershock(steps[place], example, terrain)))
     else:
         other = corpus[draw(st.integers(0, len(corpus) - 1))]
         steps = [*steps, *other.schedule.steps][:MOST_STEPS]
@@ -231,10 +258,11 @@ def _in_time(step: Step, limit: float) -> Step:
     trigger = step.trigger
     if trigger is None:
         return msgspec.structs.replace(step, at=at, duration=min(step.duration, last - at))
-    # Half of what is left for waiting, and the rest for the fault itself.
+    # What it waits for may be seconds away, when servers notice that another is gone: most of what is left is for that.
+    at = min(at, limit / 2)
     delay = min(trigger.delay, 0.2)
-    within = min(trigger.within, max(0.1, (last - at - delay) / 2))
-    duration = min(step.duration, max(0.1, last - at - delay - within))
+    duration = min(step.duration, (last - at - delay) / 4)
+    within = min(trigger.within, last - at - delay - duration)
     return msgspec.structs.replace(
         step, at=at, duration=duration, trigger=msgspec.structs.replace(trigger, delay=delay, within=within)
     )

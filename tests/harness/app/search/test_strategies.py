@@ -19,6 +19,7 @@ from nemesis.damage import Damage
 from nemesis.power_loss import PowerLoss
 from nemesis.schedule import decode, encode
 from nemesis.target import Kind
+from nemesis.trigger import OnEvent
 from system_under_test.deployment import Broker
 
 BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
@@ -43,6 +44,20 @@ def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, e
         assert all(int(name.strip("nzk")) <= example.nodes for name in step.target.names)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
     assert not_applicable(Broker(), example.settings(BASE, file)) is None
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(fresh)
+def test_something_happens_before_anything_is_waited_for(example: Example) -> None:
+    assert any(step.trigger is None for step in example.schedule.steps)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(fresh, corpora))
+def test_what_waits_has_time_to_see_a_session_expire(example: Example) -> None:
+    for step in example.schedule.steps:
+        if isinstance(step.trigger, OnEvent):
+            assert step.trigger.within >= min(1.5, (example.time_limit - step.at) / 2)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
