@@ -34,7 +34,7 @@ from nemesis.cuts import Cuts
 from nemesis.fault import Bite, Context, Fault, Injection
 from nemesis.row import FaultPhase, FaultRow, Stage
 from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
-from nemesis.target import Chosen, Scene, resolve, servers, zookeepers
+from nemesis.target import KEYED, Chosen, Scene, Target, resolve, servers, zookeepers
 from nemesis.trigger import Armed, Fired
 
 ACTION_SECONDS = 30.0
@@ -241,7 +241,7 @@ class Conductor:
         async with self._acting:
             fault = self._faults[step.fault]
             began = self._elapsed()
-            chosen = await self._choose(number, step, fault, None if fired is None else fired.origin)
+            chosen = await self._choose(number, step, fault, fired)
             if isinstance(chosen, str):
                 self._resolved[number] = Resolved(step, (), began, None, {"reason": chosen})
                 self._fail(number, step, (), Stage.TARGET, chosen)
@@ -264,14 +264,19 @@ class Conductor:
             self._fail(number, step, injection.names, Stage.INJECT, trouble)
         await self._heal(number, failed=trouble)
 
-    async def _choose(self, number: int, step: Step, fault: Fault, origin: str | None) -> Chosen | str:
+    async def _choose(self, number: int, step: Step, fault: Fault, fired: Fired | None) -> Chosen | str:
         """The targets, or why there are none."""
-        busy = self._busy(fault)
-        scene = Scene(self._servers, self._zookeepers, self._system.keys(), self._find, busy, origin)
+        busy, keys = self._busy(fault), self._system.keys()
+        target, origin = step.target, None if fired is None else fired.origin
+        if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
+            # The leader, or a follower, of what the event was about.
+            about = fired.line.get("key")
+            target = Target(target.kind, about if about in keys else None)
+        scene = Scene(self._servers, self._zookeepers, keys, self._find, busy, origin)
         chosen: list[Chosen] = []
 
         async def choose() -> None:
-            chosen.append(await resolve(step.target, scene, random.Random(self._seeds[number - 1])))
+            chosen.append(await resolve(target, scene, random.Random(self._seeds[number - 1])))
 
         trouble = await attempt(ACTION_SECONDS, choose())
         if trouble is not None:

@@ -92,6 +92,25 @@ def test_on_an_event_with_its_key_and_fields_the_nth_time() -> None:
     assert row.detail["trigger"]["line"]["event"] == "became-leader"
 
 
+@pytest.mark.parametrize(("about", "leader"), [("orders-0", "n1"), ("orders-1", "n2")])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_leader_without_a_key_is_that_of_what_the_event_was_about(about: str, leader: str, seed: int) -> None:
+    step = Step(2.0, "kill", target("leader"), 5.0, trigger=OnEvent("truncated"), seed=seed)
+    done = play(
+        Play(Schedule(1, (step,)), FakeCluster(5)),
+        (3.0, lambda conductor: conductor.event("n4", line("truncated", about))),
+    )
+    assert done.row(1, FaultPhase.INJECTED).targets == (leader,)
+
+
+def test_an_event_about_nothing_that_has_a_leader_leaves_the_key_to_be_drawn() -> None:
+    done = play(
+        waiting(OnEvent("truncated"), whom="leader"),
+        (3.0, lambda conductor: conductor.event("n4", line("truncated", "another-0"))),
+    )
+    assert done.row(1, FaultPhase.INJECTED).targets[0] in ("n1", "n2")
+
+
 def test_the_delay_is_kept_and_recorded() -> None:
     done = play(
         waiting(AfterOperations(1, delay=1.5)),

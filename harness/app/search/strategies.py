@@ -78,7 +78,7 @@ class Terrain:
 @st.composite
 def examples(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Example:
     """A new example, or one of the corpus changed in one to three ways."""
-    if not corpus or draw(st.integers(0, 3)) == 0:
+    if not corpus or draw(st.integers(0, 2)) == 0:
         return tidy(draw(_fresh(terrain)), terrain)
     example = corpus[draw(st.integers(0, len(corpus) - 1))]
     for _ in range(draw(st.integers(1, 3))):
@@ -109,7 +109,7 @@ def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
         draw(_step(example, replace(narrow, events=()))),
         *draw(st.lists(_step(example, narrow), max_size=MOST_STEPS - 2)),
     ]
-    if bool(narrow.events) and draw(st.booleans()):
+    if bool(narrow.events) and draw(st.integers(0, 3)):
         steps.append(draw(_aftershock(draw(st.sampled_from(steps)), example, narrow)))
     return msgspec.structs.replace(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
@@ -190,22 +190,25 @@ def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
 
 @st.composite
 def _aftershock(draw: st.DrawFn, first: Step, example: Example, terrain: Terrain) -> Step:
-    """Right after this step: on the next event of some server, that server, mostly with the same fault."""
+    """Right after this step: on the next event of some kind the server where it appeared, or the leader or a follower
+    of what it is about; mostly with the same fault.
+    """
     if first.fault in terrain.faults and draw(st.integers(0, 3)):
         terrain = replace(terrain, faults=(first.fault,))
     again = draw(_step(example, terrain))
     trigger = OnEvent(draw(st.sampled_from(terrain.events)), delay=draw(st.sampled_from(SOON)), within=5.0)
-    target = Target(Kind.ORIGIN) if again.target.kind in ONE_SERVER else again.target
+    kinds = [Kind.ORIGIN, Kind.LEADER, Kind.FOLLOWER] if terrain.keys else [Kind.ORIGIN]
+    target = Target(draw(st.sampled_from(kinds))) if again.target.kind in ONE_SERVER else again.target
     return msgspec.structs.replace(again, at=first.at, trigger=trigger, target=target)
 
 
 @st.composite
 def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequence[Example]) -> Example:
     steps = list(example.schedule.steps)
-    how = draw(st.integers(0, 9))
+    how = draw(st.integers(0, 10))
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
     change = msgspec.structs.replace
-    if how in (1, 3, 8) and draw(st.booleans()):
+    if how in (1, 3, 8, 9) and draw(st.booleans()):
         terrain = _kin(example, terrain)
     if how == 0:
         return change(example, seed=draw(SEEDS))
@@ -224,7 +227,7 @@ def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequen
         steps[place] = change(steps[place], target=draw(_target(example, terrain, steps[place].target)))
     elif how == 7 and steps:
         steps[place] = change(steps[place], duration=draw(st.sampled_from(DURATIONS)))
-    elif how == 8 and steps and terrain.events and len(steps) < MOST_STEPS:
+    elif how >= 8 and steps and terrain.events and len(steps) < MOST_STEPS:
         steps.append(draw(_aftershock(steps[place], example, terrain)))
     else:
         other = corpus[draw(st.integers(0, len(corpus) - 1))]
