@@ -24,12 +24,14 @@ from kazoo.protocol.states import KazooState
 
 from system_under_test.config import BrokerConfig, ConfigError, parse
 from system_under_test.controller import admin
+from system_under_test.controller.auto_create import auto_create
 from system_under_test.controller.controller import Controller
 from system_under_test.controller.metadata import MetadataCache
 from system_under_test.controller.registration import IdTaken, register
 from system_under_test.controller.term import known_epoch
 from system_under_test.controller.traits import traits
 from system_under_test.events import EventLog
+from system_under_test.groups import unavailable
 from system_under_test.log import directory
 from system_under_test.log.checkpoints import CheckpointError
 from system_under_test.log.defective import log_config_class
@@ -261,11 +263,20 @@ class Broker:
             MetadataRequest: self._metadata,
             CreateTopicsRequest: partial(admin.create_topics, self._controller),
             DeleteTopicsRequest: partial(admin.delete_topics, self._controller),
+            **unavailable.HANDLERS,
         }
         return {request_info(request).key: handler for request, handler in handlers.items()}
 
     async def _metadata(self, request: MetadataRequest, context: Context) -> MetadataResponse:
-        return self._cache.answer(request, context)
+        response = self._cache.answer(request, context)
+        if self.config.auto_create_topics_enable:
+            brokers = [broker.broker_id for broker in self._cache.brokers()]
+            for topic in response.topics:
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    topic.error_code = await auto_create(
+                        self._zookeeper, self.config, topic.topic, brokers, self._runtime.random
+                    )
+        return response
 
     async def _update_metadata(
         self, request: internal.UpdateMetadataRequest, _: Context

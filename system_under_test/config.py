@@ -7,6 +7,7 @@ cluster (faults of seconds must show), not of a production one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 
@@ -15,6 +16,13 @@ from system_under_test.defects import DEFECTS
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message names the file, the field and what it may be."""
+
+
+class TimestampType(StrEnum):
+    """Whose time a message bears: its producer's, or that of its append (KIP-32)."""
+
+    CREATE = "CreateTime"
+    APPEND = "LogAppendTime"
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
@@ -26,6 +34,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     max_message_bytes: int = 1_000_012
     flush_messages: int = 10_000
     flush_ms: int = 1_000
+    message_timestamp_type: TimestampType = TimestampType.CREATE
 
     def override(self, settings: Mapping[str, str]) -> TopicConfig:
         """These settings on top of mine. Raises ``ConfigError`` for a name or a value that is none."""
@@ -35,9 +44,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
             if name not in known:
                 raise ConfigError(f"unknown topic setting {name!r}; known are {', '.join(sorted(known))}")
             changes[known[name]] = value
-        merged = {name: str(getattr(self, name)).lower() for name in self.__struct_fields__} | changes
         try:
-            config = msgspec.convert(merged, TopicConfig, strict=False)
+            config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
         if config.min_insync_replicas < 1 or config.flush_messages < 1:
@@ -64,6 +72,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_interval_ms: int = 1_000
     default_partitions: int = 1
     default_replication: int = 1
+    auto_create_topics_enable: bool = False
+    """Does a question about a topic that is none make it one, with the defaults above?"""
     topic: TopicConfig = TopicConfig()
     hold: list[str] = []
     """Events after which the process stops itself (SIGSTOP), for a tester to decide what happens next."""

@@ -64,7 +64,7 @@ class SetUpError(Exception):
 
 @dataclass(frozen=True)
 class Broker:
-    """The broker of this package as a system under test, with one topic for the workload."""
+    """The broker of this package as a system under test, with one topic for the workload; none of 0 partitions."""
 
     partitions: int = 4
     replication: int = 3
@@ -72,6 +72,7 @@ class Broker:
     topic: str = "orders"
     topic_config: TopicConfig = _TOPIC_DEFAULTS
     active_defects: tuple[str, ...] = ()
+    auto_create_topics: bool = False
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
@@ -118,6 +119,7 @@ class Broker:
             data_dir=DATA.removeprefix("/"),
             hold_file=HOLD_FILE,
             defects=list(self.active_defects),
+            auto_create_topics_enable=self.auto_create_topics,
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
 
@@ -172,7 +174,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SET_UP_TIMEOUT
         said = "nothing yet"
-        made = False
+        made = not self.partitions
         while True:
             answers = [await _metadata(node) for node in brokers]
             if all(
@@ -190,6 +192,8 @@ class Broker:
             await asyncio.sleep(0.1)
 
     def _led(self, answer: MetadataResponse) -> bool:
+        if not self.partitions:
+            return True
         topics = [topic for topic in answer.topics if topic.topic == self.topic]
         return bool(topics) and [p.error_code for p in topics[0].partitions] == [ErrorCode.NONE] * self.partitions
 

@@ -33,6 +33,7 @@ LAYERS = {
     "zookeeper": set(),
     "protocol": set(),
     "network": {"protocol"},
+    "groups": {"network", "protocol"},
     "client": {"records", "protocol", "network", "zookeeper"},
 }
 """Inside the broker imports go down only."""

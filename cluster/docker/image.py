@@ -21,7 +21,7 @@ from cluster.journal import state_folder
 __all__ = ["ImageError", "ensure", "exists", "reference"]
 
 NAME = "assay-node"
-REQUIREMENTS = ("kazoo", "msgspec")
+REQUIREMENTS = ("cramjam", "kazoo", "lz4", "msgspec", "xxhash")
 """Distributions the broker imports on its node."""
 PYTHON = "3.11"
 """Debian bookworm's."""

@@ -42,6 +42,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay report store/latest                  write its HTML report again and say where it is
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed
+  assay up                                   a cluster of the broker, for whatever else needs one
 """
 
 EPILOG = """\
@@ -121,6 +122,15 @@ def parser() -> argparse.ArgumentParser:
     )
     shrink.add_argument("--store", type=Path, metavar="DIR", help="where the runs are kept (beside the first)")
     shrink.set_defaults(run=_shrink)
+
+    up = commands.add_parser("up", help="a broker cluster in Docker, until Ctrl-C", description=(
+        "Starts the broker and its ZooKeeper in containers, prints the brokers' addresses, which this machine reaches, "
+        "on one line of standard output, and takes it all away at Ctrl-C. Topics are made when first asked for."),
+        epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
+    up.add_argument("--nodes", type=_positive, default=3, metavar="N", help="brokers (3)")
+    up.add_argument("--zookeepers", type=_positive, default=1, metavar="N", help="ZooKeeper servers (1)")
+    up.add_argument("--defect", metavar="NAME", help="one of `assay defects` switched on")
+    up.set_defaults(run=_up)
 
     heal = commands.add_parser("heal", help="undo what broken-off runs left behind", description=(
         "Replays the undo journals of sessions that are dead and removes their containers and networks."))  # fmt: skip
@@ -216,6 +226,35 @@ def _shrink(arguments: argparse.Namespace) -> Exit:
 
     shrunk = _input(lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note))
     print(shrunk.told())
+    return Exit.PASS
+
+
+def _up(arguments: argparse.Namespace) -> Exit:
+    from cluster.doctor import engine_available
+    from cluster.node import NodeError
+    from cluster.system import DeploymentError
+    from harness.app.up import Addresses, up
+    from system_under_test.deployment import Broker
+
+    if not engine_available():
+        raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+    system = Broker(partitions=0, auto_create_topics=True)
+    if arguments.defect is not None:
+        if arguments.defect not in system.defects:
+            raise InputError(f"no defect {arguments.defect!r}; there are {', '.join(system.defects)}")
+        system = system.with_defect(arguments.defect)
+
+    def note(line: str) -> None:
+        print(f"assay: {line}", file=sys.stderr, flush=True)
+
+    def serving(addresses: Addresses) -> None:
+        print(addresses.bootstrap, flush=True)
+        note(f"brokers at {addresses.bootstrap}, ZooKeeper at {addresses.zookeeper}; Ctrl-C takes it all away")
+
+    try:
+        up(system, arguments.nodes, arguments.zookeepers, note, serving)
+    except (NodeError, DeploymentError) as error:
+        raise InputError(str(error)) from error
     return Exit.PASS
 
 
@@ -319,6 +358,13 @@ def _count(text: str) -> int:
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
     return value
 
 

@@ -120,7 +120,7 @@ class Log:
             await storage.fsync_directory(posixpath.dirname(directory))
         log = cls(storage, directory, config, wall_clock)
         loaded = await load_segments(
-            storage, directory, config, clean=clean, recovery_point=recovery_point, now_ms=log._now_ms
+            storage, directory, config, clean=clean, recovery_point=recovery_point, now_ms=log.now_ms
         )
         recovery = loaded.recovery
         log._replace(loaded.segments)
@@ -168,13 +168,14 @@ class Log:
         """What is wrong, found at opening or by a read; None for a healthy log."""
         return None if self._damage is None else self._damage.problem
 
-    def append(self, data: bytes, count: int) -> tuple[int, int]:
+    def append(self, data: bytes, count: int, *, append_time: int | None = None) -> tuple[int, int]:
         """Appends a set of ``count`` messages as leader, giving them the next offsets: ``(first, last)``.
 
-        The set must have passed ``message_set.validate`` and hold whole messages only (``CorruptMessage``).
+        The set must have passed ``message_set.validate`` and hold whole messages only (``CorruptMessage``). With
+        ``append_time``, in milliseconds, that becomes the messages' timestamp.
         """
         first = self._end
-        stamped, found = message_set.stamp(data, first)
+        stamped, found = message_set.stamp(data, first, append_time)
         if found != count or not count:
             raise ValueError(f"{self._directory}: a set of {found} messages was announced as {count}")
         last = first + count - 1
@@ -231,8 +232,9 @@ class Log:
             data = self.read(first, 1 << 20, limit=last).read()
             if not data:
                 break
-            messages += message_set.decode(data)
-            first = messages[-1].offset + 1
+            found = message_set.decode(data)
+            messages += [message for message in found if first <= message.offset < last]
+            first = found[-1].offset + 1
         return messages
 
     def offsets_before(self, timestamp: int, count: int) -> list[int]:
@@ -250,7 +252,7 @@ class Log:
             with self._noting(segment):
                 if timestamp == LATEST or segment.written_ms() <= timestamp:
                     starts.append(segment.base_offset)
-        if self._active.size and (timestamp == LATEST or self._now_ms() <= timestamp):
+        if self._active.size and (timestamp == LATEST or self.now_ms() <= timestamp):
             starts.append(self._end)
         return starts[::-1][:count]
 
@@ -263,7 +265,9 @@ class Log:
         for segment in self._segments:
             with self._noting(segment):
                 if segment.newest_timestamp() >= wanted:
-                    return next((time, offset) for time, offset, _ in segment.timestamps() if time >= wanted)
+                    found = segment.first_since(wanted)
+                    if found is not None:
+                        return found
         return None
 
     def truncate_to(self, offset: int) -> None:
@@ -369,7 +373,7 @@ class Log:
         self._refuse_if_damaged()
         if self._cuts != self._durable_cuts:
             raise UnflushedTruncation(f"{self._directory}: was cut; await flush() before the next append")
-        now = self._now_ms()
+        now = self.now_ms()
         segment, config = self._active, self.config
         if segment.size and (
             segment.is_full(len(data), last, config.segment_bytes, config.index_max_bytes)
@@ -389,7 +393,7 @@ class Log:
             self._directory,
             base_offset,
             config,
-            now_ms=self._now_ms(),
+            now_ms=self.now_ms(),
         )
 
     def _replace(self, segments: tuple[Segment, ...]) -> None:
@@ -437,7 +441,8 @@ class Log:
         if self._damage is not None:
             raise DamagedLog(f"{self._damage.problem}; hand over, then repair or reset the log")
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """This node's wall clock."""
         return int(self._wall_clock() * 1000)
 
 

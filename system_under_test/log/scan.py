@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from system_under_test.log.config import LogConfig
 from system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
-from system_under_test.records.message_set import Checked
+from system_under_test.records.message_set import Checked, first_offset
 from system_under_test.runtime import File
 
 INCOMPLETE = "the last message is not all there"
@@ -39,7 +39,7 @@ class SegmentScan:
             return False
         data, found = self._next_block()
         if found.count and self.position > self.start:
-            self.entries.append((ENTRY_HEADER.unpack_from(data)[0], self.position))
+            self.entries.append((first_offset(data), self.position))
         self.position += found.size
         self.next_offset = found.next_offset
         self.problem = found.problem or (None if found.count else INCOMPLETE)
@@ -54,15 +54,15 @@ class SegmentScan:
     def apparent_end(self) -> int:
         """The offset after the last entry that seems to be there, were the problem's entry and its CRC ignored.
 
-        A guess, from sizes and dense offsets alone, for telling how much a cut loses.
+        A guess, from sizes and offsets alone, for telling how much a cut loses: a compressed message may hold several.
         """
         position, offset = self.position, self.next_offset
         while self._end - position >= HEADER_SIZE:
             found, size = ENTRY_HEADER.unpack(self._file.read(position, HEADER_SIZE))
-            if found != offset or size < MINIMUM_SIZE:
+            if not offset <= found < offset + max(size, 1) or size < MINIMUM_SIZE:
                 break
             position += HEADER_SIZE + size
-            offset += 1
+            offset = found + 1
         return offset
 
     def _next_block(self) -> tuple[bytes, Checked]:

@@ -18,8 +18,15 @@ from collections.abc import Iterator
 from system_under_test.log.config import LogConfig
 from system_under_test.log.index import MAXIMUM, OffsetIndex, open_index
 from system_under_test.log.scan import SegmentScan
-from system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, INT64, TIMESTAMP_POSITION
-from system_under_test.records.message_set import first_offset, scan
+from system_under_test.records.message import (
+    ENTRY_HEADER,
+    ENTRY_PREFIX,
+    HEADER_SIZE,
+    INT64,
+    TIMESTAMP_POSITION,
+    RecordError,
+)
+from system_under_test.records.message_set import first_offset, messages, scan
 from system_under_test.runtime import File, Slice, Storage
 
 LOG_SUFFIX = ".log"
@@ -172,10 +179,20 @@ class Segment:
             return None
         start = self.index.last_position
         offset = self.index.offset_at(start)
-        header = self.file.read(start, HEADER_SIZE)
-        if start and (len(header) < HEADER_SIZE or first_offset(header) != offset):
+        if start and not self._begins(start, offset):
             return None
         return SegmentScan(self.file, offset, self.config, position=start)
+
+    def _begins(self, position: int, offset: int) -> bool:
+        """Does an entry whose first message has this offset seem to be there?"""
+        header = self.file.read(position, HEADER_SIZE)
+        if len(header) < HEADER_SIZE:
+            return False
+        entry = self.file.read(position, HEADER_SIZE + max(0, ENTRY_HEADER.unpack(header)[1]))
+        try:
+            return len(entry) >= ENTRY_PREFIX.size and first_offset(entry) == offset
+        except RecordError:
+            return False
 
     def trust(self, tail: SegmentScan) -> None:
         """Believes what lies on the disk: ``tail`` is the finished scan of :meth:`load`, without a problem.
@@ -227,8 +244,20 @@ class Segment:
         """No more appends will come."""
         self._recent.clear()
 
+    def first_since(self, timestamp: int) -> tuple[int, int] | None:
+        """``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms); None when none is."""
+        position = 0
+        for newest, _, end in self.timestamps():
+            if newest >= timestamp:
+                for message in messages(self.file.read(position, end - position)):
+                    if message.timestamp is not None and message.timestamp >= timestamp:
+                        return message.timestamp, message.offset
+            position = end
+        return None
+
     def timestamps(self, position: int = 0) -> Iterator[tuple[int, int, int]]:
-        """``(timestamp in ms, -1 for none; offset; end position)`` of each entry from ``position``, a boundary, on."""
+        """``(newest timestamp in ms, -1 for none; last offset; end position)`` of each entry from ``position``, a
+        boundary, on."""
         while position < self.size:
             data = self._block(position)
             for start, size, offset in scan(data):

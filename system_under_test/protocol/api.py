@@ -12,6 +12,16 @@ from types import MappingProxyType
 from typing import Any
 
 from system_under_test.protocol.fetch import FetchRequest
+from system_under_test.protocol.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from system_under_test.protocol.groups import (
+    DescribeGroupsRequest,
+    GroupCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
 from system_under_test.protocol.metadata import MetadataRequest
 from system_under_test.protocol.offsets import ListOffsetsRequest
 from system_under_test.protocol.produce import ProduceRequest
@@ -62,6 +72,15 @@ APIS: Mapping[int, Api] = api_table(
         FetchRequest,
         ListOffsetsRequest,
         MetadataRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        GroupCoordinatorRequest,
+        JoinGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
         ApiVersionsRequest,
         CreateTopicsRequest,
         DeleteTopicsRequest,

@@ -1,12 +1,13 @@
-"""Record formats: one message (``message``) and a sequence of them (``message_set``)."""
+"""Record formats: one message (``message``), several compressed into one (``wrapper``, ``compression``), and a sequence
+of either (``message_set``)."""
 
 from system_under_test.records.message import (
     CorruptMessage,
+    InvalidTimestamp,
     Message,
     MessageTooLarge,
     RecordError,
-    UnsupportedCompression,
 )
 from system_under_test.records.message_set import Summary
 
-__all__ = ["CorruptMessage", "Message", "MessageTooLarge", "RecordError", "Summary", "UnsupportedCompression"]
+__all__ = ["CorruptMessage", "InvalidTimestamp", "Message", "MessageTooLarge", "RecordError", "Summary"]

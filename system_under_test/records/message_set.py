@@ -13,6 +13,8 @@ from zlib import crc32
 
 from system_under_test.records import message as codec
 from system_under_test.records.message import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
     CRC_START,
     ENTRY_HEADER,
     ENTRY_PREFIX,
@@ -22,11 +24,15 @@ from system_under_test.records.message import (
     NO_TIMESTAMP,
     TIMESTAMP_POSITION,
     TIMESTAMP_TYPE_BIT,
+    UINT32,
     Buffer,
     CorruptMessage,
+    InvalidTimestamp,
     Message,
     MessageTooLarge,
+    RecordError,
 )
+from system_under_test.records.wrapper import span, unwrap, wrap
 
 Record = tuple[bytes | None, bytes | None, int | None]
 """Key, value, timestamp in milliseconds."""
@@ -37,11 +43,14 @@ class Summary:
     """What :func:`validate` learned. ``size`` counts the bytes of whole messages; a partial last one is left out."""
 
     count: int
+    """Of messages as readers see them: those within a compressed one count, it does not."""
     size: int
     minimum_magic: int
     maximum_magic: int
     maximum_timestamp: int
     """Milliseconds; -1 when no message has one."""
+    regular: bool
+    """:func:`stamp` can take it as it is; else :func:`rebuild` makes it so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +95,19 @@ def decode(data: Buffer) -> list[Message]:
 
 
 def messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
-    """One whole message after the other, each CRC checked unless that was switched off.
+    """One message after the other, those within compressed ones in their place, CRCs checked unless switched off.
 
-    Raises as :func:`message.decode` when it comes to damage.
+    Raises as :func:`message.decode` and :func:`wrapper.unwrap` when it comes to damage.
     """
+    for message in _shallow(data, check_crcs):
+        if message.attributes & CODEC_MASK:
+            yield from unwrap(message, check_crc=check_crcs)
+        else:
+            yield message
+
+
+def _shallow(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
+    """As :func:`messages`, but each compressed set is one message still."""
     return (codec.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
@@ -105,7 +123,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False) -> Checked:
     problem = None
     while length - position >= HEADER_SIZE:
         offset, size = header(data, position)
-        if offset != next_offset and not (gaps and offset > next_offset):
+        if offset != next_offset and not (offset > next_offset and (gaps or _may_be_wrapper(data, position))):
             problem = f"offset {offset} where {next_offset} belongs"
             break
         if size < MINIMUM_SIZE:
@@ -114,25 +132,42 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False) -> Checked:
         end = position + HEADER_SIZE + size
         if end > length:
             break
-        if crc32(view[position + CRC_START : end]) != prefix(data, position)[2]:
+        _, _, crc, _, attributes = prefix(data, position)
+        if crc32(view[position + CRC_START : end]) != crc:
             problem = f"message {offset}: its CRC does not match"
             break
-        position, next_offset, count = end, offset + 1, count + 1
+        number = 1
+        if attributes & CODEC_MASK:
+            try:
+                first, number = span(view, position, end)
+            except RecordError as error:
+                problem = str(error)
+                break
+            if first != next_offset and not (gaps and first > next_offset):
+                problem = f"offset {first}, in message {offset}, where {next_offset} belongs"
+                break
+        position, next_offset, count = end, offset + 1, count + number
     return Checked(position, next_offset, count, problem)
+
+
+def _may_be_wrapper(data: Buffer, position: int) -> bool:
+    """As far as can be seen: only a compressed message has an offset above its first."""
+    return len(data) - position < ENTRY_PREFIX.size or bool(ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK)
 
 
 def validate(data: Buffer, max_message_bytes: int) -> Summary:
     """What a leader demands of a producer's set before it appends it.
 
-    ``max_message_bytes`` limits one entry with its header. Raises :class:`CorruptMessage`,
-    :class:`MessageTooLarge`, or :class:`~.message.UnsupportedCompression`, each naming the byte.
+    ``max_message_bytes`` limits one entry with its header. Raises :class:`CorruptMessage`, :class:`MessageTooLarge`,
+    or :class:`InvalidTimestamp` for one that claims to be a log's own, each naming the byte.
     """
     unpack = ENTRY_PREFIX.unpack_from
     view = memoryview(data)
     count = valid = 0
     magics = [1, 0]
     newest = NO_TIMESTAMP
-    for position, size, _ in scan(data):
+    regular = True
+    for position, size, offset in scan(data):
         if size > max_message_bytes:
             raise MessageTooLarge(f"message at byte {position} has {size} bytes, the limit is {max_message_bytes}")
         end = position + size
@@ -140,31 +175,50 @@ def validate(data: Buffer, max_message_bytes: int) -> Summary:
         if crc32(view[position + CRC_START : end]) != crc:
             raise CorruptMessage(f"message at byte {position}: its CRC does not match")
         codec.layout(data, position, end, magic, attributes)
+        number, timestamp = 1, NO_TIMESTAMP
         if magic:
+            if attributes & TIMESTAMP_TYPE_BIT:
+                raise InvalidTimestamp(f"message at byte {position}: only a log sets the time of the append")
             (timestamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
-            newest = max(newest, timestamp)
+        if attributes & CODEC_MASK:
+            inner = unwrap(codec.decode(view[position:end], check_crc=False))
+            number = len(inner)
+            within = max(NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in inner)
+            dense = all(m.offset == index for index, m in enumerate(inner, start=offset - number + 1))
+            regular = regular and offset == number - 1 and dense and timestamp == within
+            timestamp = within
+        newest = max(newest, timestamp)
         magics[0] = min(magics[0], magic)
         magics[1] = max(magics[1], magic)
-        count, valid = count + 1, end
+        count, valid = count + number, end
     if not count:
         magics = [0, 0]
-    return Summary(count, valid, magics[0], magics[1], newest)
+    return Summary(count, valid, magics[0], magics[1], newest, regular)
 
 
-def stamp(data: Buffer, base_offset: int) -> tuple[bytes, int]:
+def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tuple[bytes, int]:
     """A copy with offsets ``base_offset, base_offset + 1, ...``, and how many messages it has.
 
-    ``data`` must be whole entries (:class:`CorruptMessage`).
+    With ``append_time``, in milliseconds, that is the time of all; the set must be of format 1 then. ``data`` must be
+    whole entries (:class:`CorruptMessage`), and regular, as :func:`validate` tells: a compressed message's offset is
+    the number of messages before the last within it.
     """
     stamped = bytearray(data)
-    header, pack, length = ENTRY_HEADER.unpack_from, INT64.pack_into, len(stamped)
+    prefix, pack, length = ENTRY_PREFIX.unpack_from, INT64.pack_into, len(stamped)
     position = count = 0
-    while length - position >= HEADER_SIZE:
-        size = header(stamped, position)[1]
+    while length - position >= ENTRY_PREFIX.size:
+        offset, size, _, _, attributes = prefix(stamped, position)
         end = position + HEADER_SIZE + size
         if size < MINIMUM_SIZE or end > length:
             break
+        if attributes & CODEC_MASK:
+            count += offset
         pack(stamped, position, base_offset + count)
+        if append_time is not None:
+            stamped[position + ATTRIBUTES_POSITION] |= TIMESTAMP_TYPE_BIT
+            pack(stamped, position + TIMESTAMP_POSITION, append_time)
+            crc = crc32(memoryview(stamped)[position + CRC_START : end])
+            UINT32.pack_into(stamped, position + HEADER_SIZE, crc)
         position, count = end, count + 1
     if position != length:
         raise CorruptMessage(f"no whole message at byte {position} of {length}")
@@ -177,8 +231,9 @@ def assign_offsets(data: Buffer, base_offset: int) -> bytes:
 
 
 def first_offset(data: Buffer) -> int:
-    """Offset of the first entry; ``data`` must have one."""
-    return int(ENTRY_HEADER.unpack_from(data)[0])
+    """Offset of the first message; ``data`` must have one, whole."""
+    offset, size, _, _, attributes = ENTRY_PREFIX.unpack_from(data)
+    return span(data, 0, HEADER_SIZE + size)[0] if attributes & CODEC_MASK else int(offset)
 
 
 def convert(data: Buffer, magic: int) -> bytes:
@@ -186,19 +241,35 @@ def convert(data: Buffer, magic: int) -> bytes:
 
     A partial last message is dropped. Raises as :func:`decode`.
     """
-    messages = decode(data)
-    if all(message.magic == magic for message in messages):
+    entries = list(_shallow(data))
+    if all(entry.magic == magic for entry in entries):
         size = 0
         for position, length, _ in scan(data):
             size = position + length
         return bytes(data[:size])
-    return b"".join(
-        codec.encode(
-            message._replace(
-                magic=magic,
-                attributes=message.attributes if magic else message.attributes & ~TIMESTAMP_TYPE_BIT,
-                timestamp=message.timestamp if magic else None,
-            )
+    return b"".join(_encode(_converted(entry, magic), entry.attributes & CODEC_MASK) for entry in entries)
+
+
+def rebuild(data: Buffer, magic: int) -> bytes:
+    """A producer's set, whatever it put for offsets, made anew in this format and :class:`regular <Summary>`."""
+    parts = []
+    for entry in _shallow(data):
+        found = [m._replace(offset=index) for index, m in enumerate(_converted(entry, magic))]
+        parts.append(_encode(found, entry.attributes & CODEC_MASK))
+    return b"".join(parts)
+
+
+def _converted(entry: Message, magic: int) -> list[Message]:
+    """The messages of an entry in another format."""
+    return [
+        message._replace(
+            magic=magic,
+            attributes=message.attributes if magic else message.attributes & ~TIMESTAMP_TYPE_BIT,
+            timestamp=message.timestamp if magic else None,
         )
-        for message in messages
-    )
+        for message in (unwrap(entry) if entry.attributes & CODEC_MASK else [entry])
+    ]
+
+
+def _encode(messages: Sequence[Message], codec_number: int) -> bytes:
+    return wrap(messages, codec_number) if codec_number else codec.encode(messages[0])

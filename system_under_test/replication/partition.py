@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from system_under_test.config import TopicConfig
+from system_under_test.config import TimestampType, TopicConfig
 from system_under_test.events import EventLog
 from system_under_test.log.epochs import EpochHistory
 from system_under_test.log.log import DamagedLog, Log
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.internal import EpochAnswer, PartitionStateUpdate
+from system_under_test.records.message import NO_TIMESTAMP
 from system_under_test.replication.insync import InSync, Members
 from system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
 
@@ -202,8 +203,10 @@ class Partition:
 
     # -- leading -------------------------------------------------------------------------------------------------
 
-    def append(self, records: bytes, count: int, *, wait_for_all: bool) -> tuple[int, int]:
-        """Appends a validated message set as the leader; first and last offset.
+    def append(self, records: bytes, count: int, *, wait_for_all: bool) -> tuple[int, int, int]:
+        """Appends a validated message set as the leader; first and last offset, and the time that it was given, if any.
+
+        The time is in milliseconds, -1 where the messages keep those of their producer.
 
         Raises ``PartitionError``: 6 when not leading, 19 when ``wait_for_all`` and too few are in sync, -1 when the log
         is damaged.
@@ -211,8 +214,9 @@ class Partition:
         term = self.leading()
         if wait_for_all and not self.enough_in_sync(term):
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        time = self.log.now_ms() if self.config.message_timestamp_type is TimestampType.APPEND else None
         try:
-            first, last = self.log.append(records, count)
+            first, last = self.log.append(records, count, append_time=time)
         except DamagedLog as damage:
             self._events.emit("replica-offline", key=self.key, epoch=term.epoch, problem=str(damage))
             raise PartitionError(ErrorCode.UNKNOWN) from damage
@@ -223,7 +227,7 @@ class Partition:
             self._on_flush_wanted(self)
         self.replicate()
         self.advance()
-        return first, last
+        return first, last, NO_TIMESTAMP if time is None else time
 
     def enough_in_sync(self, term: LeaderTerm) -> bool:
         """May the high watermark move? A defect replaces this method."""

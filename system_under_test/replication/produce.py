@@ -15,7 +15,7 @@ from system_under_test.protocol.produce import (
 )
 from system_under_test.protocol.schema import records_bytes
 from system_under_test.records import message_set
-from system_under_test.records.message import CorruptMessage, MessageTooLarge, UnsupportedCompression
+from system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
 from system_under_test.replication.manager import ReplicaManager
 from system_under_test.replication.partition import PartitionError
 from system_under_test.replication.purgatory import expire, time_limit
@@ -80,10 +80,12 @@ def _append(
         partition = manager.get(topic, produced.partition)
         partition.leading()
         records, count = _checked(records_bytes(produced.records), partition.config.max_message_bytes)
-        first, last = partition.append(records, count, wait_for_all=acks == ACKS_ALL)
+        first, last, time = partition.append(records, count, wait_for_all=acks == ACKS_ALL)
     except PartitionError as error:
         return ProducePartitionResponse(partition=produced.partition, error_code=error.code, base_offset=-1), None
-    answer = ProducePartitionResponse(partition=produced.partition, error_code=ErrorCode.NONE, base_offset=first)
+    answer = ProducePartitionResponse(
+        partition=produced.partition, error_code=ErrorCode.NONE, base_offset=first, log_append_time=time
+    )
     return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None
 
 
@@ -95,12 +97,14 @@ def _checked(records: bytes, max_message_bytes: int) -> tuple[bytes, int]:
         summary = message_set.validate(records, max_message_bytes)
     except MessageTooLarge as error:
         raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE) from error
-    except (CorruptMessage, UnsupportedCompression) as error:
+    except InvalidTimestamp as error:
+        raise PartitionError(ErrorCode.INVALID_TIMESTAMP) from error
+    except CorruptMessage as error:
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE) from error
     if summary.count == 0 or summary.size != len(records):
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
-    if summary.minimum_magic < STORED_MAGIC:
+    if summary.minimum_magic < STORED_MAGIC or not summary.regular:
         if len(records) > max(MAX_CONVERTED_BYTES, max_message_bytes):
             raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-        records = message_set.convert(records, STORED_MAGIC)
+        records = message_set.rebuild(records, STORED_MAGIC)
     return records, summary.count

@@ -1,0 +1,37 @@
+"""Topics that come into being because somebody asked for them, as in Kafka 0.10: by the broker that was asked, which
+writes them to ZooKeeper as if by hand; the controller sees them there.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+
+from kazoo.exceptions import KazooException
+
+from system_under_test.config import BrokerConfig
+from system_under_test.controller import topics
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.topics import CreatableTopic
+from system_under_test.runtime import ZooKeeper
+
+_log = logging.getLogger("assay.controller")
+
+
+async def auto_create(
+    zookeeper: ZooKeeper, config: BrokerConfig, name: str, brokers: Sequence[int], rng: random.Random
+) -> ErrorCode:
+    """5 when it is made, or another was faster: its leader comes later. Otherwise why there can be no such topic."""
+    wanted = CreatableTopic(
+        topic=name,
+        num_partitions=config.default_partitions,
+        replication_factor=min(config.default_replication, max(1, len(brokers))),
+    )
+    try:
+        await zookeeper.multi(topics.creation(name, topics.plan(wanted, sorted(brokers), config, rng)))
+    except topics.TopicError as error:
+        return error.code
+    except KazooException as error:  # it is there already, or nobody knows; the client asks again
+        _log.info("topic %s, asked for: %r", name, error)
+    return ErrorCode.LEADER_NOT_AVAILABLE

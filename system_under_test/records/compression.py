@@ -1,0 +1,148 @@
+"""The codecs of compressed sets: gzip, snappy and lz4, as the attributes of a message number them.
+
+Snappy arrives raw (librdkafka) or in the blocks of the Java library snappy-java ("xerial"); it leaves in those, which
+all clients read. Lz4 travels in frames; in format 0 the checksum of a frame's header covers the frame's magic number,
+which is a mistake of the first Java client that all others had to repeat (KAFKA-3160, KIP-57).
+
+Nobody gets more bytes than the limit: what expands beyond it is refused, without having been expanded.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import cramjam
+import lz4.frame
+import xxhash
+
+F = TypeVar("F")
+
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+NAMES: Final = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4"}
+
+_GZIP_WINDOW = 31
+"""zlib's word for: with a gzip header, the largest window."""
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = struct.Struct(">8sii")
+_XERIAL_BLOCK = 32 * 1024
+_SIZE = struct.Struct(">i")
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_DICTIONARY = 0x01
+
+
+class CompressionError(ValueError):
+    """Bytes that are not what their codec makes, or an unknown codec."""
+
+
+class ExpandsTooFar(CompressionError):
+    """More than the limit would come out."""
+
+
+def compress(codec: int, data: bytes, magic: int) -> bytes:
+    """What ``decompress`` undoes, the same bytes each time. Raises :class:`CompressionError` for an unknown codec."""
+    return _of(_COMPRESS, codec)(data, magic)
+
+
+def decompress(codec: int, data: bytes, magic: int, limit: int) -> bytes:
+    """At most ``limit`` bytes. Raises :class:`CompressionError`, also for what comes after the compressed data."""
+    try:
+        return _of(_DECOMPRESS, codec)(data, magic, limit)
+    except (zlib.error, cramjam.DecompressionError, RuntimeError, struct.error, IndexError) as error:
+        raise CompressionError(f"not {NAMES[codec]}: {error}") from error
+
+
+def _of(functions: dict[int, F], codec: int) -> F:
+    if codec not in functions:
+        raise CompressionError(f"unknown codec {codec}")
+    return functions[codec]
+
+
+def _gzip(data: bytes, magic: int) -> bytes:
+    compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _gunzip(data: bytes, magic: int, limit: int) -> bytes:
+    """One member after the other, as gzip allows."""
+    parts: list[bytes] = []
+    size = 0
+    while data:
+        decompressor = zlib.decompressobj(wbits=_GZIP_WINDOW)
+        parts.append(decompressor.decompress(data, limit - size + 1))
+        size += len(parts[-1])
+        if size > limit:
+            raise ExpandsTooFar(f"gzip: more than {limit} bytes")
+        if not decompressor.eof:
+            raise CompressionError("gzip: ends too early")
+        data = decompressor.unused_data
+    return b"".join(parts)
+
+
+def _snap(data: bytes, magic: int) -> bytes:
+    chunks = [_XERIAL_HEADER.pack(_XERIAL, 1, 1)]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        chunks += [_SIZE.pack(len(block)), block]
+    return b"".join(chunks)
+
+
+def _unsnap(data: bytes, magic: int, limit: int) -> bytes:
+    if not data.startswith(_XERIAL):
+        return _unsnap_raw(data, limit)
+    parts: list[bytes] = []
+    position = _XERIAL_HEADER.size
+    while position < len(data):
+        (size,) = _SIZE.unpack_from(data, position)
+        position += _SIZE.size
+        if not 0 <= size <= len(data) - position:
+            raise CompressionError(f"snappy: a block of {size} bytes in {len(data) - position}")
+        parts.append(_unsnap_raw(data[position : position + size], limit))
+        limit -= len(parts[-1])
+        position += size
+    return b"".join(parts)
+
+
+def _unsnap_raw(data: bytes, limit: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(data) > limit:  # said by its first bytes, and held to
+        raise ExpandsTooFar(f"snappy: more than {limit} bytes")
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _lz4(data: bytes, magic: int) -> bytes:
+    """Independent blocks without the size of the whole: all that the older Java reader takes."""
+    frame = lz4.frame.compress(
+        data, block_linked=False, store_size=False, block_size=lz4.frame.BLOCKSIZE_MAX64KB, content_checksum=False
+    )
+    return frame if magic else _with_header_checksum(frame, 0)
+
+
+def _unlz4(data: bytes, magic: int, limit: int) -> bytes:
+    if not magic:
+        data = _with_header_checksum(data, len(_LZ4_MAGIC))
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    result: bytes = decompressor.decompress(data, max_length=limit + 1)
+    if len(result) > limit:
+        raise ExpandsTooFar(f"lz4: more than {limit} bytes")
+    if not decompressor.eof or decompressor.unused_data:
+        raise CompressionError("lz4: not exactly one frame")
+    return result
+
+
+def _with_header_checksum(frame: bytes, start: int) -> bytes:
+    """The same frame with a header checksum over its bytes from ``start``: 4 is right, 0 the mistake of format 0."""
+    if not frame.startswith(_LZ4_MAGIC):
+        raise CompressionError("lz4: no frame")
+    flags = frame[len(_LZ4_MAGIC)]
+    end = len(_LZ4_MAGIC) + 2 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY else 0)
+    checksum = xxhash.xxh32_intdigest(frame[start:end]) >> 8 & 0xFF
+    return frame[:end] + bytes([checksum]) + frame[end + 1 :]
+
+
+_COMPRESS: dict[int, Callable[[bytes, int], bytes]] = {GZIP: _gzip, SNAPPY: _snap, LZ4: _lz4}
+_DECOMPRESS: dict[int, Callable[[bytes, int, int], bytes]] = {GZIP: _gunzip, SNAPPY: _unsnap, LZ4: _unlz4}

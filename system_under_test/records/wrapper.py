@@ -1,0 +1,108 @@
+"""A compressed set: one message, the wrapper, whose value is a set of others, compressed as a whole.
+
+The wrapper's offset is that of its last message. In format 1 the inner offsets are relative, so that a leader assigns
+offsets without opening anything: the first is the wrapper's less the last relative one (KIP-31). In format 0 they are
+the offsets themselves. A wrapper's timestamp is the newest within it; if its type is append time, it is that of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from system_under_test.records import message as codec
+from system_under_test.records.compression import CompressionError, ExpandsTooFar, compress, decompress
+from system_under_test.records.message import (
+    CODEC_MASK,
+    ENTRY_HEADER,
+    ENTRY_PREFIX,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    Buffer,
+    CorruptMessage,
+    Message,
+    MessageTooLarge,
+)
+
+MAX_EXPANDED: Final = 32 * 1024 * 1024
+"""Bytes: no wrapper may hold more. Kafka has no such limit, and a message of a megabyte can hold a gigabyte."""
+
+
+def unwrap(wrapper: Message, *, check_crc: bool = True) -> list[Message]:
+    """The messages within, with the offsets and timestamps that readers see; never empty.
+
+    Raises :class:`CorruptMessage` for anything but whole messages of the wrapper's own format, not compressed again,
+    and :class:`MessageTooLarge` beyond :data:`MAX_EXPANDED`.
+    """
+    inner = list(_inner(wrapper, check_crc))
+    shift = wrapper.offset - inner[-1].offset if wrapper.magic else 0
+    if wrapper.attributes & TIMESTAMP_TYPE_BIT:
+        stamp = wrapper.timestamp
+        inner = [m._replace(timestamp=stamp, attributes=m.attributes | TIMESTAMP_TYPE_BIT) for m in inner]
+    return [m._replace(offset=m.offset + shift) for m in inner] if shift else inner
+
+
+def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
+    """The entry that holds these, all of one format, offsets rising; at least one. ``unwrap`` undoes it."""
+    magic, first = messages[0].magic, messages[0].offset if messages[0].magic else 0
+    append_time = messages[0].attributes & TIMESTAMP_TYPE_BIT
+    body = b"".join(
+        codec.encode(m._replace(offset=m.offset - first, attributes=m.attributes & ~TIMESTAMP_TYPE_BIT))
+        for m in messages
+    )
+    newest = max(NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in messages)
+    wrapper = Message(
+        messages[-1].offset,
+        magic,
+        codec_number | append_time,
+        None if newest == NO_TIMESTAMP or not magic else newest,
+        None,
+        compress(codec_number, body, magic),
+    )
+    return codec.encode(wrapper)
+
+
+def span(data: Buffer, position: int, end: int) -> tuple[int, int]:
+    """First offset, and how many messages, of the wrapper that lies there; its CRC is the caller's to check.
+
+    Raises as :func:`unwrap`, but takes what lies within for whole.
+    """
+    wrapper = codec.decode(data[position:end], check_crc=False)
+    expanded = _expanded(wrapper)
+    count = at = 0
+    first = last = 0
+    while at < len(expanded):
+        last = ENTRY_HEADER.unpack_from(expanded, at)[0] if len(expanded) - at >= ENTRY_HEADER.size else 0
+        at = codec.entry_end(expanded, at)
+        first = last if not count else first
+        count += 1
+    if not count:
+        raise CorruptMessage(f"message {wrapper.offset}: nothing in it")
+    return (wrapper.offset - last + first if wrapper.magic else first), count
+
+
+def _inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
+    expanded = _expanded(wrapper)
+    position = 0
+    while True:
+        end = codec.entry_end(expanded, position)
+        magic, attributes = ENTRY_PREFIX.unpack_from(expanded, position)[3:]
+        if magic != wrapper.magic:
+            raise CorruptMessage(f"message {wrapper.offset} of format {wrapper.magic} holds one of format {magic}")
+        if attributes & CODEC_MASK:
+            raise CorruptMessage(f"message {wrapper.offset}: compressed again within")
+        yield codec.decode(expanded, position, check_crc=check_crc)
+        if end == len(expanded):
+            return
+        position = end
+
+
+def _expanded(wrapper: Message) -> bytes:
+    if wrapper.value is None:
+        raise CorruptMessage(f"message {wrapper.offset}: compressed, but null")
+    try:
+        return decompress(wrapper.attributes & CODEC_MASK, wrapper.value, wrapper.magic, MAX_EXPANDED)
+    except ExpandsTooFar as error:
+        raise MessageTooLarge(f"message {wrapper.offset}: {error}") from error
+    except CompressionError as error:
+        raise CorruptMessage(f"message {wrapper.offset}: {error}") from error
