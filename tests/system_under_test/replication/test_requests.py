@@ -24,6 +24,9 @@ from system_under_test.protocol.produce import ProducePartition, ProduceRequest,
 from system_under_test.protocol.schema import records_bytes
 from system_under_test.protocol.versions import ApiVersionsRequest
 from system_under_test.records import message_set
+from system_under_test.records.compression import GZIP, LZ4, SNAPPY
+from system_under_test.records.message import TIMESTAMP_TYPE_BIT
+from system_under_test.records.wrapper import wrap
 
 
 async def leader_connection(cluster: Brokers) -> Connection:
@@ -62,6 +65,54 @@ def test_each_version_of_produce_and_fetch_speaks_its_message_format(version: in
                 messages = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
                 assert [(m.offset, m.value) for m in messages] == [(0, b"a"), (1, b"b")]
                 assert {m.magic for m in messages} == {1 if fetch_version >= 2 else 0}
+            await connection.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_compressed_set_is_stored_replicated_and_read_in_every_format(codec: int, version: int) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            connection = await leader_connection(cluster)
+            magic = 1 if version == 2 else 0
+            plain = built(b"before", magic=magic)
+            packed = wrap(message_set.decode(built(b"a", b"b", b"c", magic=magic)), codec)
+            for records in (plain, packed, packed):
+                assert await error_of(connection, produce(records), version) == ErrorCode.NONE
+            for fetch_version in (0, 1, 2, 3):
+                response = await connection.call(fetch(0), fetch_version, 5.0)
+                found = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+                assert [(m.offset, m.value) for m in found] == list(enumerate([b"before", *([b"a", b"b", b"c"] * 2)]))
+                assert {m.magic for m in found} == {1 if fetch_version >= 2 else 0}
+            response = await connection.call(fetch(2), 3, 5.0)
+            within = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+            assert within[0].offset == 1, "an offset within a compressed set is answered with all of it"
+            for node in cluster.nodes:
+                assert [value for _, value in cluster.stored(node, "orders-0")] == [
+                    b"before",
+                    *([b"a", b"b", b"c"] * 2),
+                ]
+            await connection.close()
+
+    simulate(check)
+
+
+def test_a_topic_can_have_the_time_of_the_append() -> None:
+    async def check() -> None:
+        system = Broker().with_setting("message.timestamp.type", "LogAppendTime")
+        async with brokers(system) as cluster:
+            connection = await leader_connection(cluster)
+            for records in (built(b"a"), wrap(message_set.decode(built(b"b", b"c")), GZIP)):
+                response = await connection.call(produce(records), 2, 5.0)
+                time = response.topics[0].partitions[0].log_append_time
+                assert time > 1_700_000_000_000
+            response = await connection.call(fetch(0), 3, 5.0)
+            messages = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+            assert [m.value for m in messages] == [b"a", b"b", b"c"]
+            assert all(m.attributes & TIMESTAMP_TYPE_BIT and m.timestamp != 1_700_000_000_000 for m in messages)
+            assert messages[1].timestamp == messages[2].timestamp == time
             await connection.close()
 
     simulate(check)
@@ -199,7 +250,12 @@ def test_exactly_the_announced_table_is_told() -> None:
             connection = await leader_connection(cluster)
             response = await connection.call(ApiVersionsRequest(), 0, 5.0)
             told = {(v.api_key, v.min_version, v.max_version) for v in response.api_versions}
-            assert told == {(0, 0, 2), (1, 0, 3), (2, 0, 1), (3, 0, 2), (18, 0, 0), (19, 0, 1), (20, 0, 0)}
+            assert told == {
+                *((0, 0, 2), (1, 0, 3), (2, 0, 1), (3, 0, 2)),
+                *((8, 0, 2), (9, 0, 2), (10, 0, 0), (11, 0, 1)),
+                *((key, 0, 0) for key in range(12, 17)),
+                *((18, 0, 0), (19, 0, 1), (20, 0, 0)),
+            }
             await connection.close()
 
     simulate(check)
