@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docker image packages venv layer browser zookeeper stop-docker lock clean
+.PHONY: help demo test check docker image packages venv layer browser zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
@@ -20,7 +20,7 @@ demo:  ## a broker cluster under partitions, its history checked, and a report (
 	else echo "assay: there is no report"; fi; exit $$status
 
 test:  ## every test; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
-	@$(MAKE) -j2 venv layer browser zookeeper
+	@$(MAKE) -j2 venv layer browser zookeeper clients
 	@if $(BIN)/python -c 'import sys; from cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
 	@$(BIN)/pytest tests
@@ -64,6 +64,13 @@ $(READY): requirements.lock pyproject.toml
 layer:
 	@if scripts/docker up && scripts/packages debootstrap=debootstrap && python3 cluster/docker/layer.py; then :; \
 	else echo "assay: no Docker cluster to be had here: the simulation serves instead"; fi
+
+# What the tests of other people's clients need; the versions of kafka-python lie side by side, outside site-packages.
+clients: venv
+	@scripts/packages kcat=kcat || echo "assay: the tests with kcat will be skipped"
+	@for version in 2.3.3 3.0.12; do folder=.venv/clients/kafka-python-$$version; \
+	[ -d $$folder ] || $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target $$folder \
+	  kafka-python==$$version; done
 
 browser:
 	@scripts/packages chromium=chromium chromedriver=chromium-driver \

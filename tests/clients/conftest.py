@@ -1,0 +1,147 @@
+"""A cluster of three brokers in Docker, and other people's clients, each in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.deploy import start_system
+from cluster.docker import DockerCluster
+from cluster.doctor import engine_available
+from cluster.node import by_role
+from system_under_test.deployment import BROKER, PORT, Broker
+
+HERE = Path(__file__).parent
+INSTALLED = Path(sys.prefix) / "clients"
+PATIENCE = 120.0
+CLIENTS = {
+    "kcat": ("kcat", None),
+    "confluent-kafka": ("confluent", None),
+    "kafka-python-2": ("kafka_python", "kafka-python-2.3.3"),
+    "kafka-python-3": ("kafka_python", "kafka-python-3.0.12"),
+}
+"""Name -> adapter, and the folder of a package that lies outside site-packages."""
+
+
+@dataclass
+class Live:
+    """The cluster; its nodes are told what to do on its own loop, in its own thread."""
+
+    cluster: DockerCluster
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{node.address}:{PORT}" for node in by_role(self.cluster, BROKER))
+
+    def do(self, action: str, broker: int) -> None:
+        """``kill`` or ``start`` one broker."""
+        node = next(node for node in by_role(self.cluster, BROKER) if node.index == broker)
+        asyncio.run_coroutine_threadsafe(getattr(node, action)(), self.loop).result(PATIENCE)
+
+
+class Driver:
+    """A client in its process: ``driver.read(topic="t", ...)`` calls its adapter there."""
+
+    def __init__(self, adapter: str, bootstrap: str, package: Path | None) -> None:
+        environment = {**os.environ, "PYTHONPATH": "" if package is None else str(package)}
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "drivers" / "serve.py"), adapter, bootstrap],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self._answers: queue.Queue[str] = queue.Queue()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put("")
+
+    def begin(self, name: str, **arguments: Any) -> None:
+        """Has it called; ``end`` waits for the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._process.stdin.flush()
+
+    def end(self) -> Any:
+        line = self._answers.get(timeout=PATIENCE)
+        assert line, "the client's process ended"
+        answer = json.loads(line)
+        if "error" in answer:
+            raise AssertionError(answer["error"])
+        return answer["value"]
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            self.begin(name, **arguments)
+            return self.end()
+
+        return call
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reading.join()
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    if not engine_available():
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+    system = Broker(partitions=0)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    cluster = DockerCluster(
+        system, {"zookeeper": 1, "broker": 3}, run_id="test-clients", seed=1, state_dir=tmp_path_factory.mktemp("state")
+    )
+
+    async def start() -> None:
+        await cluster.start()
+        await start_system(system, cluster, 90, lambda line: None)
+
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(start(), loop).result(PATIENCE)
+        yield Live(cluster, loop)
+    finally:
+        asyncio.run_coroutine_threadsafe(cluster.close(), loop).result(PATIENCE)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture(params=list(CLIENTS), scope="module")
+def client(request: pytest.FixtureRequest, live: Live) -> Iterator[Driver]:
+    adapter, folder = CLIENTS[request.param]
+    package = None if folder is None else INSTALLED / folder
+    if (adapter == "kcat" and shutil.which("kcat") is None) or (package is not None and not package.is_dir()):
+        pytest.skip(f"{request.param} is not installed; `make clients` does it")
+    driver = Driver(adapter, live.bootstrap, package)
+    try:
+        yield driver
+    finally:
+        driver.close()

@@ -1,0 +1,101 @@
+"""kafka-python, versions 2 and 3."""
+
+from __future__ import annotations
+
+import time
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+WAIT = 20.0
+
+
+class Client:
+    def __init__(self, bootstrap: str) -> None:
+        self._servers = bootstrap.split(",")
+        self._admin = KafkaAdminClient(bootstrap_servers=self._servers)
+
+    def _consumer(self) -> KafkaConsumer:
+        return KafkaConsumer(bootstrap_servers=self._servers, group_id=None, enable_auto_commit=False)
+
+    def brokers(self) -> list[int]:
+        described = self._admin.describe_cluster()["brokers"]
+        return sorted(broker["broker_id" if "broker_id" in broker else "node_id"] for broker in described)
+
+    def topics(self) -> list[str]:
+        return sorted(self._admin.list_topics())
+
+    def leader(self, topic: str, partition: int) -> int:
+        described = self._admin.describe_topics([topic])[0]["partitions"]
+        return next(
+            found.get("leader", found.get("leader_id"))
+            for found in described
+            if found.get("partition", found.get("partition_index")) == partition
+        )
+
+    def create(self, topic: str, partitions: int, replication: int, config: dict[str, str]) -> None:
+        self._admin.create_topics([NewTopic(topic, partitions, replication, topic_configs=config)])
+
+    def delete(self, topic: str) -> None:
+        self._admin.delete_topics([topic])
+
+    def produce(self, topic: str, partition: int, values: list[str], codec: str) -> list[int]:
+        compression = None if codec == "none" else codec
+        producer = KafkaProducer(
+            bootstrap_servers=self._servers, acks="all", compression_type=compression, linger_ms=20
+        )
+        sent = [producer.send(topic, value=value.encode(), partition=partition) for value in values]
+        producer.flush(WAIT)
+        offsets = [future.get(WAIT).offset for future in sent]
+        producer.close()
+        return offsets
+
+    def produce_for(self, topic: str, partition: int, seconds: float) -> list[str]:
+        producer = KafkaProducer(
+            bootstrap_servers=self._servers, acks="all", linger_ms=5, retries=1000, metadata_max_age_ms=1000
+        )
+        end, sent = time.monotonic() + seconds, []
+        while time.monotonic() < end:
+            sent.append((str(len(sent)), producer.send(topic, value=str(len(sent)).encode(), partition=partition)))
+            time.sleep(0.005)
+        producer.flush(60)
+        acknowledged = [value for value, future in sent if future.succeeded()]
+        producer.close()
+        return acknowledged
+
+    def read(self, topic: str, partition: int, start: int | str, count: int) -> list[tuple[int, str]]:
+        consumer = self._consumer()
+        try:
+            where = TopicPartition(topic, partition)
+            consumer.assign([where])
+            if start == "beginning":
+                consumer.seek_to_beginning(where)
+            elif start == "end":
+                consumer.seek(where, max(0, consumer.end_offsets([where])[where] - count))
+            else:
+                consumer.seek(where, int(start))
+            found: list[tuple[int, str]] = []
+            end = time.monotonic() + WAIT
+            while len(found) < count and time.monotonic() < end:
+                for messages in consumer.poll(500).values():
+                    found += [(message.offset, message.value.decode()) for message in messages]
+            return found[:count]
+        finally:
+            consumer.close()
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        consumer = self._consumer()
+        try:
+            where = TopicPartition(topic, partition)
+            return consumer.beginning_offsets([where])[where], consumer.end_offsets([where])[where]
+        finally:
+            consumer.close()
+
+    def offset_at(self, topic: str, partition: int, milliseconds: int) -> int:
+        consumer = self._consumer()
+        try:
+            where = TopicPartition(topic, partition)
+            found = consumer.offsets_for_times({where: milliseconds})[where]
+            return -1 if found is None else found.offset
+        finally:
+            consumer.close()
