@@ -31,6 +31,15 @@ class TopicConfig(msgspec.Struct, frozen=True):
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     segment_bytes: int = 64 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    """How old a segment's youngest message may become; -1: as old as it likes."""
+    retention_bytes: int = -1
+    """How many bytes of a partition are kept at least, a segment more or less; -1: all."""
+    file_delete_delay_ms: int = 60_000
+    """For whoever is still reading a segment that retention has taken out of the log."""
     max_message_bytes: int = 1_000_012
     flush_messages: int = 10_000
     flush_ms: int = 1_000
@@ -48,9 +57,22 @@ class TopicConfig(msgspec.Struct, frozen=True):
             config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
-        if config.min_insync_replicas < 1 or config.flush_messages < 1:
-            raise ConfigError(f"topic settings {dict(settings)}: min.insync.replicas and flush.messages start at 1")
+        for name, least in _LEAST.items():
+            if getattr(config, name) < least:
+                raise ConfigError(f"topic settings {dict(settings)}: {name.replace('_', '.')} starts at {least}")
         return config
+
+
+_LEAST = {
+    "min_insync_replicas": 1,
+    "flush_messages": 1,
+    "segment_ms": 1,
+    "segment_index_bytes": 8,
+    "index_interval_bytes": 1,
+    "retention_ms": -1,
+    "retention_bytes": -1,
+    "file_delete_delay_ms": 0,
+}
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +92,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replica_fetch_wait_max_ms: int = 250
     replica_fetch_max_bytes: int = 1_048_576
     checkpoint_interval_ms: int = 1_000
+    retention_check_interval_ms: int = 60_000
     default_partitions: int = 1
     default_replication: int = 1
     auto_create_topics_enable: bool = False

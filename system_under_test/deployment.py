@@ -37,6 +37,7 @@ ASK_TIMEOUT = 1.0
 SET_UP_TIMEOUT = 20.0
 METADATA_VERSION = 1
 CREATE_TOPICS_VERSION = 1
+SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 
 
 class _Node(Protocol):
@@ -73,6 +74,8 @@ class Broker:
     topic_config: TopicConfig = _TOPIC_DEFAULTS
     active_defects: tuple[str, ...] = ()
     auto_create_topics: bool = False
+    session_timeout_ms: int = 3_000
+    """ZooKeeper grants from 1 to 10 s."""
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
@@ -88,10 +91,19 @@ class Broker:
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        return {"flush.messages": ("1", "10"), "segment.bytes": ("2048", "65536")}
+        return {
+            "flush.messages": ("1", "10"),
+            "segment.bytes": ("2048", "65536"),
+            # Failovers three times as fast, and several in a short run.
+            SESSION_TIMEOUT: ("1000",),
+        }
 
     def with_setting(self, name: str, value: str) -> Broker:
-        """A setting of the workload's topic, by the name that Kafka gives it."""
+        """A setting of the workload's topic, or the brokers' session timeout, by the names that Kafka gives them."""
+        if name == SESSION_TIMEOUT:
+            if not value.isascii() or not value.isdigit() or not int(value):
+                raise ValueError(f"{name} takes milliseconds, not {value!r}")
+            return replace(self, session_timeout_ms=int(value))
         try:
             return replace(self, topic_config=self.topic_config.override({name: value}))
         except ConfigError as error:
@@ -120,6 +132,7 @@ class Broker:
             hold_file=HOLD_FILE,
             defects=list(self.active_defects),
             auto_create_topics_enable=self.auto_create_topics,
+            session_timeout_ms=self.session_timeout_ms,
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
+from system_under_test.config import TopicConfig
 from system_under_test.records import message_set
 from system_under_test.records.message import Buffer
 from system_under_test.records.message_set import Checked
@@ -21,6 +23,15 @@ class LogConfig:
     index_max_bytes: int = 10 << 20
     compacted: bool = False
     """Offsets may have gaps. In a log that is not compacted a gap is damage, and recovery treats it as such."""
+
+    @classmethod
+    def of(cls, topic: TopicConfig) -> Self:
+        return cls(
+            segment_bytes=topic.segment_bytes,
+            segment_ms=topic.segment_ms,
+            index_interval_bytes=topic.index_interval_bytes,
+            index_max_bytes=topic.segment_index_bytes,
+        )
 
     def check(self, data: Buffer, next_offset: int) -> Checked:
         """How far ``data`` from a disk, to begin at ``next_offset``, is good. A defect replaces this method."""

@@ -20,12 +20,18 @@ import contextlib
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from system_under_test.log.config import LogConfig
 from system_under_test.log.directory import DELETED_SUFFIX
 from system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
-from system_under_test.log.segment import CorruptLog, Segment, new_segment, remove_segment
+from system_under_test.log.segment import (
+    CorruptLog,
+    RetiredSegment,
+    Segment,
+    new_segment,
+    remove_segment,
+)
 from system_under_test.records import message_set
 from system_under_test.records.message import CorruptMessage, Message
 from system_under_test.runtime import Slice, Storage
@@ -98,6 +104,7 @@ class Log:
         self._durable_renamed = 0
         self._damage: _Damage | None = None
         self._closed = False
+        self._retired: list[RetiredSegment] = []
 
     @classmethod
     async def open(
@@ -182,9 +189,9 @@ class Log:
         self._append(stamped, first, last)
         return first, last
 
-    def roll_at(self, segment_bytes: int) -> None:
-        """Another size for segments from now on; those that are there stay as they are."""
-        self.config = replace(self.config, segment_bytes=segment_bytes)
+    def configure(self, config: LogConfig) -> None:
+        """From now on; segments that are there stay as they are."""
+        self.config = config
 
     def append_replicated(self, data: bytes) -> int:
         """Appends what the leader has at ``end_offset``, offsets kept, and returns the new ``end_offset``.
@@ -322,6 +329,44 @@ class Log:
         self._end_at(damage.offset)
         return self._end
 
+    async def retain(self, limit: Callable[[], int], *, retention_ms: int, retention_bytes: int) -> int:
+        """Takes out the oldest segments that are past their time, or more than is to be kept; says how many.
+
+        Only what lies below the offset that ``limit`` gives goes, and nothing of a damaged log; -1 means no such bound.
+        A segment is as old as its youngest message, one without timestamps as old as its last append. One is durably
+        gone before the next goes, since a power loss must not leave a hole. Readers of them may go on until
+        :meth:`purge`. Raises :class:`CorruptLog`.
+        """
+        count = 0
+        while True:
+            async with self._flushing:
+                if self._closed or not self._is_oldest_due(limit(), retention_ms, retention_bytes):
+                    return count
+                if len(self._segments) == 1:
+                    self._roll()  # where the log starts must be on the disk before the last that tells it goes
+                else:
+                    segment = self._segments[0]
+                    self._replace(self._segments[1:])
+                    self._retired.append(RetiredSegment(self._storage, segment))
+                    self._flushed = max(self._flushed, self.start_offset)
+                    count += 1
+                await self._storage.fsync_directory(self._directory)
+
+    def _is_oldest_due(self, limit: int, retention_ms: int, retention_bytes: int) -> bool:
+        segment = self._segments[0]
+        if self._damage is not None or not segment.size or segment.next_offset > limit:
+            return False
+        if retention_bytes >= 0 and self.size - segment.size >= retention_bytes:
+            return True
+        with self._noting(segment):
+            return retention_ms >= 0 and self.now_ms() - segment.age_ms() > retention_ms
+
+    def purge(self) -> None:
+        """Removes the files of what was taken out; slices of it become invalid."""
+        retired, self._retired = self._retired, []
+        for segment in retired:
+            segment.remove()
+
     async def flush(self) -> int:
         """Fsyncs what was appended or cut before the call, and returns ``flushed_offset``.
 
@@ -350,14 +395,19 @@ class Log:
         await self.flush()
         async with self._flushing:
             self._closed = True
+            if self._segments and self._damage is None:
+                self._active.seal()
+            self.purge()
             for segment in self._segments:
                 await segment.index.fsync()
+                await segment.times.fsync()
                 segment.close()
 
     async def delete(self) -> None:
         """Closes the log and removes its directory; at no instant does a part of it stand under its own name."""
         async with self._flushing:
             self._closed = True
+            self.purge()
             for segment in self._segments:
                 segment.close()
             parent = posixpath.dirname(self._directory)
@@ -379,12 +429,16 @@ class Log:
             segment.is_full(len(data), last, config.segment_bytes, config.index_max_bytes)
             or now - segment.opened_ms >= config.segment_ms
         ):
-            segment.seal()
-            segment = self._new_segment(self._end)
-            self._replace((*self._segments, segment))
-            self._renamed += 1
+            segment = self._roll()
         segment.append(data, first, last, now)
         self._end = last + 1
+
+    def _roll(self) -> Segment:
+        self._active.seal()
+        segment = self._new_segment(self._end)
+        self._replace((*self._segments, segment))
+        self._renamed += 1
+        return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
         config = self.config

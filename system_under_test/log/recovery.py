@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from system_under_test.log.config import LogConfig
 from system_under_test.log.scan import SegmentScan
 from system_under_test.log.segment import (
-    INDEX_SUFFIX,
     LOG_SUFFIX,
+    RETIRED_SUFFIX,
+    SUFFIXES,
     Segment,
     open_segment,
     remove_segment,
@@ -85,7 +86,7 @@ async def load_segments(
             break
         is_last = index + 1 == len(segments)
         sealed_below = not is_last and segments[index + 1].base_offset <= recovery_point
-        scan = await _load(segment, trust=clean or sealed_below)
+        scan = await _load(segment, trust=clean or sealed_below, closed_cleanly=clean)
         good.append(segment)
         if scan is not None and scan.problem is not None:
             problem = f"{segment.path}: at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
@@ -117,10 +118,10 @@ def segment_bases(storage: Storage, directory: str) -> list[int]:
 
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
-    """Removes the files of every segment but those, the last first: orphaned indexes, and what damage hid."""
-    kept = {segment_name(base) + suffix for base in bases for suffix in (LOG_SUFFIX, INDEX_SUFFIX)}
+    """Removes all other segments' files, the last first: orphaned indexes, what damage hid, what retention retired."""
+    kept = {segment_name(base) + suffix for base in bases for suffix in SUFFIXES}
     for name in reversed(storage.listdir(directory)):
-        if name.endswith((LOG_SUFFIX, INDEX_SUFFIX)) and name not in kept:
+        if name.endswith((*SUFFIXES, RETIRED_SUFFIX)) and name not in kept:
             storage.remove(f"{directory}/{name}")
 
 
@@ -129,13 +130,13 @@ def _follows(segment: Segment, previous: Segment) -> bool:
     return segment.base_offset == expected or (segment.config.compacted and segment.base_offset > expected)
 
 
-async def _load(segment: Segment, *, trust: bool) -> SegmentScan | None:
+async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool) -> SegmentScan | None:
     """None when the segment could be believed, else the scan of all of it, adopted."""
     tail = segment.load() if trust else None
     if tail is not None:
         await _run(tail)
         if tail.problem is None:
-            segment.trust(tail)
+            segment.trust(tail, closed_cleanly=closed_cleanly)
             return None
     scan = segment.scan()
     await _run(scan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from system_under_test.log.config import LogConfig
 from system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
-from system_under_test.records.message_set import Checked, first_offset
+from system_under_test.records.message_set import Checked, first_offset, youngest
 from system_under_test.runtime import File
 
 INCOMPLETE = "the last message is not all there"
@@ -18,7 +18,18 @@ INCOMPLETE = "the last message is not all there"
 class SegmentScan:
     """A scan under way; ``position`` and ``next_offset`` are the end of what was found good so far."""
 
-    __slots__ = ("_config", "_end", "_file", "_interval", "entries", "next_offset", "position", "problem", "start")
+    __slots__ = (
+        "_config",
+        "_end",
+        "_file",
+        "_interval",
+        "entries",
+        "next_offset",
+        "position",
+        "problem",
+        "start",
+        "times",
+    )
 
     def __init__(self, file: File, next_offset: int, config: LogConfig, position: int = 0) -> None:
         self._file = file
@@ -32,6 +43,8 @@ class SegmentScan:
         """Why the scan ended before the end of the file, or None."""
         self.entries: list[tuple[int, int]] = []
         """``(offset, position)`` for the index."""
+        self.times: list[tuple[int, int]] = []
+        """``(timestamp, offset)`` of the youngest message of each block, for the index by time."""
 
     def step(self) -> bool:
         """Goes one block further; False when there is nothing more to do."""
@@ -40,6 +53,8 @@ class SegmentScan:
         data, found = self._next_block()
         if found.count and self.position > self.start:
             self.entries.append((first_offset(data), self.position))
+        if found.count:
+            self.times.append(youngest(data[: found.size]))
         self.position += found.size
         self.next_offset = found.next_offset
         self.problem = found.problem or (None if found.count else INCOMPLETE)

@@ -1,4 +1,4 @@
-"""One segment: entries back to back in ``<base offset, 20 digits>.log``, and the sparse index beside it.
+"""One segment: entries back to back in ``<base offset, 20 digits>.log``, and the sparse indexes beside it.
 
 The index cuts a segment into blocks of about ``index_interval_bytes``; every search reads one block and walks it.
 Blocks found on the disk at opening are not trusted until all their entries have been checked (CRC, size, dense
@@ -12,25 +12,29 @@ segment is scanned, which repairs the index or names the first bad entry.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Iterator
 
 from system_under_test.log.config import LogConfig
 from system_under_test.log.index import MAXIMUM, OffsetIndex, open_index
 from system_under_test.log.scan import SegmentScan
+from system_under_test.log.time_index import TimeIndex, open_time_index
 from system_under_test.records.message import (
     ENTRY_HEADER,
     ENTRY_PREFIX,
     HEADER_SIZE,
-    INT64,
-    TIMESTAMP_POSITION,
+    NO_TIMESTAMP,
     RecordError,
 )
-from system_under_test.records.message_set import first_offset, messages, scan
+from system_under_test.records.message_set import first_offset, messages, scan, timestamps
 from system_under_test.runtime import File, Slice, Storage
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+TIME_SUFFIX = ".timeindex"
+RETIRED_SUFFIX = ".deleted"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_SUFFIX)
 RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
 
@@ -82,10 +86,13 @@ class LogSlice:
 class Segment:
     """A segment that is open. Offsets below are of messages, positions are bytes in the file."""
 
-    def __init__(self, path: str, file: File, index: OffsetIndex, config: LogConfig, *, now_ms: int) -> None:
+    def __init__(
+        self, path: str, file: File, index: OffsetIndex, times: TimeIndex, config: LogConfig, *, now_ms: int
+    ) -> None:
         self.path = path
         self.file = file
         self.index = index
+        self.times = times
         self.config = config
         self.base_offset = index.base_offset
         self.next_offset = index.base_offset
@@ -93,7 +100,8 @@ class Segment:
         self.opened_ms = now_ms
         """When this process began to fill it, milliseconds of the wall clock."""
         self._appended_ms: int | None = None
-        self.maximum_timestamp = -1
+        self._newest = (NO_TIMESTAMP, self.base_offset)
+        """The youngest message up to ``_timed``: its timestamp and its offset."""
         self.cuts = 0
         """How often bytes were cut; closing counts."""
         self.changes = 1
@@ -104,6 +112,7 @@ class Segment:
         self._verified: set[int] = set()
         self._recent: dict[int, int] = {}
         self._timed = 0
+        self._noted_at = 0
 
     def is_full(self, extra: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
         """Whether ``extra`` more bytes, ending with ``last_offset``, belong in a new segment."""
@@ -131,6 +140,8 @@ class Segment:
         self.changes += 1
         recent = self._recent
         recent[first] = position
+        if indexed:
+            self._keep_times()
         if len(recent) > RECENT_APPENDS:
             del recent[next(iter(recent))]
 
@@ -194,15 +205,20 @@ class Segment:
         except RecordError:
             return False
 
-    def trust(self, tail: SegmentScan) -> None:
+    def trust(self, tail: SegmentScan, *, closed_cleanly: bool) -> None:
         """Believes what lies on the disk: ``tail`` is the finished scan of :meth:`load`, without a problem.
 
-        The blocks before it are checked when they are first read.
+        The blocks before it are checked when they are first read; the times are believed after a clean stop only.
         """
         for entry in tail.entries:
             self.index.append(*entry)
         self._trusted_from = tail.start
         self.next_offset = tail.next_offset
+        if not closed_cleanly or not self.times.load(self.next_offset):
+            self._forget_times()
+        elif self.times.newest != NO_TIMESTAMP:
+            self._newest = self.times.newest, self.times.floor(self.times.newest)
+            self._timed = self._noted_at = self.size
 
     def scan(self) -> SegmentScan:
         """A scan of the file, not yet begun."""
@@ -214,6 +230,12 @@ class Segment:
         self.size = scan.position
         self.next_offset = scan.next_offset
         self._trusted_from = 0
+        self._forget_times()
+        for timestamp, offset in scan.times:
+            if timestamp > self._newest[0]:
+                self._newest = timestamp, offset
+                self._note_time()
+        self._timed = self._noted_at = self.size
 
     def cut(self, position: int, next_offset: int) -> None:
         """Cuts the file, which ends with ``next_offset - 1`` then."""
@@ -225,15 +247,15 @@ class Segment:
         self.changes += 1
         self._trusted_from = min(self._trusted_from, position)
         self._recent.clear()
-        self._timed = 0
-        self.maximum_timestamp = -1
+        self._forget_times()
 
     def cut_point(self, offset: int) -> tuple[int, int]:
         """Position of the first entry at or above ``offset``, and the offset after the entry before it."""
         if offset <= self.base_offset:
             return 0, self.base_offset
         start, data = self._block_of(offset - 1)
-        cut, next_offset = start, self.base_offset
+        # A compressed set that holds the offset before and this one goes as a whole, even when it begins the block.
+        cut, next_offset = start, self.index.offset_at(start)
         for position, size, found in scan(data):
             if found >= offset:
                 break
@@ -241,13 +263,15 @@ class Segment:
         return cut, next_offset
 
     def seal(self) -> None:
-        """No more appends will come."""
+        """No more appends will come for now."""
         self._recent.clear()
+        self._keep_times()
+        self._note_time()
 
     def first_since(self, timestamp: int) -> tuple[int, int] | None:
         """``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms); None when none is."""
-        position = 0
-        for newest, _, end in self.timestamps():
+        position = self.locate(self.times.floor(timestamp - 1))
+        for newest, _, end in self.timestamps(position):
             if newest >= timestamp:
                 for message in messages(self.file.read(position, end - position)):
                     if message.timestamp is not None and message.timestamp >= timestamp:
@@ -260,18 +284,40 @@ class Segment:
         boundary, on."""
         while position < self.size:
             data = self._block(position)
-            for start, size, offset in scan(data):
-                magic = ENTRY_PREFIX.unpack_from(data, start)[3]
-                timestamp = INT64.unpack_from(data, start + TIMESTAMP_POSITION)[0] if magic else -1
-                yield timestamp, offset, position + start + size
+            for timestamp, offset, end in timestamps(data):
+                yield timestamp, offset, position + end
             position += len(data)
 
     def newest_timestamp(self) -> int:
         """Milliseconds; -1 when no message has a timestamp. Looks only at what came since the last call."""
-        for timestamp, _, end in self.timestamps(self._timed):
-            self.maximum_timestamp = max(self.maximum_timestamp, timestamp)
+        for found, at, end in self.timestamps(self._timed):
+            if found > self._newest[0]:
+                self._newest = found, at
+            if end - self._noted_at > self.config.index_interval_bytes:
+                self._note_time()
+                self._noted_at = end
             self._timed = end
-        return self.maximum_timestamp
+        return self._newest[0]
+
+    def _keep_times(self) -> None:
+        """The index by time follows the appends; it is a cache, and whoever reads what is damaged will be told."""
+        with contextlib.suppress(CorruptLog):
+            self.newest_timestamp()
+
+    def _note_time(self) -> None:
+        if self._newest[0] > self.times.newest:
+            with contextlib.suppress(OSError):  # what the index lacks is scanned
+                self.times.append(*self._newest)
+
+    def _forget_times(self) -> None:
+        self.times.clear()
+        self._newest = (NO_TIMESTAMP, self.base_offset)
+        self._timed = self._noted_at = 0
+
+    def age_ms(self) -> int:
+        """When its youngest message was made, by the message's own timestamp, else when it was last appended to."""
+        newest = self.newest_timestamp()
+        return newest if newest >= 0 else self.written_ms()
 
     def written_ms(self) -> int:
         """When it was last appended to: by this process, else its newest timestamp, else when it was opened."""
@@ -292,6 +338,7 @@ class Segment:
         self.closed = True
         self.file.close()
         self.index.close()
+        self.times.close()
 
     def _block_of(self, offset: int) -> tuple[int, bytes]:
         """Position and bytes of the block in which ``offset`` lies if it is here, checked."""
@@ -351,7 +398,8 @@ def open_segment(storage: Storage, directory: str, base_offset: int, config: Log
     path = f"{directory}/{segment_name(base_offset)}"
     file = storage.open(path + LOG_SUFFIX)
     index = open_index(storage, path + INDEX_SUFFIX, base_offset)
-    return Segment(path + LOG_SUFFIX, file, index, config, now_ms=now_ms)
+    times = open_time_index(storage, path + TIME_SUFFIX, base_offset)
+    return Segment(path + LOG_SUFFIX, file, index, times, config, now_ms=now_ms)
 
 
 def new_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
@@ -360,6 +408,7 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
     if segment.size:
         raise FileExistsError(errno.EEXIST, f"a new segment has {segment.size} bytes", segment.path)
     segment.index.replace([])
+    segment.times.clear()
     return segment
 
 
@@ -368,5 +417,28 @@ def remove_segment(storage: Storage, segment: Segment) -> None:
     segment.close()
     path = segment.path.removesuffix(LOG_SUFFIX)
     storage.remove(path + LOG_SUFFIX)
-    if storage.exists(path + INDEX_SUFFIX):
-        storage.remove(path + INDEX_SUFFIX)
+    for suffix in (INDEX_SUFFIX, TIME_SUFFIX):
+        if storage.exists(path + suffix):
+            storage.remove(path + suffix)
+
+
+class RetiredSegment:
+    """A segment that is out of its log and still open for those who read it.
+
+    Its files are renamed, the data first; durably so once their folder is fsynced.
+    """
+
+    def __init__(self, storage: Storage, segment: Segment) -> None:
+        self._storage = storage
+        self._segment = segment
+        self._paths = [segment.path.removesuffix(LOG_SUFFIX) + suffix for suffix in SUFFIXES]
+        for path in self._paths:
+            if storage.exists(path):
+                storage.rename(path, path + RETIRED_SUFFIX)
+
+    def remove(self) -> None:
+        """Outstanding slices become invalid."""
+        self._segment.close()
+        for path in self._paths:
+            if self._storage.exists(path + RETIRED_SUFFIX):
+                self._storage.remove(path + RETIRED_SUFFIX)

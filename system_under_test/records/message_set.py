@@ -236,6 +236,19 @@ def first_offset(data: Buffer) -> int:
     return span(data, 0, HEADER_SIZE + size)[0] if attributes & CODEC_MASK else int(offset)
 
 
+def timestamps(data: Buffer) -> Iterator[tuple[int, int, int]]:
+    """``(newest timestamp in ms, -1 for none; last offset; end position)`` of each whole entry, by headers alone."""
+    for start, size, offset in scan(data):
+        magic = ENTRY_PREFIX.unpack_from(data, start)[3]
+        yield (INT64.unpack_from(data, start + TIMESTAMP_POSITION)[0] if magic else NO_TIMESTAMP), offset, start + size
+
+
+def youngest(data: Buffer) -> tuple[int, int]:
+    """``(timestamp, offset)`` of the first of the youngest messages; ``data`` must have an entry."""
+    timestamp, offset, _ = max(timestamps(data), key=lambda found: found[0])
+    return timestamp, offset
+
+
 def convert(data: Buffer, magic: int) -> bytes:
     """The same messages and offsets in another format; up from magic 0 there is no timestamp (KIP-32).
 

@@ -17,7 +17,7 @@ from system_under_test.log import directory
 from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
 from system_under_test.log.config import LogConfig
 from system_under_test.log.epochs import EpochHistory
-from system_under_test.log.log import Log
+from system_under_test.log.log import CorruptLog, Log
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
@@ -89,7 +89,7 @@ class ReplicaManager:
         log, recovery = await Log.open(
             self._storage,
             path,
-            self._log_config(segment_bytes=config.segment_bytes),
+            self._log_config.of(config),
             clean=clean,
             recovery_point=self._recovery_points.load().get((topic, index), 0),
             wall_clock=self._runtime.wall_clock,
@@ -130,6 +130,7 @@ class ReplicaManager:
     def start(self) -> None:
         self._background.spawn(self._shrink_now_and_then(), "isr upkeep")
         self._background.spawn(self._checkpoint_now_and_then(), "checkpoints")
+        self._background.spawn(self._retain_now_and_then(), "retention")
         self._isr_writer.start()
 
     async def close(self, *, flush: bool) -> None:
@@ -348,6 +349,20 @@ class ReplicaManager:
                 if partition.log.flushed_offset < partition.log.end_offset:
                     await partition.log.flush()
             await self._checkpoint()
+
+    async def _retain_now_and_then(self) -> None:
+        """Takes out of each log what is too old or too much, and a while later off the disk."""
+        while True:
+            await asyncio.sleep(self.config.retention_check_interval_ms / 1000)
+            for partition in list(self._partitions.values()):
+                before = partition.log.start_offset
+                try:
+                    await partition.retain()
+                except CorruptLog as damage:
+                    _log.error("%s: %s", partition.key, damage)
+                if partition.log.start_offset != before:
+                    delay = partition.config.file_delete_delay_ms / 1000
+                    asyncio.get_running_loop().call_later(delay, partition.log.purge)
 
     async def _checkpoint(self) -> None:
         """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""

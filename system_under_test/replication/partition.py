@@ -122,7 +122,7 @@ class Partition:
     def configure(self, config: TopicConfig) -> None:
         """The topic's settings as the controller tells them, which may be long after the log was opened."""
         self.config = config
-        self.log.roll_at(config.segment_bytes)
+        self.log.configure(type(self.log.config).of(config))
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
@@ -347,6 +347,16 @@ class Partition:
                 self.high_watermark = mark
                 self.commit_readers.wake()
         self.producers.advance(self.acknowledged())
+
+    async def retain(self) -> None:
+        """Takes the segments out of the log that its retention no longer covers, as far as all of ISR have them."""
+        config, before = self.config, self.log.start_offset
+        count = await self.log.retain(
+            lambda: self.high_watermark, retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
+        )
+        if count:
+            self._events.emit("segment-deleted", key=self.key, value=count, position=before)
+            self._events.emit("log-start", key=self.key, position=self.log.start_offset)
 
     # -- following -----------------------------------------------------------------------------------------------
 

@@ -141,7 +141,7 @@ def _kin(example: Example, terrain: Terrain) -> Terrain:
 def _configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
     chosen = {word.partition("=")[0]: word for word in terrain.base.configuration}
     for name, values in terrain.variants:
-        if name not in chosen and draw(_SELDOM):
+        if name not in chosen and draw(st.booleans()):
             chosen[name] = f"{name}={draw(st.sampled_from(values))}"
     return tuple(chosen.values())
 

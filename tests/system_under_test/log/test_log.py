@@ -467,3 +467,81 @@ def test_it_works_on_a_real_file_system(tmp_path: Any) -> None:
         assert storage.listdir("") == []
 
     asyncio.run(scenario())
+
+
+def test_a_search_by_time_reads_little_even_after_a_restart() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(index_interval_bytes=200)
+        for number in range(1000):
+            log.append(message_set.build([(None, b"%d" % number, 10 * number)]), 1)
+        await log.close()
+        log = await bench.open(clean=True, recovery_point=1000, index_interval_bytes=200)
+        assert [log.offset_for_time(t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
+        with mock.patch.object(segment.Segment, "_block", autospec=True, side_effect=segment.Segment._block) as read:
+            assert log.offset_for_time(5005) == (5010, 501)
+        assert read.call_count <= 4
+
+    run(scenario)
+
+
+def test_retention_goes_by_the_messages_own_time_from_the_oldest_segment_on() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        for minute in (0, 0, 9, 1, 2, 2, 15, 15):  # the second segment has a young message, and the third hides behind
+            log.append(message_set.build([(None, b"0", int(bench.now * 1000) + minute * 60_000)]), 1)
+        bench.now += 14 * 60
+        assert await log.retain(lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
+        assert (log.start_offset, log.segment_offsets) == (2, (2, 4, 6))
+        bench.now += 6 * 60
+        assert await log.retain(lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 2
+        assert log.start_offset == 6
+        bench.now += 60 * 60
+        assert await log.retain(lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
+        assert (log.start_offset, log.end_offset, log.segment_offsets) == (8, 8, (8,))
+        fill(log, 1)
+        assert values(log.read(8, 1000).read()) == [b"8"]
+
+    run(scenario)
+
+
+def test_retention_keeps_so_many_bytes_and_all_that_is_not_committed() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        fill(log, 10)
+        assert await log.retain(lambda: 4, retention_ms=-1, retention_bytes=3 * ENTRY) == 2
+        assert log.start_offset == 4
+        assert await log.retain(lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
+        assert log.size == 4 * ENTRY
+        assert await log.retain(lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 0
+
+    run(scenario)
+
+
+def test_a_reader_of_a_retired_segment_goes_on_until_it_is_purged() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        fill(log, 5)
+        slice_ = log.read(0, 1000)
+        await log.retain(lambda: 5, retention_ms=-1, retention_bytes=0)
+        with pytest.raises(OffsetOutOfRange):
+            log.read(0, 1000)
+        assert values(slice_.read()) == [b"0", b"1"]
+        log.purge()
+        with pytest.raises(segment.SliceCut):
+            slice_.read()
+        assert not [path for path in bench.disk.files() if "deleted" in path]
+
+    run(scenario)
+
+
+def test_what_was_retired_is_cleared_away_at_the_next_opening() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        fill(log, 5)
+        await log.retain(lambda: 5, retention_ms=-1, retention_bytes=0)
+        assert [path for path in bench.disk.files() if "deleted" in path]
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        assert (log.start_offset, log.end_offset) == (5, 5), "an empty segment tells where the log starts"
+        assert not [path for path in bench.disk.files() if "deleted" in path]
+
+    run(scenario)

@@ -1,0 +1,76 @@
+"""The sparse index of a segment by time: how young its messages were up to some of them.
+
+On disk as Kafka has it: 12 bytes an entry, a timestamp in milliseconds (int64) and an offset relative to the segment's
+base (uint32). An entry says: no message up to this one is younger, and this one is just so old. Both rise strictly.
+Like the other index it is a cache: after anything but a clean stop it is made anew from the segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+
+from system_under_test.records.message import NO_TIMESTAMP
+from system_under_test.runtime import File, Storage
+
+ENTRY = struct.Struct(">qI")
+
+
+class TimeIndex:
+    """An index in memory and, entry by entry, in its file."""
+
+    __slots__ = ("_file", "_offsets", "_timestamps", "base_offset")
+
+    def __init__(self, file: File, base_offset: int) -> None:
+        self._file = file
+        self.base_offset = base_offset
+        self._timestamps: list[int] = []
+        self._offsets: list[int] = []
+
+    @property
+    def newest(self) -> int:
+        """The last entry's timestamp; -1 when there is none."""
+        return self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
+
+    def load(self, next_offset: int) -> bool:
+        """Reads the file; False when it cannot be the index of a segment that ends there, and then it is empty."""
+        data = self._file.read(0, self._file.size)
+        timestamps, offsets = [], []
+        previous = (NO_TIMESTAMP, -1)
+        if len(data) % ENTRY.size:
+            return False
+        for timestamp, offset in ENTRY.iter_unpack(data):
+            if timestamp <= previous[0] or offset <= previous[1] or self.base_offset + offset >= next_offset:
+                return False
+            previous = (timestamp, offset)
+            timestamps.append(timestamp)
+            offsets.append(self.base_offset + offset)
+        self._timestamps, self._offsets = timestamps, offsets
+        return True
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Both must be greater than the last entry's."""
+        self._file.append(ENTRY.pack(timestamp, offset - self.base_offset))
+        self._timestamps.append(timestamp)
+        self._offsets.append(offset)
+
+    def floor(self, timestamp: int) -> int:
+        """No message before this offset is as young as that: where a search for the first one may begin."""
+        index = bisect_right(self._timestamps, timestamp) - 1
+        return self._offsets[index] if index >= 0 else self.base_offset
+
+    def clear(self) -> None:
+        if self._file.size:
+            self._file.truncate(0)
+        self._timestamps, self._offsets = [], []
+
+    async def fsync(self) -> None:
+        await self._file.fsync()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_time_index(storage: Storage, path: str, base_offset: int) -> TimeIndex:
+    """An index over the file at ``path``, still to be loaded or made anew."""
+    return TimeIndex(storage.open(path), base_offset)
