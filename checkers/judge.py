@@ -21,12 +21,13 @@ from checkers.engine import Engine, EngineError, Engines, Row
 from checkers.log import LOG
 from checkers.ownership import OWNERSHIP
 from checkers.register import REGISTER, REGISTER_CAS
+from checkers.replicas import REPLICAS
 from checkers.source import OPTIONAL, register_contract, register_parts
 from checkers.validate import readable, validate
 from checkers.verdict import Examined, Finding, Judgement, Verdict
 from harness.core.history import HistoryReader
 
-FAMILIES = (LOG, REGISTER, REGISTER_CAS, *OWNERSHIP)
+FAMILIES = (LOG, REGISTER, REGISTER_CAS, *OWNERSHIP, REPLICAS)
 """Every family of checks, each judged where the history has rows of it."""
 
 

@@ -101,6 +101,40 @@ class Configurable(Protocol):
         ...
 
 
+class StoredRecord(Protocol):
+    """One record of one replica, as it lies on a node's disk; the columns of the data set ``replicas``."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def value(self) -> int | None: ...
+    @property
+    def crc(self) -> int | None: ...
+    @property
+    def epoch(self) -> int | None: ...
+    @property
+    def below_hw(self) -> bool: ...
+    @property
+    def in_isr(self) -> bool: ...
+
+
+@runtime_checkable
+class Replicated(Protocol):
+    """A system whose replicas can be read off its nodes' disks, and compared."""
+
+    async def replicas(self, cluster: Cluster) -> Sequence[StoredRecord]:
+        """All records of all replicas, once the replicas have rejoined, or have not for so long as the system knows.
+
+        Asked after the run, with every fault healed. Raises :class:`DeploymentError`, :class:`NodeError` or ``OSError``
+        when a node's disk cannot be read.
+        """
+        ...
+
+
 @runtime_checkable
 class Damageable(Protocol):
     """A system that says where its data are; the faults that damage files need it."""

@@ -6,7 +6,6 @@ The private connection of this module speaks the brokers' own requests; the work
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,27 +13,28 @@ from typing import Any, Protocol
 
 import msgspec
 
+from system_under_test import disks
 from system_under_test.broker import entry
 from system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from system_under_test.defects import DEFECTS
-from system_under_test.log.checkpoints import RECOVERY_POINTS
+from system_under_test.disks import DATA
 from system_under_test.network.connection import CallError, Connection
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
 
 PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"
 EVENT_LOG = "/var/log/assay/events.jsonl"
 HOLD_FILE = "/etc/assay/hold"
-DATA = "/var/lib/assay/data"
-ENTRY_HEADER = struct.Struct(">qi")
-"""Offset and size of an entry of a log file."""
 ZOOKEEPER = "zookeeper"
 BROKER = "broker"
 ASK_TIMEOUT = 1.0
 """Seconds; a node that does not answer so soon is left out."""
 SET_UP_TIMEOUT = 20.0
+REJOIN_TIMEOUT = 10.0
+"""Seconds for replicas to be in sync again once a run is over."""
 METADATA_VERSION = 1
 CREATE_TOPICS_VERSION = 1
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
@@ -158,21 +158,43 @@ class Broker:
         return [f"{DATA}/{self.topic}-{index}/*.log" for index in range(self.partitions)]
 
     async def durable_size(self, node: Any, path: str) -> int:
-        """The bytes below the recovery point that the broker has noted for the partition of this log file.
+        """What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it."""
+        return await disks.durable_size(node, path)
 
-        What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it.
-        """
-        folder, _, name = path.rpartition("/")
-        point = await _recovery_point(node, folder.rpartition("/")[2])
-        offset = int(name.removesuffix(".log"))
-        data = await node.read_file(path)
-        position = 0
-        while offset < point and position + ENTRY_HEADER.size <= len(data):
-            found, size = ENTRY_HEADER.unpack_from(data, position)
-            if found >= point or size < 0:
+    async def replicas(self, cluster: _Cluster) -> Sequence[disks.StoredRecord]:
+        """Waits for full in-sync sets, but not for ever: a replica that stays out is compared as one that is out."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REJOIN_TIMEOUT
+        brokers = {node.index: node for node in cluster.nodes if node.role == BROKER}
+        while True:
+            states = {key: await self._state(brokers, key) for key in self.keys()}
+            if loop.time() > deadline or all(len(in_sync) == self.replication for in_sync, _, _ in states.values()):
                 break
-            position += ENTRY_HEADER.size + size
-        return min(position, len(data))
+            await asyncio.sleep(0.2)
+        return [
+            record
+            for key, (in_sync, assigned, mark) in states.items()
+            for index in assigned
+            for record in await disks.replica(brokers[index], key, mark, in_sync)
+        ]
+
+    async def _state(self, brokers: Mapping[int, _Node], key: str) -> tuple[Sequence[int], Sequence[int], int]:
+        """In-sync set, assignment and high watermark, by the leader; no set and -1 where there is none that answers."""
+        topic, _, index = key.rpartition("-")
+        assigned: Sequence[int] = sorted(brokers)
+        for node in brokers.values():
+            answer = await _metadata(node)
+            found = [
+                partition
+                for known in (answer.topics if answer is not None else ())
+                for partition in known.partitions
+                if known.topic == topic and partition.partition == int(index)
+            ]
+            if found:
+                assigned = found[0].replicas
+                if found[0].leader == node.index:
+                    return found[0].isr, assigned, await _high_watermark(node, topic, int(index))
+        return (), assigned, -1
 
     # -- questions to the running system ---------------------------------------------------------------------------
 
@@ -253,18 +275,6 @@ class Broker:
         return next((node for node in brokers if node.index == ranked[0][0]), None)
 
 
-async def _recovery_point(node: Any, partition: str) -> int:
-    """The offset in the node's checkpoint; 0 when it has none for ``topic-index``."""
-    topic, _, index = partition.rpartition("-")
-    path = f"{DATA}/{RECOVERY_POINTS}"
-    try:
-        lines = (await node.read_file(path)).decode().splitlines()[2:]
-    except FileNotFoundError:
-        return 0
-    points = {tuple(words[:2]): int(words[2]) for words in (line.split() for line in lines) if len(words) == 3}
-    return points.get((topic, index), 0)
-
-
 def _leader(answer: MetadataResponse, key: str) -> int:
     topic, _, index = key.rpartition("-")
     for found in answer.topics:
@@ -284,3 +294,17 @@ async def _metadata(node: _Node) -> MetadataResponse | None:
             await connection.close()
     except CallError:
         return None
+
+
+async def _high_watermark(node: _Node, topic: str, index: int) -> int:
+    """What consumers may read up to; -1 when this broker does not say."""
+    wanted = ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
+    try:
+        connection = await Connection.open(node.address, PORT, ASK_TIMEOUT)
+        try:
+            answer = await connection.call(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 1, ASK_TIMEOUT)
+        finally:
+            await connection.close()
+    except CallError:
+        return -1
+    return answer.topics[0].partitions[0].offset

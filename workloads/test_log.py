@@ -9,6 +9,7 @@ from __future__ import annotations
 from checkers.contract import forbid
 from checkers.log import LOG_ANOMALIES
 from checkers.ownership import OWNERSHIP_ANOMALIES
+from checkers.replicas import REPLICA_ANOMALIES
 from harness.app.experiment import experiment
 from harness.app.settings import Settings
 from harness.core.generator import Generator
@@ -18,11 +19,11 @@ from workloads.log_drain import drain
 from workloads.log_operations import traffic
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES)
+CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES)
 
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT)
 def test_log(settings: Settings) -> Generator:
-    """What was acknowledged is there, once, in order."""
+    """What was acknowledged is there, once, in order, and the same on every replica."""
     keys = SYSTEM.keys()
     return traffic(keys) | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -21,7 +21,7 @@ from typing import Final
 
 from cluster.deploy import start_system
 from cluster.node import Cluster, Node, NodeError
-from cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
+from cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
 from harness.app.collect import Collector
 from harness.app.experiment import Experiment
 from harness.app.faults import schedule
@@ -46,6 +46,7 @@ TICK: Final = 0.1
 """Seconds between two looks at the interrupt and two updates of the progress."""
 READY_EVERY: Final = 0.25
 START_SECONDS: Final = 90.0
+REPLICA_SECONDS: Final = 60.0
 """For all processes to serve and the set-up to be done: a slow machine under load takes a third of it."""
 
 
@@ -168,6 +169,8 @@ class Trial:
                 if later and not self.interrupt.requested:
                     self.tally.stage = "drain"
                     await interpreter.run(phases(*later), stop=stop)
+                if not self.interrupt.requested:
+                    await self._read_replicas(history)
                 return interpreter.report
         finally:
             self._problems.extend(await conductor.close())
@@ -207,6 +210,24 @@ class Trial:
                         await asyncio.sleep(READY_EVERY)
         except TimeoutError:
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal")
+
+    async def _read_replicas(self, history: HistoryWriter) -> None:
+        """What lies on the nodes' disks, of a system that can tell; all of it or, with a reason to doubt, none."""
+        if not isinstance(self.system, Replicated):
+            return
+        self.tally.stage = "reading the replicas"
+        try:
+            async with asyncio.timeout(REPLICA_SECONDS):
+                records = await self.system.replicas(self.cluster)
+        except (NodeError, DeploymentError, OSError) as error:
+            reason = str(error) or f"not done within {REPLICA_SECONDS:g} s"
+            self._problems.append(f"the replicas' disks could not be read: {reason}")
+            return
+        for one in records:
+            history.replica(
+                node=one.node, key=one.key, position=one.position, value=one.value, crc=one.crc, epoch=one.epoch,
+                below_hw=one.below_hw, in_isr=one.in_isr,
+            )  # fmt: skip
 
     async def _ready(self, node: Node) -> bool:
         try:

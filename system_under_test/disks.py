@@ -1,0 +1,102 @@
+"""What lies on a broker's disk, read from outside the process: how much of a file counts as durable, and the records.
+
+For testers. Files are read as they are, while the broker runs or is dead; a damaged log counts up to its damage.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from system_under_test.log.epochs import EPOCHS
+from system_under_test.records import message_set
+from system_under_test.records.message import ENTRY_PREFIX
+
+DATA = "/var/lib/assay/data"
+LOG_SUFFIX = ".log"
+ENTRY_HEADER = struct.Struct(">qi")
+"""Offset and size of an entry of a log file."""
+CHECKPOINT_HEADER_LINES = 2
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """One record of a replica's log. ``value``: the workload's number, None for anything else; ``crc``: as stored, of
+    the compressed set where it lies in one; ``epoch``: the leader's, by the replica's own history.
+    """
+
+    node: str
+    key: str
+    position: int
+    value: int | None
+    crc: int
+    epoch: int | None
+    below_hw: bool
+    in_isr: bool
+
+
+async def durable_size(node: Any, path: str) -> int:
+    """The bytes below the recovery point that the broker has noted for the partition of this log file."""
+    folder, _, name = path.rpartition("/")
+    points = await _checkpoint(node, RECOVERY_POINTS)
+    point = points.get(folder.rpartition("/")[2], 0)
+    offset = int(name.removesuffix(LOG_SUFFIX))
+    data = await node.read_file(path)
+    position = 0
+    while offset < point and position + ENTRY_HEADER.size <= len(data):
+        found, size = ENTRY_HEADER.unpack_from(data, position)
+        if found >= point or size < 0:
+            break
+        position += ENTRY_HEADER.size + size
+    return min(position, len(data))
+
+
+async def replica(node: Any, key: str, leaders_mark: int, in_sync: Sequence[int]) -> list[StoredRecord]:
+    """A replica's records. What counts of them ends at the leader's high watermark for a member of the in-sync set, and
+    at its own last noted one for any other replica. Raises what reading the node's files raises.
+    """
+    in_isr = node.index in in_sync
+    mark = leaders_mark if in_isr else (await _checkpoint(node, HIGH_WATERMARKS)).get(key, 0)
+    folder = f"{DATA}/{key}"
+    epochs = [(int(words[1]), int(words[0])) for words in await _lines(node, f"{folder}/{EPOCHS}")]
+    records: list[StoredRecord] = []
+    for path in sorted(await node.find_files(f"{folder}/*{LOG_SUFFIX}")):
+        base = int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX))
+        if records and base != records[-1].position + 1:
+            break
+        for position, value, crc in _records(await node.read_file(path), base):
+            epoch = max(((start, epoch) for start, epoch in epochs if start <= position), default=(0, None))[1]
+            records.append(StoredRecord(node.name, key, position, value, crc, epoch, position < mark, in_isr))
+    return records
+
+
+def _records(data: bytes, base: int) -> Iterator[tuple[int, int | None, int]]:
+    """Offset, value and CRC of each record of a segment, as far as it is good."""
+    good = data[: message_set.check(data, base).size]
+    for position, size, _ in message_set.scan(good):
+        crc = ENTRY_PREFIX.unpack_from(good, position)[2]
+        for message in message_set.messages(good[position : position + size]):
+            yield message.offset, _number(message.value), crc
+
+
+def _number(value: bytes | None) -> int | None:
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        return None
+
+
+async def _checkpoint(node: Any, name: str) -> Mapping[str, int]:
+    """``topic-partition`` to offset; empty when the broker has written none yet."""
+    return {f"{words[0]}-{words[1]}": int(words[2]) for words in await _lines(node, f"{DATA}/{name}") if len(words) > 2}
+
+
+async def _lines(node: Any, path: str) -> list[list[str]]:
+    try:
+        text = (await node.read_file(path)).decode()
+    except FileNotFoundError:
+        return []
+    return [line.split() for line in text.splitlines()[CHECKPOINT_HEADER_LINES:]]
