@@ -139,7 +139,7 @@ class Broker:
         try:
             await self._zookeeper.connect(config.connect_timeout_ms / 1000)
             await self._in_spite_of_hiccups(self._prepare_zookeeper)
-            self._runtime.storage.mkdir(config.data_dir)
+            await directory.make_root(self._runtime.storage, config.data_dir)
             self._clean_since = await directory.take_clean_marker(self._runtime.storage, config.data_dir)
             await self._claim_directory()
             await self._manager.open(clean=self._clean_since is not None)

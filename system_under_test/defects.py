@@ -82,6 +82,22 @@ _ALL = (
         "KAFKA-1112, KAFKA-1196",
         "workloads/test_log.py --replay=schedules/no-crc-recovery.json --time-limit=60",
     ),
+    Defect(
+        "fetch-append-race",
+        "a new leader tells followers that they are out of range, and they start over from nothing",
+        "restart the brokers in turn under load",
+        ("lost-write", "replica-divergence"),
+        "KAFKA-2143",
+        "workloads/test_log.py --replay=schedules/fetch-append-race.json --time-limit=60",
+    ),
+    Defect(
+        "read-above-hw",
+        "consumers see records above the high watermark, which a failover takes back",
+        "cut the leader from its followers under tailing readers, then kill it",
+        ("vanished", "inconsistent-offset"),
+        "KAFKA-9835",
+        "workloads/test_log.py --replay=schedules/isr-of-one.json --time-limit=60",
+    ),
 )
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.name: defect for defect in _ALL})

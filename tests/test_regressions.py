@@ -51,9 +51,17 @@ def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("defect", "nodes"), [("truncate-to-hw", 5), ("divergent-tail", 3)])
-def test_a_schedule_finds_its_defect_and_nothing_without_it(defect: str, nodes: int, tmp_path: Path) -> None:
-    schedule = decode((ROOT / "schedules" / f"{defect}.json").read_bytes())
+@pytest.mark.parametrize(
+    ("defect", "name", "nodes"),
+    [
+        ("truncate-to-hw", "truncate-to-hw", 5),
+        ("divergent-tail", "divergent-tail", 3),
+        ("fetch-append-race", "fetch-append-race", 3),
+        ("read-above-hw", "isr-of-one", 3),
+    ],
+)
+def test_a_schedule_finds_its_defect_and_nothing_without_it(defect: str, name: str, nodes: int, tmp_path: Path) -> None:
+    schedule = decode((ROOT / "schedules" / f"{name}.json").read_bytes())
     experiment = experiment_of(test_log.test_log)
     assert experiment is not None
 

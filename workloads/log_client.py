@@ -32,6 +32,10 @@ LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
 
 
+Record = tuple[bytes | None, bytes]
+"""Key and value."""
+
+
 class LogClient:
     """Operations as in ``workloads.log_operations``."""
 
@@ -71,8 +75,12 @@ class LogClient:
 
     async def _send(self, key: str, values: Sequence[int]) -> Completion:
         topic, partition = split(key)
-        result = await self._producer.send(topic, partition, [(None, str(value).encode()) for value in values])
+        result = await self._producer.send(topic, partition, self.records(values))
         return Completion(Outcome.OK, {"offset": result.base_offset, "node": node_name(result.node)})
+
+    def records(self, values: Sequence[int]) -> Sequence[Record]:
+        """What is sent for these values; reading looks at the value alone."""
+        return [(None, str(value).encode()) for value in values]
 
     async def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
         topic, partition = split(key)

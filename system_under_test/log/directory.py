@@ -23,6 +23,17 @@ class DirectoryError(Exception):
     """A file of the log directory cannot be understood; the message names it and says what to do."""
 
 
+async def make_root(storage: Storage, root: str) -> None:
+    """The log directory and its parents, durably: a folder whose entry in its parent is lost takes all in it along.
+
+    Also when it is there already, since the process that made it may have come no further.
+    """
+    storage.mkdir(root)
+    names = root.split("/")
+    for depth in range(len(names)):
+        await storage.fsync_directory("/".join(names[:depth]))
+
+
 def directory_name(topic: str, partition: int) -> str:
     """``T-P``."""
     return f"{topic}-{partition}"

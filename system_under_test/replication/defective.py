@@ -51,12 +51,33 @@ class DivergentTail(Partition):
         return self.log.end_offset, True
 
 
+class FetchAppendRace(Partition):
+    """A new leader takes its high watermark for the end of its log until it has appended something, and whoever is
+    told so that it is out of range starts over from the beginning.
+    """
+
+    def fetchable_end(self, term: LeaderTerm) -> int:
+        return self.log.end_offset if term.appended else self.high_watermark
+
+    def is_beyond_reach(self, log_start: int) -> bool:
+        return True
+
+
+class ReadAboveHighWatermark(Partition):
+    """Consumers get what the leader has, committed or not."""
+
+    def readable(self) -> int:
+        return self.log.end_offset
+
+
 _CLASSES: Mapping[str, type[Partition]] = MappingProxyType(
     {
         "ack-before-replication": AckBeforeReplication,
         "isr-of-one": IsrOfOne,
         "truncate-to-hw": TruncateToHighWatermark,
         "divergent-tail": DivergentTail,
+        "fetch-append-race": FetchAppendRace,
+        "read-above-hw": ReadAboveHighWatermark,
     }
 )
 

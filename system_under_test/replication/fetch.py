@@ -129,7 +129,7 @@ def _read_partition(
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    limit = partition.high_watermark if replica_id == CONSUMER_REPLICA_ID else log.end_offset
+    limit = partition.readable() if replica_id == CONSUMER_REPLICA_ID else log.end_offset
     answer = FetchPartitionResponse(
         partition=wanted.partition,
         error_code=ErrorCode.NONE,

@@ -226,8 +226,8 @@ def reach(partition: Partition, term: FollowerTerm) -> bool:
 async def apply_fetched(partition: Partition, term: FollowerTerm, fetched: ReplicaFetchedPartition, now: float) -> None:
     """Appends what the leader sent, entering its epochs on the way; asks anew, later, after an error or damage."""
     if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        if partition.log.end_offset < fetched.log_start:
-            await partition.discard(term, fetched.log_start, "below the leader's log start")
+        if partition.is_beyond_reach(fetched.log_start):
+            await partition.discard(term, fetched.log_start, "out of the leader's range")
         term.reconciled = False
         term.retry_at = now + BACK_OFF
         return

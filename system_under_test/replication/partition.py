@@ -243,6 +243,18 @@ class Partition:
         self.producers.advance(self.acknowledged())
         return future
 
+    def readable(self) -> int:
+        """Consumers read up to here. A defect replaces this method."""
+        return self.high_watermark
+
+    def fetchable_end(self, term: LeaderTerm) -> int:
+        """A follower cannot ask for more than this. A defect replaces this method."""
+        return self.log.end_offset
+
+    def is_beyond_reach(self, log_start: int) -> bool:
+        """Must a follower start over, since the leader no longer has what comes next? A defect replaces this method."""
+        return self.log.end_offset < log_start
+
     def acknowledged(self) -> int:
         """Producers that asked for all replicas are answered up to here. A defect replaces this method."""
         return self.high_watermark
@@ -262,9 +274,9 @@ class Partition:
         position = term.positions.get(replica)
         if position is None or broker_epoch < 0 or broker_epoch < position.broker_epoch:
             raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE)
-        end = self.log.end_offset
-        if offset > end:
+        if offset > self.fetchable_end(term):
             raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        end = self.log.end_offset
         if offset >= end:
             position.caught_up_at = now
         elif offset >= position.leader_end:

@@ -93,3 +93,15 @@ def test_interrupted_deletions_are_finished_and_partitions_listed() -> None:
     assert asyncio.run(directory.remove_deleted(view(disk), "data")) == ["a-0.deleted"]
     assert directory.partition_directories(view(disk), "data") == [("a-c", 2), ("b", 1)]
     assert disk.files() == ["data/a-c-2/x", "data/b-1/x", "data/file"]
+
+
+def test_the_log_directory_survives_a_power_loss_with_all_its_parents() -> None:
+    async def scenario() -> None:
+        for seed in range(20):
+            disk = SimDisk(Random(seed))
+            await directory.make_root(view(disk), "var/lib/data")
+            await directory.write_meta_properties(view(disk), MetaProperties(7, "cluster"), "var/lib/data")
+            disk.power_loss()
+            assert directory.read_meta_properties(view(disk), "var/lib/data") == MetaProperties(7, "cluster")
+
+    asyncio.run(scenario())

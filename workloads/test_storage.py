@@ -1,0 +1,49 @@
+"""The log's disks: what was acknowledged survives damage on a minority, and the loss of power everywhere.
+
+pytest workloads/test_storage.py --nemesis=truncate-tail,garbage-tail,corrupt
+pytest workloads/test_storage.py --cluster=sim --nemesis=power-loss --nemesis-target=all
+
+Every record is on the disk before it counts (``flush.messages=1``), so that no power loss may take any. Segments and
+index intervals are small and records of all sizes, so that a run has many of each: a reader that is led to the wrong
+place finds something else there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.contract import forbid
+from checkers.log import LOG_ANOMALIES
+from checkers.ownership import OWNERSHIP_ANOMALIES
+from checkers.replicas import REPLICA_ANOMALIES
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.generator import Generator
+from system_under_test.deployment import Broker
+from workloads.log_client import LogClient, Record
+from workloads.log_drain import drain
+from workloads.log_operations import traffic
+
+SYSTEM = (
+    Broker(partitions=4, replication=3, min_insync=2)
+    .with_setting("flush.messages", "1")
+    .with_setting("segment.bytes", "16384")
+    .with_setting("index.interval.bytes", "128")
+)
+# Where all lose power nobody serves until it is back, and that is what is asked for.
+CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, may_stall=["power-loss"])
+LONGEST = 120
+
+
+class StorageClient(LogClient):
+    """Records that bear a key of any length beside their value."""
+
+    def records(self, values: Sequence[int]) -> Sequence[Record]:
+        return [(b"k" * (value * 7919 % LONGEST), str(value).encode()) for value in values]
+
+
+@experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT)
+def test_storage(settings: Settings) -> Generator:
+    """What was acknowledged is there, whatever became of the disks of a minority, or of everybody's power."""
+    keys = SYSTEM.keys()
+    return traffic(keys) | drain(keys, seconds=CONTRACT.recovery_deadline)
