@@ -1,0 +1,86 @@
+"""What a tester reads off the brokers' disks is what the brokers stored."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sim_brokers import brokers, simulate, until
+
+from system_under_test import disks
+from system_under_test.deployment import Broker
+from system_under_test.network.connection import Connection
+from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from system_under_test.records import message_set
+from system_under_test.records.compression import GZIP
+from system_under_test.records.wrapper import wrap
+
+
+def produce(records: bytes) -> ProduceRequest:
+    part = ProducePartition(partition=0, records=records)
+    return ProduceRequest(acks=-1, timeout_ms=1000, topics=[ProduceTopic(topic="orders", partitions=[part])])
+
+
+def test_every_replica_is_told_with_its_values_epochs_and_what_counts() -> None:
+    async def check() -> None:
+        system = Broker(partitions=1).with_setting("segment.bytes", "100")
+        async with brokers(system) as cluster:
+            connection = await Connection.open((await cluster.leader()).address, 9092, 1.0)
+            plain = [(None, b"%d" % value, 5) for value in range(3)]
+            packed = wrap(message_set.decode(message_set.build([(b"k", b"3", 5), (b"k", b"word", 5)])), GZIP)
+            for records in (*(message_set.build([record]) for record in plain), packed):
+                await connection.call(produce(records), 2, 5.0)
+            await connection.close()
+            records = await system.replicas(cluster.cluster)
+            for name in ("n1", "n2", "n3"):
+                own = [one for one in records if one.node == name]
+                assert [(one.position, one.value) for one in own] == [(0, 0), (1, 1), (2, 2), (3, 3), (4, None)]
+                assert {(one.key, one.epoch, one.below_hw, one.in_isr) for one in own} == {("orders-0", 0, True, True)}
+            assert len({(one.position, one.crc) for one in records}) == 5
+
+    simulate(check)
+
+
+def test_a_replica_that_is_out_counts_up_to_its_own_mark_and_a_damaged_one_up_to_the_damage() -> None:
+    async def check() -> None:
+        system = Broker(partitions=1)
+        async with brokers(system) as cluster:
+            connection = await Connection.open((await cluster.leader()).address, 9092, 1.0)
+            for value in range(10):
+                await connection.call(produce(message_set.build([(None, b"%d" % value, 5)])), 2, 5.0)
+            await connection.close()
+            await asyncio.sleep(2)  # the checkpoint is written each second
+            leader = await cluster.leader()
+            node = next(node for node in cluster.nodes if node is not leader)
+            out = await disks.replica(node, "orders-0", -1, [])
+            assert [one.position for one in out if one.below_hw] == list(range(10))
+            assert not any(one.in_isr for one in out)
+            await node.kill()
+            path = f"{disks.DATA}/orders-0/{0:020d}.log"
+            size = len(await node.read_file(path))
+            await node.truncate_file(path, size - 3)
+            assert [one.position for one in await disks.replica(node, "orders-0", 10, [node.index])] == list(range(9))
+
+    simulate(check)
+
+
+def test_it_waits_for_replicas_that_come_back() -> None:
+    async def check() -> None:
+        system = Broker(partitions=1)
+        async with brokers(system) as cluster:
+            leader = await cluster.leader()
+            node = next(node for node in cluster.nodes if node is not leader)
+            await node.kill()
+            loop = asyncio.get_running_loop()
+            loop.call_later(3.0, lambda: asyncio.ensure_future(node.start()))
+
+            async def out() -> bool:
+                return len((await system._state({leader.index: leader}, "orders-0"))[0]) == 2
+
+            await until(out, "the replica is out")
+            connection = await Connection.open(leader.address, 9092, 1.0)
+            await connection.call(produce(message_set.build([(None, b"1", 5)])), 2, 5.0)
+            await connection.close()
+            records = await system.replicas(cluster.cluster)
+            assert sorted(one.node for one in records if one.in_isr) == ["n1", "n2", "n3"]
+
+    simulate(check)
