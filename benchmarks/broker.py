@@ -1,0 +1,166 @@
+"""How fast the broker takes and gives messages, beside a peer that stores nothing.
+
+Three brokers in Docker on this machine, driven by confluent-kafka (librdkafka) with messages of 100 bytes; and the same
+client against librdkafka's own mock cluster, which lives in the client's process, answers at once and keeps messages in
+memory: what the client alone can do here. Figures are the best of ``--rounds``; ratios are what is to be quoted.
+
+    python benchmarks/broker.py [--messages 200000] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+SIZE = 100
+PARTITIONS = 3
+BROKERS = 3
+WAIT = 60.0
+SYNCHRONOUS = 500
+"""Sends one after the other, each waited for."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Messages a second, and milliseconds."""
+
+    acks_one: float
+    acks_all: float
+    p50: float
+    p99: float
+    consumed: float
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """The bootstrap address of three brokers."""
+    command = [sys.executable, "-m", "harness.app.command", "up", f"--nodes={BROKERS}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        if not address:
+            raise SystemExit("no cluster came up, see above")
+        try:
+            yield address
+        finally:
+            process.terminate()
+            process.wait(WAIT)
+
+
+def filled(config: dict[str, object], topic: str, messages: int) -> float:
+    """Sends so many, as fast as the client can, and waits for all; messages a second."""
+    failures: list[KafkaError] = []
+    producer = Producer({**config, "linger.ms": 5, "batch.num.messages": 10_000, "queue.buffering.max.messages": 10**6})
+    payload = bytes(SIZE)
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    began = time.perf_counter()
+    for number in range(messages):
+        while True:
+            try:
+                producer.produce(topic, payload, partition=number % PARTITIONS, callback=delivered)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1000 == 0:
+            producer.poll(0)
+    if producer.flush(WAIT) or failures:
+        raise SystemExit(f"not all was acknowledged: {failures[:1]}")
+    return messages / (time.perf_counter() - began)
+
+
+def latencies(config: dict[str, object], topic: str) -> list[float]:
+    """Milliseconds of sends that are waited for one by one."""
+    producer = Producer({**config, "acks": "all", "linger.ms": 0})
+    times = []
+    for number in range(SYNCHRONOUS + 20):
+        began = time.perf_counter()
+        producer.produce(topic, bytes(SIZE), partition=number % PARTITIONS)
+        if producer.flush(WAIT):
+            raise SystemExit("a send was not acknowledged")
+        times.append((time.perf_counter() - began) * 1000)
+    return times[20:]
+
+
+def read(config: dict[str, object], topic: str, messages: int) -> float:
+    """Messages a second of one consumer from the beginning of all partitions."""
+    consumer = Consumer({**config, "group.id": "benchmark", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    count, began, end = 0, time.perf_counter(), time.monotonic() + WAIT
+    while count < messages and time.monotonic() < end:
+        count += sum(message.error() is None for message in consumer.consume(10_000, 0.5))
+    seconds = time.perf_counter() - began
+    consumer.close()
+    if count < messages:
+        raise SystemExit(f"only {count} of {messages} messages were read in {WAIT:.0f} s")
+    return messages / seconds
+
+
+def measure(config: dict[str, object], name: str, messages: int, make: Callable[[str], None]) -> Figures:
+    for kind in ("one", "all", "sync"):
+        make(f"{name}-{kind}")
+    one = filled({**config, "acks": "1"}, f"{name}-one", messages)
+    everyone = filled({**config, "acks": "all"}, f"{name}-all", messages)
+    times = latencies(config, f"{name}-sync")
+    consumed = read(config, f"{name}-one", messages)
+    p99 = statistics.quantiles(times, n=100)[98]
+    return Figures(one, everyone, statistics.median(times), p99, consumed)
+
+
+def brokers(address: str, messages: int, rounds: int) -> Figures:
+    """The best of some rounds. No client is left when it returns: one would look for the brokers when they are gone."""
+    config: dict[str, object] = {"bootstrap.servers": address}
+    admin = AdminClient(config)
+
+    def make(topic: str) -> None:
+        for future in admin.create_topics([NewTopic(topic, PARTITIONS, BROKERS)], operation_timeout=WAIT).values():
+            future.result(WAIT)
+
+    return best([measure(config, f"round-{number}", messages, make) for number in range(rounds)])
+
+
+def best(figures: list[Figures]) -> Figures:
+    return Figures(
+        max(one.acks_one for one in figures),
+        max(one.acks_all for one in figures),
+        min(one.p50 for one in figures),
+        min(one.p99 for one in figures),
+        max(one.consumed for one in figures),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    rounds = range(options.rounds)
+    with cluster() as address:
+        here = brokers(address, options.messages, options.rounds)
+        # Each mock cluster lives and dies with one client: reading would need another's messages, so it is left out.
+        mock: dict[str, object] = {"bootstrap.servers": "mock", "test.mock.num.brokers": BROKERS}
+        peer = [filled({**mock, "acks": acks}, "topic", options.messages) for _ in rounds for acks in ("1", "all")]
+        sync = statistics.median(latencies(mock, "topic"))
+    count, shape = options.messages, f"{BROKERS} brokers, {PARTITIONS} partitions"
+    one, everyone = here.acks_one / max(peer[0::2]), here.acks_all / max(peer[1::2])
+    print(f"{count:,} messages of {SIZE} bytes, {shape}; best of {options.rounds}; shares are of the mock cluster's")
+    print(f"acks=1                {here.acks_one:9,.0f} /s  {one:6.1%}")
+    print(f"acks=all, replicated  {here.acks_all:9,.0f} /s  {everyone:6.1%}")
+    print(f"acks=all, one by one  {here.p50:9.2f} ms p50, {here.p99:.2f} ms p99; mock cluster {sync:.2f} ms p50")
+    print(f"one consumer          {here.consumed:9,.0f} /s")
+
+
+if __name__ == "__main__":
+    main()
