@@ -118,6 +118,26 @@ def registers() -> list[list[Row]]:
     return [history for history in histories if history]
 
 
+def replicas() -> list[Row]:
+    """Three nodes' disks that mostly agree, with records that no workload wrote among them."""
+    rng = random.Random(4)
+    return [
+        {
+            "node": f"n{node}",
+            "key": f"orders-{key}",
+            "position": position,
+            "value": rng.choice([position] * 8 + [None, 99]),
+            "crc": rng.choice([1] * 8 + [2, None]),
+            "epoch": rng.choice([None, 1]),
+            "below_hw": rng.random() < 0.8,
+            "in_isr": True,
+        }
+        for node in range(1, 4)
+        for key in range(2)
+        for position in range(50)
+    ]
+
+
 def node_events() -> list[Row]:
     """Elections, first appends and obeyed requests, at random; some contradict others."""
     rng = random.Random(13)
@@ -137,7 +157,7 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     some_logs, some_registers = logs(), registers()
     rows = [row for history in (*some_logs, *some_registers) for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
-    folder = write(tmp_path / "history", rows, events=node_events())
+    folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
     compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
     contract = Contract(linearizable_ends=True, compacted=compacted)
     with application.engine(effects=len(rows)) as spark:

@@ -184,6 +184,12 @@ def test_a_topics_own_segment_size_holds_after_a_restart() -> None:
                 await node.kill()
             for node in cluster.nodes:
                 await node.start()
+
+            async def together() -> bool:
+                brokers_ = {node.index: node for node in cluster.nodes}
+                return len((await cluster.system._state(brokers_, "small-0"))[0]) == 3
+
+            await until(together, "all in sync: a change of leaders would leave a send in doubt")
             for number in range(10):
                 await cluster.producer.send("small", 0, [(None, b"%d" % number)])
 
