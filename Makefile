@@ -69,8 +69,8 @@ layer:
 clients: venv
 	@scripts/packages kcat=kcat || echo "assay: the tests with kcat will be skipped"
 	@for version in 2.3.3 3.0.12; do folder=.venv/clients/kafka-python-$$version; \
-	[ -d $$folder ] || $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target $$folder \
-	  kafka-python==$$version; done
+	[ -d $$folder ] || { rm -rf $$folder.part; $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps \
+	  --target $$folder.part kafka-python==$$version && mv $$folder.part $$folder; }; done
 
 browser:
 	@scripts/packages chromium=chromium chromedriver=chromium-driver \

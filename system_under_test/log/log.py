@@ -361,9 +361,9 @@ class Log:
         with self._noting(segment):
             return retention_ms >= 0 and self.now_ms() - segment.age_ms() > retention_ms
 
-    def purge(self) -> None:
-        """Removes the files of what was taken out; slices of it become invalid."""
-        retired, self._retired = self._retired, []
+    def purge(self, count: int | None = None) -> None:
+        """Removes the files of the ``count`` segments taken out first, or of all; slices of them become invalid."""
+        retired, self._retired = self._retired[:count], [] if count is None else self._retired[count:]
         for segment in retired:
             segment.remove()
 

@@ -355,14 +355,14 @@ class ReplicaManager:
         while True:
             await asyncio.sleep(self.config.retention_check_interval_ms / 1000)
             for partition in list(self._partitions.values()):
-                before = partition.log.start_offset
                 try:
-                    await partition.retain()
+                    count = await partition.retain()
                 except CorruptLog as damage:
                     _log.error("%s: %s", partition.key, damage)
-                if partition.log.start_offset != before:
+                    continue
+                if count:
                     delay = partition.config.file_delete_delay_ms / 1000
-                    asyncio.get_running_loop().call_later(delay, partition.log.purge)
+                    asyncio.get_running_loop().call_later(delay, partition.log.purge, count)
 
     async def _checkpoint(self) -> None:
         """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""

@@ -360,8 +360,11 @@ class Partition:
                 self.commit_readers.wake()
         self.producers.advance(self.acknowledged())
 
-    async def retain(self) -> None:
-        """Takes the segments out of the log that its retention no longer covers, as far as all of ISR have them."""
+    async def retain(self) -> int:
+        """Takes the segments out of the log that its retention no longer covers, as far as all of ISR have them.
+
+        Says how many; they are to be purged when whoever reads them has had time to finish.
+        """
         config, before = self.config, self.log.start_offset
         count = await self.log.retain(
             lambda: self.high_watermark, retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
@@ -369,6 +372,7 @@ class Partition:
         if count:
             self._events.emit("segment-deleted", key=self.key, value=count, position=before)
             self._events.emit("log-start", key=self.key, position=self.log.start_offset)
+        return count
 
     # -- following -----------------------------------------------------------------------------------------------
 

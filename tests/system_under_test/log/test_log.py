@@ -534,6 +534,24 @@ def test_a_reader_of_a_retired_segment_goes_on_until_it_is_purged() -> None:
     run(scenario)
 
 
+def test_a_purge_takes_those_alone_whose_time_has_come() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=2 * ENTRY)
+        fill(log, 6)
+        early, late = log.read(0, 1000), log.read(2, 1000)
+        assert await log.retain(lambda: 2, retention_ms=-1, retention_bytes=0) == 1
+        assert await log.retain(lambda: 4, retention_ms=-1, retention_bytes=0) == 1
+        log.purge(1)
+        with pytest.raises(segment.SliceCut):
+            early.read()
+        assert values(late.read()) == [b"2", b"3"]
+        log.purge()
+        with pytest.raises(segment.SliceCut):
+            late.read()
+
+    run(scenario)
+
+
 def test_what_was_retired_is_cleared_away_at_the_next_opening() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
