@@ -74,6 +74,8 @@ class Broker:
     topic_config: TopicConfig = _TOPIC_DEFAULTS
     active_defects: tuple[str, ...] = ()
     auto_create_topics: bool = False
+    auto_create_partitions: int = 1
+    """Of a topic that is made because somebody asked for it."""
     session_timeout_ms: int = 3_000
     """ZooKeeper grants from 1 to 10 s."""
 
@@ -132,6 +134,7 @@ class Broker:
             hold_file=HOLD_FILE,
             defects=list(self.active_defects),
             auto_create_topics_enable=self.auto_create_topics,
+            default_partitions=self.auto_create_partitions,
             session_timeout_ms=self.session_timeout_ms,
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}

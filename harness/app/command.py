@@ -129,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
     up.add_argument("--nodes", type=_positive, default=3, metavar="N", help="brokers (3)")
     up.add_argument("--zookeepers", type=_positive, default=1, metavar="N", help="ZooKeeper servers (1)")
+    up.add_argument("--partitions", type=_positive, default=4, metavar="N", help="of a topic that is asked for (4)")
     up.add_argument("--defect", metavar="NAME", help="one of `assay defects` switched on")
     up.set_defaults(run=_up)
 
@@ -238,7 +239,7 @@ def _up(arguments: argparse.Namespace) -> Exit:
 
     if not engine_available():
         raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
-    system = Broker(partitions=0, auto_create_topics=True)
+    system = Broker(partitions=0, auto_create_topics=True, auto_create_partitions=arguments.partitions)
     if arguments.defect is not None:
         if arguments.defect not in system.defects:
             raise InputError(f"no defect {arguments.defect!r}; there are {', '.join(system.defects)}")

@@ -43,11 +43,14 @@ class MetadataCache:
 
     def learn(self, request: LeaderAndIsrRequest) -> None:
         """A new role is news for clients too: whoever is turned away by the old leader must find the new one here,
-        before the metadata proper has come round.
+        before the metadata proper has come round. Of partitions that are new themselves only the metadata proper
+        tells: a broker is commanded for those that it replicates, and half a topic would be shown as a whole one.
         """
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         for partition in request.partitions:
-            self._topics.setdefault(partition.topic, {})[partition.partition] = partition
+            known = self._topics.get(partition.topic, {})
+            if partition.partition in known:
+                known[partition.partition] = partition
 
     def brokers(self) -> Iterable[LiveBroker]:
         return self._brokers.values()

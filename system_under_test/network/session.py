@@ -163,8 +163,9 @@ class Session:
         api = self._apis.get(start.api_key)
         handler = self._handlers.get(start.api_key)
         if start.api_key == API_VERSIONS_KEY and api is not None and not api.speaks(start.api_version):
-            # The one request whose sender cannot know better: answered in version 0, its body unread (KIP-35).
-            await self._send(api_versions([], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
+            # The one request whose sender cannot know better: answered in version 0, its body unread (KIP-35), with the
+            # versions to ask in (KIP-511). A client that counts down to 0 instead may halve its patience at each step.
+            await self._send(api_versions([api], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
             return
         if api is None or handler is None:
             raise CloseConnection(f"unknown request key {start.api_key} (v{start.api_version})")

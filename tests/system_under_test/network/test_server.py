@@ -169,7 +169,9 @@ def test_api_versions_of_the_future_is_answered_in_version_0_with_error_35_and_t
             body = struct.pack(">hhi", 18, 3, 77) + b"\x00\x04name\x00\x05thing\x021\x00"
             peer.send(struct.pack(">i", len(body)) + body)
             frame = await peer.frame()
-            assert frame == struct.pack(">ihi", 77, ErrorCode.UNSUPPORTED_VERSION, 0)
+            assert frame == struct.pack(">ihihhh", 77, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 0), (
+                "only what to ask in"
+            )
             peer.ask(ApiVersionsRequest(), 0, 78)
             assert decode(ApiVersionsResponse, 0, await peer.frame(), 4).error_code == 0
 

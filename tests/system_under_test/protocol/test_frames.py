@@ -231,7 +231,7 @@ RESPONSES: list[tuple[Any, int, str]] = [
     ),
     (DeleteTopicsResponse(topics=[DeleteTopicResult(topic="t", error_code=41)]), 0, "00000001 0001 't' 0029"),
     (api_versions([APIS[18], APIS[0]]), 0, "0000 00000002 0000 0000 0002 0012 0000 0000"),
-    (api_versions([], ErrorCode.UNSUPPORTED_VERSION), 0, "0023 00000000"),
+    (api_versions([APIS[18]], ErrorCode.UNSUPPORTED_VERSION), 0, "0023 00000001 0012 0000 0000"),
 ]
 
 

@@ -1,0 +1,77 @@
+"""What a broker tells clients of the cluster: what the controller told it, whole topics only, new leaders at once."""
+
+from __future__ import annotations
+
+from system_under_test.controller.metadata import MetadataCache
+from system_under_test.network.handler import Context
+from system_under_test.protocol.internal import (
+    LeaderAndIsrRequest,
+    LiveBroker,
+    PartitionStateUpdate,
+    UpdateMetadataRequest,
+)
+from system_under_test.protocol.metadata import MetadataRequest
+
+LIVE = [LiveBroker(broker_id=n, host=f"h{n}", port=9092, broker_epoch=n) for n in (1, 2, 3)]
+
+
+def state(partition: int, leader: int, leader_epoch: int = 0) -> PartitionStateUpdate:
+    return PartitionStateUpdate(
+        topic="t",
+        topic_czxid=9,
+        partition=partition,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=[leader],
+        member_epochs=[],
+        elr=[],
+        zk_version=0,
+        replicas=[leader],
+    )
+
+
+def commanded(*states: PartitionStateUpdate) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(
+        controller_id=1, controller_epoch=1, broker_epoch=1, partitions=list(states), topics=[], live_brokers=LIVE
+    )
+
+
+def told(*states: PartitionStateUpdate) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(
+        controller_id=1,
+        controller_epoch=1,
+        broker_epoch=1,
+        full=False,
+        partitions=list(states),
+        deleted=[],
+        live_brokers=LIVE,
+    )
+
+
+def leaders(cache: MetadataCache) -> list[int]:
+    context = Context(3, 2, 1, "client", "peer")
+    return [p.leader for p in cache.answer(MetadataRequest(topics=["t"]), context).topics[0].partitions]
+
+
+def test_a_new_leader_is_known_as_soon_as_it_is_commanded() -> None:
+    cache = MetadataCache()
+    cache.update(told(state(0, leader=1), state(1, leader=2)))
+    cache.learn(commanded(state(1, leader=3, leader_epoch=1)))
+    assert leaders(cache) == [1, 3]
+
+
+def test_a_new_topic_is_not_shown_by_halves() -> None:
+    """A broker that replicates one partition of two is commanded for that one alone."""
+    cache = MetadataCache()
+    cache.learn(commanded(state(1, leader=3)))
+    assert leaders(cache) == []
+    cache.update(told(state(0, leader=1), state(1, leader=3)))
+    assert leaders(cache) == [1, 3]
+
+
+def test_new_partitions_of_a_topic_are_not_shown_by_halves() -> None:
+    cache = MetadataCache()
+    cache.update(told(state(0, leader=1)))
+    cache.learn(commanded(state(2, leader=3)))
+    assert leaders(cache) == [1]
