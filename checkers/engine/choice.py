@@ -35,16 +35,17 @@ FITS_BYTES: Final = 16 * 1024**3
 class Engines:
     """Opens an engine for each history. Starts Spark with the first history that needs it and keeps it until closed.
 
-    Raises ``ValueError`` for a name that is none, or a master for DuckDB.
+    ``threads``: of DuckDB, None: one per core. Raises ``ValueError`` for a name that is none, or a master for DuckDB.
     """
 
-    def __init__(self, engine: str = AUTO, *, spark_master: str | None = None) -> None:
+    def __init__(self, engine: str = AUTO, *, spark_master: str | None = None, threads: int | None = None) -> None:
         if engine not in ENGINES:
             raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
         if engine == DUCKDB and spark_master is not None:
             raise ValueError(f"a Spark master ({spark_master}) was given, but the engine is duckdb; use spark or auto")
         self._engine = engine
         self._master = spark_master
+        self._threads = threads
         self._application: SparkApplication | None = None
 
     def __enter__(self) -> Self:
@@ -75,7 +76,7 @@ class Engines:
             with self._spark(reader.rows("effects")) as engine:
                 yield engine
         else:
-            with DuckDB() as duck:
+            with DuckDB(threads=self._threads) as duck:
                 yield duck
 
     def close(self) -> None:
