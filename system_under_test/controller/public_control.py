@@ -157,7 +157,7 @@ class PublicControl:
         for name in dict.fromkeys(name for name, _ in partitions):
             try:
                 cluster.topics[name] = await read_topic(self._zookeeper, name)
-            except (NoNodeError, znodes.ZnodeError, ValueError):
+            except (NoNodeError, znodes.ZnodeError):
                 continue
         for name, index in partitions:
             if name in cluster.topics and index in cluster.topics[name].assignment:

@@ -152,11 +152,10 @@ class ReplicaManager:
             return
         self._configured_at[topic] = zxid
         config = self._topic_configs[topic] = self.config.topic.override(settings)
-        here = [partition for partition in self._partitions.values() if partition.topic == topic]
-        for partition in here:
-            partition.configure(config)
-        if here:
-            self._events.emit("topic-configured", key=topic, zxid=zxid, settings=dict(settings))
+        for partition in self._partitions.values():
+            if partition.topic == topic:
+                partition.configure(config)
+        self._events.emit("topic-configured", key=topic, zxid=zxid, settings=dict(settings))
 
     # -- look-ups ------------------------------------------------------------------------------------------------
 
