@@ -1,4 +1,4 @@
-"""Topics that are made, configured, grown and removed while brokers run: through ZooKeeper, as tools do, and by Admin."""
+"""Topics that are made, configured, grown and removed while brokers run: in ZooKeeper, as tools do, and by Admin."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ async def fails(cluster: Brokers, size: int) -> bool:
     try:
         await cluster.producer_with().send("orders", 0, [(None, b"x" * size)])
     except SendFailed as error:
-        assert error.error is E.MESSAGE_TOO_LARGE
-        return True
+        return error.error is E.MESSAGE_TOO_LARGE
     return False
 
 
@@ -297,9 +296,10 @@ def test_a_lower_minimum_lets_waiting_partitions_go_on_without_trusting_those_th
                     await cluster.producer_with(timeout=1.0).send("orders", 0, [(None, b"taken")])
                 except SendFailed:
                     return False
-                return json.loads((await zookeeper.get(state))[0])["elr"] == []
+                assert json.loads((await zookeeper.get(state))[0])["elr"] == [], "one may lead that has not got it"
+                return True
 
-            await until(sent, "acknowledged by one, who alone may lead from now on", 10)
+            await until(sent, "acknowledged by one", 10)
 
     simulate(check)
 
