@@ -298,6 +298,23 @@ def test_a_broker_that_wants_to_stop_hands_its_lead_over_at_once() -> None:
     simulate(check)
 
 
+def test_a_replica_out_of_sync_is_not_deleted_while_its_topic_stays() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            leader = await cluster.leader()
+            node = next(node for node in cluster.nodes if node is not leader)
+            await until(lambda: len(cluster.stored(node, "orders-0")) == 1, "replicated")
+            await shut_down(await cluster.controller(), node.index)
+            answer = await call(node, stop(delete=True))
+            assert [p.error_code for p in answer.partitions] == [E.STALE_CONTROLLER_EPOCH]
+            assert len(cluster.stored(node, "orders-0")) == 1
+            answer = await call(node, stop(delete=False))
+            assert [p.error_code for p in answer.partitions] == [E.NONE]
+
+    simulate(check)
+
+
 def test_what_nobody_else_can_lead_remains() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1, min_insync=1)) as cluster:

@@ -15,8 +15,12 @@ from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 from system_under_test.client.admin import Admin
 from system_under_test.client.errors import Outcome, ReadFailed, SendFailed, SendUnknown
 from system_under_test.controller import config_changes
+from system_under_test.controller.cluster_state import ClusterState, Topic
+from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.deployment import Broker
+from system_under_test.network.connection import Connection
 from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.protocol.internal import LeaderAndIsrRequest, TopicSetting, TopicSettingsUpdate
 from system_under_test.runtime import ZooKeeper
 
 CONFIG = "/config/topics/orders"
@@ -158,13 +162,16 @@ def test_a_change_between_two_controllers_is_not_undone_by_the_next() -> None:
 def test_a_broker_cut_from_zookeeper_reads_all_settings_anew() -> None:
     async def check() -> None:
         async with tools() as (cluster, zookeeper, _):
-            await cluster.cut(cluster.nodes[0], cluster.zookeepers)
+            controller = await cluster.controller()
+            node = next(node for node in cluster.nodes if node is not controller)
+            await cluster.cut(node, cluster.zookeepers)
             await change(zookeeper, config(segment_ms="70000"))
             for name in await zookeeper.get_children(CHANGES):
                 await zookeeper.delete(f"{CHANGES}/{name}")
-            await asyncio.sleep(2.9)  # it has given up the connection, and its session is as good as over
+            await asyncio.sleep(2.4)  # it has given up the connection, and its session is not over yet
             await cluster.heal()
             await applied(cluster, segment_ms="70000")
+            assert cluster.events(node, "session-lost") == [], "else the controller would have told it"
 
     simulate(check)
 
@@ -302,6 +309,65 @@ def test_a_lower_minimum_lets_waiting_partitions_go_on_without_trusting_those_th
             await until(sent, "acknowledged by one", 10)
 
     simulate(check)
+
+
+def test_a_higher_minimum_tells_those_who_wait_that_it_will_not_be_reached() -> None:
+    async def check() -> None:
+        async with tools(Broker(partitions=1, min_insync=1)) as (cluster, _, admin):
+            leader = await cluster.leader()
+            await cluster.cut(leader, [node for node in cluster.nodes if node is not leader])
+            sending = asyncio.ensure_future(cluster.producer_with(timeout=1.5).send("orders", 0, [(None, b"x")]))
+            await asyncio.sleep(0.3)
+            assert not sending.done()
+            began = asyncio.get_running_loop().time()
+            assert (await admin.alter_config("orders", {"min.insync.replicas": "4"})).outcome is Outcome.DONE
+            with pytest.raises(SendUnknown) as refused:
+                await sending
+            assert refused.value.error is E.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            assert asyncio.get_running_loop().time() - began < 0.2
+            await cluster.heal()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("age", [-1, 0, 1])
+def test_older_settings_from_the_controller_do_not_replace_younger_ones(age: int) -> None:
+    """They may have been read before a change that the broker has seen already."""
+
+    async def check() -> None:
+        async with tools() as (cluster, zookeeper, _):
+            await change(zookeeper, config(segment_ms="60000"))
+            await applied(cluster, segment_ms="60000")
+            node = cluster.nodes[0]
+            known = cluster.events(node, "topic-configured")
+            update = TopicSettingsUpdate(
+                topic="orders",
+                zxid=known[-1]["zxid"] + age,
+                settings=[TopicSetting(name="min.insync.replicas", value="2")],
+            )
+            request = LeaderAndIsrRequest(
+                controller_id=1,
+                controller_epoch=1,
+                broker_epoch=cluster.events(node, "registered")[-1]["zxid"],
+                partitions=[],
+                topics=[update],
+                live_brokers=[],
+            )
+            connection = await Connection.open(node.address, 9092, 1.0)
+            assert (await connection.call(request, 0, 5.0)).error_code == E.NONE
+            await connection.close()
+            assert len(cluster.events(node, "topic-configured")) == len(known) + (age > 0)
+
+    simulate(check)
+
+
+def test_the_controller_too_keeps_the_younger_settings() -> None:
+    state = ClusterState(topics={"t": Topic(7, {0: [1]}, TopicSettings({"segment.ms": "5"}, 7))})
+    assert not state.configure("t", TopicSettings({}, 6))
+    assert not state.configure("unknown", TopicSettings({}, 9))
+    assert state.topics["t"].settings.values == {"segment.ms": "5"}
+    assert state.configure("t", TopicSettings({}, 8))
+    assert state.topics["t"].settings == TopicSettings({}, 8)
 
 
 # -- partitions ----------------------------------------------------------------------------------------------------
