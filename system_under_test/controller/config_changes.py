@@ -1,7 +1,7 @@
 """Settings of topics that change while brokers run: every broker watches /config/changes and applies what it finds.
 
 A change is announced by a sequence node that names the topic; what it has now is in /config/topics. All settings are
-read anew at the start, and whenever the connection was lost: an announcement may have been there and gone meanwhile.
+read anew at the start, and whenever an announcement may have come and gone unread, as when the connection was lost.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class ConfigChanges:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             try:
                 data, stat = await self._zookeeper.get(path)
-            except NoNodeError:
+            except NoNodeError:  # nobody knows now whose it was
+                self._read_all = True
+                self._fired.set()
                 continue
             try:
                 topic = znodes.decode(znodes.ConfigChange, path, data).topic()

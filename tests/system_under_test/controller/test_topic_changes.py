@@ -166,9 +166,11 @@ def test_a_broker_cut_from_zookeeper_reads_all_settings_anew() -> None:
             node = next(node for node in cluster.nodes if node is not controller)
             await cluster.cut(node, cluster.zookeepers)
             await change(zookeeper, config(segment_ms="70000"))
+            await asyncio.sleep(0.1)  # the others have read it
             for name in await zookeeper.get_children(CHANGES):
                 await zookeeper.delete(f"{CHANGES}/{name}")
-            await asyncio.sleep(2.4)  # it has given up the connection, and its session is not over yet
+            await cluster.zookeepers[0].kill()  # which ends connections, but no session
+            await cluster.zookeepers[0].start()
             await cluster.heal()
             await applied(cluster, segment_ms="70000")
             assert cluster.events(node, "session-lost") == [], "else the controller would have told it"
