@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import SetData
 
 from system_under_test.controller import topics
-from system_under_test.controller.cluster_state import Topic, parse_assignment
+from system_under_test.controller.cluster_state import parse_assignment
 from system_under_test.controller.rule import Rule
 from system_under_test.controller.topics import TopicError
 from system_under_test.protocol.errors import ErrorCode
@@ -43,7 +44,8 @@ async def look_again(zookeeper: ZooKeeper, rule: Rule, name: str, watch: Watch) 
         _log.error("assignment of topic %s is refused, the former one put back: %s", name, error)
         await _write(rule, name, known.assignment, stat.version)
         return
-    rule.cluster.topics[name] = Topic(known.czxid, found, known.settings)
+    if found != known.assignment:
+        rule.cluster.topics[name] = replace(known, assignment=found)
 
 
 def _check_grown(known: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[int]]) -> None:

@@ -393,7 +393,8 @@ class Controller:
         deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
 
         async def finish(current: Rule) -> None:
-            if current is not rule or rule.cluster.topics.get(name) is not topic:
+            now = rule.cluster.topics.get(name)
+            if current is not rule or now is None or now.czxid != topic.czxid:
                 return
             rule.cluster.deleting.pop(name, None)
             if deleted:

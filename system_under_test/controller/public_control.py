@@ -8,6 +8,7 @@ ZooKeeper has them, by the same code that serves our own controller: what is mis
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -37,6 +38,8 @@ from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 
 NO_BROKER_EPOCH = -1
+PATIENCE = 5.0
+"""Seconds with ZooKeeper, until the answer is that nobody knows (-1)."""
 
 
 class PublicControl:
@@ -52,8 +55,9 @@ class PublicControl:
         epoch = self._manager.controller_epoch
         if controller_epoch > epoch:
             try:
-                epoch = await known_epoch(self._zookeeper)
-            except KazooException:
+                async with asyncio.timeout(PATIENCE):
+                    epoch = await known_epoch(self._zookeeper)
+            except (KazooException, TimeoutError):
                 return ErrorCode.UNKNOWN
             self._manager.controller_epoch = max(epoch, self._manager.controller_epoch)
         if controller_epoch == self._manager.controller_epoch:
@@ -72,8 +76,9 @@ class PublicControl:
         newer = [partition for partition, result in results.items() if result is ErrorCode.NONE]
         if newer:
             try:
-                cluster = await self._read(newer)
-            except KazooException:
+                async with asyncio.timeout(PATIENCE):
+                    cluster = await self._read(newer)
+            except (KazooException, TimeoutError):
                 return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
             confirmed = [partition for partition in newer if _confirms(cluster, told[partition])]
             results.update((p, ErrorCode.STALE_CONTROLLER_EPOCH) for p in newer if p not in confirmed)
@@ -112,11 +117,12 @@ class PublicControl:
         for named in request.partitions:
             try:
                 epoch = self._manager.get(named.topic, named.partition).leader_epoch
-                allowed = await self._may_stop((named.topic, named.partition), delete=request.delete_partitions)
+                async with asyncio.timeout(PATIENCE):
+                    allowed = await self._may_stop((named.topic, named.partition), delete=request.delete_partitions)
             except PartitionError:
                 results[named.topic, named.partition] = ErrorCode.NONE  # nothing to stop
                 continue
-            except KazooException:
+            except (KazooException, TimeoutError):
                 return StopReplicaResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
             results[named.topic, named.partition] = ErrorCode.STALE_CONTROLLER_EPOCH
             if allowed:

@@ -1,10 +1,12 @@
 """ControlledShutdown (key 7): before a broker stops, others take its lead, so that nobody waits for its session's end.
 
 Whatever it led that has another member in sync is led by that one; it leaves the other in-sync sets, and stops its
-replicas, so that it does not come back into them. That lasts until it registers anew, or is elected again.
+replicas, so that it does not come back into them. That lasts until it registers anew, or the leader epoch rises.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from system_under_test.controller.controller import Controller
 from system_under_test.controller.rule import Rule
@@ -13,18 +15,24 @@ from system_under_test.network.handler import Context
 from system_under_test.protocol.control import ControlledShutdownRequest, ControlledShutdownResponse, PartitionName
 from system_under_test.protocol.errors import ErrorCode
 
+PATIENCE = 30.0
+"""Seconds; Kafka's ``controller.socket.timeout.ms``."""
+
 
 async def controlled_shutdown(
     controller: Controller, request: ControlledShutdownRequest, context: Context
 ) -> ControlledShutdownResponse:
-    """11 from who is not the controller, as in 0.10.2; 8 for a broker that is not alive."""
+    """11 from who is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
     remaining: list[PartitionName] = []
 
     async def act(rule: Rule) -> None:
         remaining.extend(await _move_away(rule, request.broker_id))
 
     try:
-        await controller.perform(act)
+        async with asyncio.timeout(PATIENCE):
+            await controller.perform(act)
+    except TimeoutError:
+        return ControlledShutdownResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, partitions_remaining=[])
     except TopicError as error:
         code = ErrorCode.STALE_CONTROLLER_EPOCH if error.code is ErrorCode.NOT_CONTROLLER else error.code
         return ControlledShutdownResponse(error_code=code, partitions_remaining=[])

@@ -417,6 +417,35 @@ def test_a_topic_written_to_zookeeper_is_made_and_one_marked_there_is_removed() 
     simulate(check)
 
 
+def test_a_deletion_goes_on_whatever_else_changes_meanwhile() -> None:
+    async def check() -> None:
+        async with tools() as (cluster, zookeeper, admin):
+            await zookeeper.create("/brokers/topics/second", assignment(p0=[1, 2, 3]))
+            await led(cluster, admin, "second", 1)
+            await filled(cluster, "second", 1)
+            controller = await cluster.controller()
+            asleep = next(node for node in cluster.nodes if node is not controller)
+            await asleep.stop()
+            await zookeeper.create("/admin/delete_topics/second")
+            await asyncio.sleep(0.3)  # it waits for the one that sleeps
+            own = Admin([f"{controller.address}:9092"], runtime=cluster.cluster.harness_runtime())
+            assert (await own.create_partitions("second", 2)).error is E.UNKNOWN_TOPIC_OR_PARTITION
+            assert (await own.create_partitions("orders", 2)).outcome is Outcome.DONE
+            assert (await own.alter_config("second", {"segment.ms": "60000"})).outcome is Outcome.DONE
+            await own.close()
+            await asyncio.sleep(0.3)
+            await asleep.resume()
+
+            async def gone() -> bool:
+                return await zookeeper.exists("/admin/delete_topics/second") is None
+
+            await until(gone, "the mark is gone")
+            assert await zookeeper.exists("/brokers/topics/second") is None
+            assert await zookeeper.exists("/config/topics/second") is None
+
+    simulate(check)
+
+
 def test_a_longer_assignment_in_zookeeper_brings_partitions() -> None:
     async def check() -> None:
         async with tools(Broker(partitions=1, replication=2)) as (cluster, zookeeper, admin):
