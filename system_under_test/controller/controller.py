@@ -20,6 +20,7 @@ from system_under_test.config import BrokerConfig
 from system_under_test.controller import assignments, cluster_state, config_alteration, topics
 from system_under_test.controller.broadcast import Broadcast
 from system_under_test.controller.cluster_state import ClusterState
+from system_under_test.controller.deletion import Deletions
 from system_under_test.controller.leaders import LiveBroker
 from system_under_test.controller.metadata import MetadataCache
 from system_under_test.controller.partitions import PartitionMachine
@@ -82,6 +83,7 @@ class Controller:
         self._watches: dict[Event, Watch] = {}
         self._rule: Rule | None = None
         self._registered = False
+        self._deletions = Deletions(zookeeper, background, self.perform, lambda: self._notify(Event.DELETIONS))
         self._new_settings: dict[str, TopicSettings] = {}
 
     def start(self) -> None:
@@ -165,7 +167,7 @@ class Controller:
         elif event is Event.ISR:
             await self._isr_changed(rule)
         elif event is Event.DELETIONS:
-            await self._deletions_changed(rule)
+            await self._deletions.look(rule, self._watch(Event.DELETIONS))
         else:
             await rule.fence.write([])
 
@@ -318,22 +320,8 @@ class Controller:
         await self.perform(act)
 
     async def delete_topic(self, name: str) -> None:
-        """Returns once every replica and the topic itself are gone. Raises ``TopicError``.
-
-        Whoever stops waiting stops nothing: the topic is marked, and goes when all its replicas can.
-        """
-        gone = asyncio.get_running_loop().create_future()
-
-        async def act(rule: Rule) -> None:
-            if name not in rule.cluster.topics:
-                raise topics.TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-            if name not in rule.cluster.deleting:
-                await rule.fence.write(topics.deletion_mark(name))
-            rule.cluster.when_forgotten(name, gone)
-            self._notify(Event.DELETIONS)
-
-        await self.perform(act)
-        await gone
+        """Returns once every replica and the topic itself are gone. Raises ``TopicError``."""
+        await self._deletions.request(name)
 
     async def add_partitions(
         self, name: str, count: int, assigned: Sequence[Sequence[int]], *, validate_only: bool
@@ -374,40 +362,3 @@ class Controller:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((action, done))
         await done
-
-    async def _deletions_changed(self, rule: Rule) -> None:
-        """A topic goes once every replica lives and has deleted its files."""
-        marked = await self._zookeeper.get_children(paths.DELETE_TOPICS, self._watch(Event.DELETIONS))
-        for name in marked:
-            if name not in rule.cluster.topics:
-                await rule.fence.write(topics.forget_mark(name))
-                continue
-            if name not in rule.cluster.deleting and rule.brokers.reaches(rule.cluster.replicas_of(name)):
-                rule.cluster.deleting[name] = None
-                self._background.spawn(self._delete(rule, name), f"deleting {name}")
-
-    async def _delete(self, rule: Rule, name: str) -> None:
-        """One try; a replica that goes away meanwhile brings the next one when it is back."""
-        topic = rule.cluster.topics[name]
-        parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
-        deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
-
-        async def finish(current: Rule) -> None:
-            now = rule.cluster.topics.get(name)
-            if current is not rule or now is None or now.czxid != topic.czxid:
-                return
-            rule.cluster.deleting.pop(name, None)
-            if deleted:
-                await rule.fence.write(await topics.removal(self._zookeeper, name, parts))
-                rule.cluster.forget(name)
-                rule.brokers.deleted(name)
-                rule.brokers.tell()
-
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait((finish, done))
-        await asyncio.wait([done])
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            _log.info("deleting topic %s: %s; again", name, error)
-        if error is not None or not deleted:
-            self._background.spawn(self._notify_later(Event.DELETIONS), f"deleting {name} again")
