@@ -9,9 +9,10 @@ CONTROLLER_EPOCH = "/controller_epoch"
 ISR_CHANGES = "/isr_change_notification"
 DELETE_TOPICS = "/admin/delete_topics"
 TOPIC_CONFIGS = "/config/topics"
+CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
 
-PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, "/config/changes", "/cluster")
+PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, CONFIG_CHANGES, "/cluster")
 """What every broker makes sure of at its start."""
 
 
@@ -41,3 +42,8 @@ def topic_config(name: str) -> str:
 
 def delete_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
+
+
+def config_change() -> str:
+    """To be created as a sequence node."""
+    return f"{CONFIG_CHANGES}/config_change_"
