@@ -35,6 +35,8 @@ class PowerLoss(Kill):
         for node in servers(cluster, system):
             if not isinstance(node, Powered):
                 return f"a {cluster.kind} node's power cannot be cut; the simulation's can (--cluster=sim)"
+            if (reason := node.power_loss_unavailable()) is not None:
+                return f"the power of {node.name} cannot be cut: {reason}"
         return await probe_processes(cluster, system)
 
     async def end(self, injection: Injection, node: Node) -> None:
