@@ -179,7 +179,7 @@ class DockerCluster:
         for item in self._plans:
             if item.role == ZOOKEEPER_ROLE:
                 continue
-            path = self._state / "disks" / f"{self._container(item.name)}.ext4"
+            path = disk.image_path(self._state, self._owner, self._run_id, item.name)
             journal.append(undo.RemoveDisk(str(path)))
             try:
                 devices[item.name] = disk.make(path)
@@ -199,7 +199,7 @@ class DockerCluster:
     ) -> None:
         name = self._container(item.name)
         device = disks.get(item.name) if isinstance(disks, Mapping) else None
-        rights = [] if device is None else ["SYS_ADMIN"]
+        rights = {} if device is None else disk.container_options(device)
         journal.append(undo.RemoveContainer(name))
         with engine() as client:
             made = client.api.create_container(
@@ -208,10 +208,10 @@ class DockerCluster:
                 hostname=item.name,
                 labels=labels(self._run_id, self._owner),
                 host_config=client.api.create_host_config(
-                    cap_add=["NET_ADMIN", *rights],
+                    cap_add=["NET_ADMIN", *rights.pop("cap_add", ())],
                     extra_hosts=dict(hosts),  # no resolver in the way of a partition
                     network_mode=net.name,
-                    **({} if device is None else disk.container_options(device)),
+                    **rights,
                 ),
                 networking_config=client.api.create_networking_config(
                     {net.name: client.api.create_endpoint_config(ipv4_address=hosts[item.name])}  # type: ignore[arg-type]

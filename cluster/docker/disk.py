@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from cluster.owner import Owner
 
 NODE_DEVICE = "/dev/assay-disk"
 """What the disk is called inside the container."""
@@ -22,15 +26,39 @@ SIZE = 1 << 30
 TRIES = 20
 """Attempts at a loop device; another session may take the one that was free a moment ago."""
 LOOP_MAJOR = 7
+FOLDER, SUFFIX = "disks", ".ext4"
 
 
 class DiskError(OSError):
     """This machine cannot make such disks, or not take one back; the message says why and has the remedy."""
 
 
+@dataclass(frozen=True)
+class Image:
+    """A disk that some run has made; ``owner`` as text."""
+
+    path: Path
+    owner: str
+    run_id: str
+
+
+def image_path(state: Path, mine: Owner, run_id: str, node: str) -> Path:
+    """Where a node's image is; its name tells whose it is, so that it is found even if the journal is lost."""
+    return state / FOLDER / f"{mine}.{run_id}.{node}{SUFFIX}"
+
+
+def images(state: Path) -> list[Image]:
+    """All there are in this state folder, by name."""
+    found = []
+    for path in sorted((state / FOLDER).glob(f"*{SUFFIX}")):
+        parts = path.name.removesuffix(SUFFIX).split(".")
+        found.append(Image(path, ".".join(parts[:4]), ".".join(parts[4:-1])))
+    return found
+
+
 def make(image: Path) -> str:
     """The loop device of a new disk. What takes it back, :func:`remove`, must be in the journal before."""
-    _check()
+    check()
     image.parent.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
         file.truncate(SIZE)
@@ -71,14 +99,18 @@ def attached(image: Path) -> list[str]:
 
 
 def container_options(device: str) -> dict[str, Any]:
-    """What the engine must grant a container, as arguments of the Docker SDK, besides ``cap_add`` of SYS_ADMIN.
+    """What the engine must grant a container that is to have the disk, as arguments of the Docker SDK.
 
-    AppArmor's profile for containers forbids every mount; SYS_ADMIN is needed for the mount and for the shutdown.
+    SYS_ADMIN is needed for the mount and for the shutdown; AppArmor's profile for containers forbids every mount.
     """
-    return {"devices": [f"{device}:{NODE_DEVICE}:rwm"], "security_opt": ["apparmor=unconfined"]}
+    return {
+        "cap_add": ["SYS_ADMIN"],
+        "devices": [f"{device}:{NODE_DEVICE}:rwm"],
+        "security_opt": ["apparmor=unconfined"],
+    }
 
 
-def _check() -> None:
+def check() -> None:
     """Raises :class:`DiskError` for what can be told without trying."""
     if os.geteuid() != 0:
         raise DiskError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
@@ -97,7 +129,7 @@ def _attach(image: Path) -> str:
     device = _run("losetup", "--find")
     number = int(device.removeprefix("/dev/loop"))
     if not Path(device).exists():  # a container's /dev has what there was when it was made
-        os.mknod(device, 0o660 | 0o060000, os.makedev(LOOP_MAJOR, number))
+        os.mknod(device, stat.S_IFBLK | 0o660, os.makedev(LOOP_MAJOR, number))
     _run("losetup", device, str(image))
     return device
 

@@ -50,12 +50,8 @@ def argv(what: str, device: str, folder: str) -> list[str]:
 def mount(device: str, folder: str) -> None:
     """Mounts the disk unless it is there already and alive. Creates the folder."""
     if _mounted(folder):
-        try:
-            os.listdir(folder)
+        if _alive(folder):
             return
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
         _unmount(folder)
     os.makedirs(folder, exist_ok=True)
     _run("mount", "-t", "ext4", "-o", OPTIONS, device, folder)
@@ -112,6 +108,19 @@ def trial(device: str, folder: str) -> None:
 def _mounted(folder: str) -> bool:
     with open("/proc/self/mounts") as mounts:
         return any(line.split()[1] == folder for line in mounts)
+
+
+def _alive(folder: str) -> bool:
+    """Not shut down: then names can still be read, and nothing can be made."""
+    canary = os.path.join(folder, CANARY)
+    try:
+        os.close(os.open(canary, os.O_WRONLY | os.O_CREAT))
+        os.unlink(canary)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            return False
+        raise
+    return True
 
 
 def _unmount(folder: str) -> None:
