@@ -7,8 +7,9 @@ is judged as if those records had been sent with an unknown outcome and never re
 the loss ends at the cut, and a consumer begins anew after it.
 
 Allowed is nothing but that. A loss of power counts when it bit and its targets are all nodes that have an event log.
-A partition is cut at most M - 1 offsets below the last one known before it, by a send or by a poll; and nothing at or
-above the cut may be there afterwards. Where that does not hold no cut is granted, and other checks find what is gone.
+Of a partition M - 1 records may go, counted from the last known before, by a send or by a poll; what else is gone other
+checks find. And they must go together: of those at or above the cut none may be there afterwards, nor at another offset
+above it. Where one is, no cut is granted.
 When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
 
 An offset counts as gone when no poll showed its value there any more although polls or sends came that far, or the
@@ -64,18 +65,21 @@ def _moments(engine: Engine) -> list[int]:
 
 def _cuts(engine: Engine, moment: int, unflushed: int) -> list[Cut]:
     gone: dict[str, int] = {}
-    kept: dict[str, int] = {}
+    found: dict[str, int] = {}
     for row in engine.rows(_tail(moment, unflushed)):
         key, position = row["key"], row["position"]
-        if row["kept"]:
-            kept[key] = max(position, kept.get(key, position))
-        else:
+        if row["kept"] == 0:
             gone[key] = min(position, gone.get(key, position))
-    return [Cut(key, moment, at) for key, at in gone.items() if kept.get(key, -1) < at]
+        if row["found"] is not None:
+            found[key] = max(row["found"], found.get(key, row["found"]))
+    return [Cut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
 
 
 def _tail(moment: int, unflushed: int) -> str:
-    """The last records known before the moment of which is known what became of them."""
+    """The last records known before the moment, if it is known what became of them.
+
+    ``kept``: the record is where it was; ``found``: the highest offset at which its value was shown afterwards.
+    """
     return f"""
         with known as (
             select key, value, position from effects
@@ -85,15 +89,18 @@ def _tail(moment: int, unflushed: int) -> str:
         shown as (
             select key, value, position from effects
             where kind = 'observe' and call >= {moment} and value is not null group by key, value, position),
+        latest as (select key, value, max(position) as position from shown group by key, value),
         reached as (
             select key, max(position) as furthest from effects
             where kind in ('append', 'observe') and outcome = 'ok' and call >= {moment} group by key),
         drained as (
             select key, max(position) as settled from effects where kind = 'drained' and outcome = 'ok' group by key)
-        select k.key as key, k.position as position, case when s.key is null then 0 else 1 end as kept
+        select k.key as key, k.position as position, case when s.key is null then 0 else 1 end as kept,
+            l.position as found
         from known k join (select key, max(position) as last from known group by key) e
                 on k.key = e.key and k.position > e.last - {unflushed}
             left join shown s on k.key = s.key and k.value = s.value and k.position = s.position
+            left join latest l on k.key = l.key and k.value = l.value
             left join reached r on k.key = r.key
             left join drained d on k.key = d.key
         where s.key is not null or k.position <= r.furthest or k.position >= d.settled

@@ -14,7 +14,7 @@ from typing import cast
 
 from cluster.node import Cluster, Node, Powered
 from cluster.system import System
-from nemesis.fault import Census, Injection
+from nemesis.fault import Census, Injection, on_all
 from nemesis.kill import Kill
 from nemesis.process import draw_target, probe_processes
 from nemesis.schedule import Parameter
@@ -28,6 +28,8 @@ class PowerLoss(Kill):
 
     name = "power-loss"
     description = "the machine loses power: what was not fsynced is gone; started again at the heal"
+    on_targets = staticmethod(on_all)
+    """One after the other, the last would have had time to flush what it alone still had."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target, KINDS)
