@@ -52,6 +52,7 @@ class FakeNode:
         self.is_frozen = False
         self.clock_ahead = 0.0
         self.unpowered: str | None = None
+        self.slow_power_loss = 0.0
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
         self.on_event: Callable[[str, str], None] | None = None
 
@@ -107,6 +108,7 @@ class FakeNode:
         return self.unpowered
 
     async def power_loss(self) -> Mapping[str, int]:
+        await asyncio.sleep(self.slow_power_loss)
         if self._called("power_loss"):
             self.state = ProcessState.DEAD
         return {"/data/orders-0/11.log": 7}
