@@ -86,7 +86,7 @@ def remove(image: Path) -> bool:
 
 def attached(image: Path) -> list[str]:
     """The loop devices of this image, also after it was deleted."""
-    wanted = str(image.absolute())
+    wanted = str(image.resolve())
     devices = []
     for entry in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
         try:

@@ -13,7 +13,7 @@ import pytest
 from conftest import Live
 from echo_system import Echo, echoes, until
 
-from cluster import journal, owner, undo
+from cluster import doctor, journal, owner, undo
 from cluster.docker import DockerCluster, disk
 from cluster.docker.engine import engine, owned
 from cluster.node import Node, NodeError, ProcessState
@@ -179,17 +179,19 @@ def test_a_start_finds_the_disk_mounted_whatever_happened_to_it(storing: Live) -
     storing.run(body())
 
 
-def test_damage_of_files_is_as_durable_as_if_it_had_always_been_there(storing: Live) -> None:
+def test_what_the_harness_does_to_files_is_as_durable_as_if_it_had_always_been_there(storing: Live) -> None:
     async def body() -> None:
         node = storing.node("n2")
         await node.kill() if (await node.process()).state is not ProcessState.DEAD else None
         await write(node)
         await node.write_range(f"{DATA}/both", 10, b"damage")
         await node.truncate_file(f"{DATA}/both", 100)
+        await node.write_file(f"{DATA}/given", b"by the harness")
         await node.power_loss()
         expected = bytearray(FSYNCED[:100])
         expected[10:16] = b"damage"
         assert await node.read_file(f"{DATA}/both") == bytes(expected)
+        assert await node.read_file(f"{DATA}/given") == b"by the harness"
 
     storing.run(body())
 
@@ -267,6 +269,22 @@ def test_a_system_that_names_no_data_folder_has_no_power_to_cut(tmp_path: Path) 
 
     system = Echo(tmp_path / "echo")
     run_cluster(tmp_path, "test-no-folder", system, body)
+
+
+@pytest.mark.usefixtures("storing")
+def test_the_doctor_tries_it_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "state_folder", lambda: tmp_path)
+    found = {finding.name: finding for finding in doctor.diagnose()}["power loss in a node"]
+    assert (found.good, found.detail) == (True, "what was fsynced stays, what was not is gone")
+    real = power.argv
+    monkeypatch.setattr(
+        power, "argv", lambda *given: [text.replace("NO_LOG_FLUSH = 2", "NO_LOG_FLUSH = 0") for text in real(*given)]
+    )
+    found = {finding.name: finding for finding in doctor.diagnose()}["power loss in a node"]
+    assert not found.good
+    assert "that were never fsynced are still on" in found.detail
+    assert "EXT4_IOC_SHUTDOWN" in found.remedy
+    assert disk.images(tmp_path) == []
 
 
 @pytest.mark.parametrize("journal_lost", [False, True])
