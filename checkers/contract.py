@@ -37,6 +37,12 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
     """Whether the log end offsets that the system reports are linearizable (KIP-207); then they enter rule U."""
+    unflushed: int = 0
+    """How many of the last records of a partition, acknowledged or not, may go when *all* servers lose power together.
+
+    M - 1 of a log that is fsynced every M messages. Those that go are told as ``unflushed-loss``; any other loss is
+    what it is. Set by :meth:`tolerate_unflushed`.
+    """
     compacted: tuple[str, ...] = ()
     """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
 
@@ -44,6 +50,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         both = sorted(set(self.forbidden or ()) & set(self.tolerated))
         if both:
             raise ValueError(f"a contract cannot both forbid and tolerate {', '.join(both)}; choose one")
+        if self.unflushed < 0:
+            raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         if self.recovery_deadline <= 0:
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
 
@@ -52,6 +60,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         forbidden = None if self.forbidden is None else tuple(name for name in self.forbidden if name not in anomalies)
         tolerated = tuple(dict.fromkeys((*self.tolerated, *anomalies)))
         return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated)
+
+    def tolerate_unflushed(self, flush_messages: int) -> Contract:
+        """The same contract for logs that are fsynced every so many messages."""
+        more = () if flush_messages == 1 else ("unflushed-loss",)
+        return msgspec.structs.replace(self.tolerate(*more), unflushed=flush_messages - 1)
 
     def forbids(self, anomaly: str) -> bool:
         """Whether one instance of this anomaly fails the run."""

@@ -127,7 +127,7 @@ UNSEEN: Final = Check(
         View(
             "log_final",
             """
-            select key, min(call) as final_call from effects
+            select key, min(call) as final_call from log_effects
             where phase in ('sentinel', 'drain') and key is not null group by key
             """,
         ),

@@ -21,7 +21,7 @@ PLACEABLE: Final = 2**61
 ENDS: Final = View(
     "log_ends",
     """
-    select op, sub, process, key, position, epoch, call, ret from effects
+    select op, sub, process, key, position, epoch, call, ret from log_effects
     where kind = 'end' and outcome = 'ok' and position is not null and ret is not null
     """,
 )

@@ -19,7 +19,7 @@ READ: Final = View(
     "log_read",
     """
     select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
-    from effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
+    from log_effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
     """,
 )
 

@@ -23,7 +23,7 @@ SENDS: Final = View(
     "log_sends",
     """
     select op, sub, request, process, key, position, value, owner, call, ret, outcome, phase
-    from effects where kind = 'append'
+    from log_effects where kind = 'append'
     """,
     keep=True,
 )
@@ -31,7 +31,8 @@ SENDS: Final = View(
 BEGUN: Final = View(
     "log_begun",
     """
-    select op, key, count(*) as polls, min(sub) as first_sub from effects where kind = 'observe-begin' group by op, key
+    select op, key, count(*) as polls, min(sub) as first_sub from log_effects where kind = 'observe-begin'
+    group by op, key
     """,
     keep=True,
 )
@@ -45,14 +46,14 @@ POLLED: Final = View(
     "log_polled",
     f"""
     select {_POLLED}, cast(case when e.sub >= b.first_sub then 1 else 0 end as bigint) as segment
-    from effects e left join log_begun b on e.op = b.op and e.key = b.key
+    from log_effects e left join log_begun b on e.op = b.op and e.key = b.key
     where e.kind in ('observe-begin', 'observe', 'observe-end') and coalesce(b.polls, 1) = 1
     union all
     select {_POLLED},
         cast(sum(case when e.kind = 'observe-begin' then 1 else 0 end) over (
             partition by e.op, e.key order by e.op nulls first, e.sub nulls first
             rows between unbounded preceding and current row) as bigint) as segment
-    from effects e join log_begun b on e.op = b.op and e.key = b.key
+    from log_effects e join log_begun b on e.op = b.op and e.key = b.key
     where e.kind in ('observe-begin', 'observe', 'observe-end') and b.polls > 1
     """,
     keep=True,
@@ -151,7 +152,7 @@ VALUES: Final = View(
 STARTS: Final = View(
     "log_starts",
     """
-    select key, max(position) as log_start from effects where kind = 'start' and position is not null group by key
+    select key, max(position) as log_start from log_effects where kind = 'start' and position is not null group by key
     """,
 )
 
@@ -218,7 +219,7 @@ SETTLED: Final = View(
     "log_settled",
     """
     select d.key as key, d.settled as settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
-    from (select key, max(position) as settled from effects
+    from (select key, max(position) as settled from log_effects
           where kind = 'drained' and outcome = 'ok' and position is not null group by key) d
         left join log_sends s on d.key = s.key and s.phase = 'sentinel' and s.outcome = 'ok'
             and s.position = d.settled - 1
@@ -261,4 +262,5 @@ LOG_VIEWS: Final = (
     SETTLED,
     GONE,
 )
-"""In order. They also read ``log_compacted`` (key) and ``log_declared`` (linearizable_ends), the contract's part."""
+"""In order. They also read ``log_compacted`` (key) and ``log_declared`` (linearizable_ends), the contract's part, and
+``log_effects``: the effects, less what the contract allows a log to lose (``checkers/unflushed.py``)."""

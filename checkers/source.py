@@ -31,15 +31,19 @@ def register_parts(engine: Engine, reader: HistoryReader) -> None:
 
 def register_contract(engine: Engine, contract: Contract) -> None:
     """What of the contract the checks' texts read, as views, so that the texts themselves never change."""
-    keys = ", ".join(f"({_literal(key)})" for key in sorted(contract.compacted))
+    keys = ", ".join(f"({literal(key)})" for key in sorted(contract.compacted))
     engine.view(
         "log_compacted",
         f"select key from (values {keys}) as named (key)" if keys else "select cast(null as string) as key where 1 = 0",
     )
-    engine.view("log_declared", f"select {int(contract.linearizable_ends)} as linearizable_ends")
+    engine.view(
+        "log_declared",
+        f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed",
+    )
+    engine.view("log_effects", "select * from effects")
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     if "\\" in text or "'" in text:
         raise HistoryError(
             f"the contract's compacted key {text!r} holds a quote or a backslash, which the two engines' SQL write in "

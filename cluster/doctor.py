@@ -1,4 +1,4 @@
-"""What this machine can do, and what to install for the rest. Looks only; nothing is installed or built here.
+"""What this machine can do, and what to install for the rest. Nothing is installed or built here, and nothing stays.
 
 Rendering is the ``assay doctor`` command's. A finding that is not ``good`` and not ``required`` costs a feature, which
 its ``enables`` names; the simulation needs none of them.
@@ -14,10 +14,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import zookeeper
-from cluster.docker import image
+from cluster import owner, zookeeper
+from cluster.docker import disk, image
 from cluster.docker.engine import EngineError, answers, engine
 from cluster.docker.layer import ImageError
+from cluster.journal import state_folder
+from cluster.ssh import power
 
 GIB = 2**30
 DISK_NEEDED = 3 * GIB
@@ -39,10 +41,10 @@ class Finding:
 
 
 def diagnose() -> list[Finding]:
-    """In the order in which to repair. Takes some seconds: one check starts a container."""
+    """In the order in which to repair. Takes some seconds: two checks start a container."""
     findings = [_python(), _root(), _memory(), _disk(), _engine()]
     if findings[-1].good:
-        findings += [_image(), _iptables()]
+        findings += [_image(), _iptables(), _power_loss()]
     return [*findings, _java(), _zookeeper(), _chromium()]
 
 
@@ -141,6 +143,40 @@ def _iptables() -> Finding:
     return Finding("iptables in a node", True, "drops packets", enables=enables)
 
 
+def _power_loss() -> Finding:
+    """Cuts the power of a disk, in a container of the node image: what was fsynced must be there, the rest gone."""
+    name, enables = "power loss in a node", "--nemesis=power-loss with --cluster=docker; the simulation's needs nothing"
+    try:
+        if not image.exists():
+            return Finding(name, False, "not tried: no node image", "`assay image build`", enables)
+        _cut_power()
+    except OSError as error:
+        return Finding(name, False, _first_line(error), "run as root, with loop devices and e2fsprogs", enables)
+    except (EngineError, ImageError) as error:
+        remedy = "the kernel needs ext4 and EXT4_IOC_SHUTDOWN, and containers the right to SYS_ADMIN"
+        return Finding(name, False, _last_line(error), remedy, enables)
+    return Finding(name, True, "what was fsynced stays, what was not is gone", enables=enables)
+
+
+def _cut_power() -> None:
+    """Raises ``OSError`` or :class:`EngineError`. What is left by a crash the next session sweeps away."""
+    path = disk.image_path(state_folder(), owner.current(), "doctor", "disk")
+    try:
+        device = disk.make(path)
+        with engine() as client:
+            client.containers.run(
+                image.reference(),
+                power.argv("trial", disk.NODE_DEVICE, "/mnt/assay")[1:],
+                entrypoint="python3",
+                network_mode="none",
+                labels={"assay": "doctor"},
+                remove=True,
+                **disk.container_options(device),
+            )
+    finally:
+        disk.remove(path)
+
+
 def _java() -> Finding:
     enables = "a ZooKeeper without Docker, Spark"
     found = shutil.which("java")
@@ -170,3 +206,8 @@ def _chromium() -> Finding:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+def _last_line(error: Exception) -> str:
+    """Of what a container printed; before it the engine quotes the whole command."""
+    return str(error).strip().rpartition("\n")[2][-300:]

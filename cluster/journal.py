@@ -47,7 +47,13 @@ class RemoveFile(msgspec.Struct, frozen=True, tag="remove-file"):
     path: str
 
 
-Action = RemoveContainer | RemoveNetwork | RunInContainer | Unpause | RemoveFile
+class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
+    """The image of a node's disk, and its loop device; after the container that has it."""
+
+    image: str
+
+
+Action = RemoveContainer | RemoveNetwork | RunInContainer | Unpause | RemoveFile | RemoveDisk
 
 
 class Header(msgspec.Struct, frozen=True, tag="journal"):
@@ -194,6 +200,8 @@ def describe(action: Action) -> str:
             return f"{container} unpaused"
         case RemoveFile(path):
             return f"{path} removed"
+        case RemoveDisk(image):
+            return f"disk {image} removed"
 
 
 def _fsync_folder(folder: Path) -> None:

@@ -144,6 +144,10 @@ class Node(Protocol):
 class Powered(Protocol):
     """A node whose power can be cut; its process must be started again afterwards."""
 
+    def power_loss_unavailable(self) -> str | None:
+        """Why not, and the remedy, where it cannot be cut after all; None where it can."""
+        ...
+
     async def power_loss(self) -> Mapping[str, int]:
         """The machine stops at once, and only what was fsynced is left; returns how many bytes each file lost."""
         ...

@@ -136,6 +136,15 @@ class Replicated(Protocol):
 
 
 @runtime_checkable
+class Durable(Protocol):
+    """A system that says where its data are as a whole; a real node needs that to have its power cut."""
+
+    def data_folder(self, node: Node) -> str:
+        """Absolute path of the folder that is to be a disk of its own. The event log must not lie in there."""
+        ...
+
+
+@runtime_checkable
 class Damageable(Protocol):
     """A system that says where its data are; the faults that damage files need it."""
 

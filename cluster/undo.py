@@ -1,8 +1,9 @@
 """Taking back what runs have left: replay of undo journals, and removal of containers and networks of dead owners.
 
 Called at a session's start (:func:`sweep`) and by ``assay heal`` (:func:`heal`); a run's own end does the same for its
-own journal (``DockerCluster.close``). Containers and networks carry their owner as a label as well, so they are found
-even if the journal is lost. What somebody else made has no such label and is never touched.
+own journal (``DockerCluster.close``). Containers and networks carry their owner as a label as well, images of disks in
+their names, so they are found even if the journal is lost. What somebody else made has no such label and is never
+touched.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import docker
 from docker.errors import APIError
 
 from cluster import owner
+from cluster.docker import disk
 from cluster.docker.engine import EngineError, Owned, answers, engine, owned, remove_container, remove_network
 from cluster.docker.perform import perform
 from cluster.journal import Pending, RemoveContainer, RunInContainer, Unpause, describe, pending, state_folder
@@ -56,6 +58,9 @@ def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, ke
         for thing in owned(client):
             if thing.run_id not in spared:
                 _remove_orphan(client, thing, chosen, report)
+    for image in disk.images(state or state_folder()):
+        if image.run_id not in spared:
+            _remove_image(image, chosen, report)
     return report
 
 
@@ -85,6 +90,16 @@ def _without_engine(journal: Pending, report: Report) -> None:
         report.failed.append(f"run {journal.run_id}: no Docker engine answers; start it, then `assay heal`")
     else:
         journal.path.unlink(missing_ok=True)
+
+
+def _remove_image(image: disk.Image, chosen: Callable[[owner.Owner, bool], bool], report: Report) -> None:
+    try:
+        if chosen(owner.parse(image.owner), False) and disk.remove(image.path):
+            report.undone.append(f"disk {image.path} removed (run {image.run_id}, no journal)")
+    except ValueError as error:
+        report.failed.append(f"disk {image.path}: its name tells no owner, left alone: {error}")
+    except OSError as error:
+        report.failed.append(f"disk {image.path}: {error}")
 
 
 def _remove_orphan(

@@ -176,5 +176,23 @@ async def on_each(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None
             await action(node)
         except NodeError as error:
             errors.append(error)
+    _raise_all(errors)
+
+
+async def on_all(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None]]) -> None:
+    """As :func:`on_each`, on all of them at the same time."""
+    errors: list[NodeError] = []
+
+    async def attempt(node: Node) -> None:
+        try:
+            await action(node)
+        except NodeError as error:
+            errors.append(error)
+
+    await asyncio.gather(*(attempt(node) for node in nodes))
+    _raise_all(errors)
+
+
+def _raise_all(errors: Sequence[NodeError]) -> None:
     if errors:
         raise NodeError("; ".join(str(error) for error in errors)) from errors[0]

@@ -28,6 +28,8 @@ class Kill:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
+    on_targets = staticmethod(on_each)
+    """One after the other, or all at once."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target)
@@ -42,7 +44,7 @@ class Kill:
             await self.end(injection, node)
             seen["killed"] = await status(node)
 
-        await on_each(injection.targets, kill)
+        await self.on_targets(injection.targets, kill)
 
     async def end(self, injection: Injection, node: Node) -> None:
         """How the process ends."""

@@ -3,7 +3,8 @@
 Unlike a kill, which leaves the page cache to the next process. One machine at a time, unless more are asked for: what a
 system promises when several lose power together is a matter of its flush settings, and of its contract.
 
-Proof: that of the kill, and what each file lost.
+Proof: that of the kill, and what each file lost. That may be nothing, where all had been fsynced: a real node tries at
+each loss whether bytes that were not are gone, and fails when they are not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import cast
 
 from cluster.node import Cluster, Node, Powered
 from cluster.system import System
-from nemesis.fault import Census, Injection
+from nemesis.fault import Census, Injection, on_all
 from nemesis.kill import Kill
 from nemesis.process import draw_target, probe_processes
 from nemesis.schedule import Parameter
@@ -27,6 +28,8 @@ class PowerLoss(Kill):
 
     name = "power-loss"
     description = "the machine loses power: what was not fsynced is gone; started again at the heal"
+    on_targets = staticmethod(on_all)
+    """One after the other, the last would have had time to flush what it alone still had."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target, KINDS)
@@ -35,7 +38,10 @@ class PowerLoss(Kill):
         for node in servers(cluster, system):
             if not isinstance(node, Powered):
                 return f"a {cluster.kind} node's power cannot be cut; the simulation's can (--cluster=sim)"
+            if (reason := node.power_loss_unavailable()) is not None:
+                return f"the power of {node.name} cannot be cut: {reason}"
         return await probe_processes(cluster, system)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        injection.evidence[node.name]["lost"] = dict(await cast(Powered, node).power_loss())
+        lost = dict(await cast(Powered, node).power_loss())
+        injection.evidence[node.name] |= {"lost": lost, "lost_bytes": sum(lost.values()), "lost_files": len(lost)}

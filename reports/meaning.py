@@ -15,6 +15,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "aborted-read": "a value was read although its write had certainly failed",
         "phantom": "a value was read that nobody wrote",
         "lost-write": "an acknowledged value is gone, and nobody ever read it",
+        "unflushed-loss": "an acknowledged value went when all servers lost power before it was flushed",
         "vanished": "a value was read once, and is gone",
         "unseen": "an acknowledged value was not delivered by the deadline",
         "real-time-order": "an operation took effect before another that had already ended when it began",

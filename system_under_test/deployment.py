@@ -156,6 +156,9 @@ class Broker:
     def hold_file(self, node: _Node) -> str:
         return HOLD_FILE
 
+    def data_folder(self, node: _Node) -> str:
+        return DATA
+
     def data_files(self, node: _Node) -> Sequence[str]:
         """The workload's logs: the last by name in a partition's folder is the active segment."""
         return [f"{DATA}/{self.topic}-{index}/*.log" for index in range(self.partitions)]

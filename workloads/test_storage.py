@@ -3,7 +3,8 @@
 pytest workloads/test_storage.py --nemesis=truncate-tail,garbage-tail,corrupt
 pytest workloads/test_storage.py --cluster=sim --nemesis=power-loss --nemesis-target=all
 
-Every record is on the disk before it counts (``flush.messages=1``), so that no power loss may take any. Segments and
+Every record is on the disk before it counts (``flush.messages=1``), so that no power loss may take any; in
+``test_unflushed`` only every fortieth of a partition is. Segments and
 index intervals are small and records of all sizes, so that a run has many of each: a reader that is led to the wrong
 place finds something else there.
 """
@@ -33,6 +34,7 @@ SYSTEM = (
 # Where all lose power nobody serves until it is back, and that is what is asked for.
 CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, may_stall=["power-loss"])
 LONGEST = 120
+FLUSH_MESSAGES = 40
 
 
 class StorageClient(LogClient):
@@ -45,5 +47,19 @@ class StorageClient(LogClient):
 @experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT)
 def test_storage(settings: Settings) -> Generator:
     """What was acknowledged is there, whatever became of the disks of a minority, or of everybody's power."""
+    return _body()
+
+
+@experiment(
+    system=SYSTEM.with_setting("flush.messages", str(FLUSH_MESSAGES)),
+    client=StorageClient,
+    contract=CONTRACT.tolerate_unflushed(FLUSH_MESSAGES),
+)
+def test_unflushed(settings: Settings) -> Generator:
+    """Not every record is flushed: with everybody's power the last few of a partition may go, and no other."""
+    return _body()
+
+
+def _body() -> Generator:
     keys = SYSTEM.keys()
     return traffic(keys) | drain(keys, seconds=CONTRACT.recovery_deadline)

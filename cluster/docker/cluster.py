@@ -24,15 +24,15 @@ import paramiko
 
 from cluster import journal as undo
 from cluster import owner, zookeeper
-from cluster.docker import image, layer, network, source
+from cluster.docker import disk, image, layer, network, source
 from cluster.docker.engine import EngineError, engine, labels
 from cluster.docker.freezer import DockerFreezer
 from cluster.docker.perform import perform
 from cluster.node import Node, NodeError
 from cluster.ssh import process
 from cluster.ssh.connection import Connection, Login
-from cluster.ssh.node import Program, SshNode
-from cluster.system import ZOOKEEPER_ROLE, System
+from cluster.ssh.node import Disk, Program, SshNode
+from cluster.system import ZOOKEEPER_ROLE, Durable, System
 
 T = TypeVar("T")
 
@@ -68,13 +68,16 @@ class DockerCluster:
         seed: int,
         state_dir: Path,
         progress: Callable[[str], None] = lambda line: None,
+        own_disks: bool = False,
     ) -> None:
+        """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it."""
         self._system = system
         self._plans = plan(system.roles, counts)
         self._run_id = run_id
         self._seed = seed
         self._state = state_dir
         self._progress = progress
+        self._own_disks = own_disks
         self._owner = owner.current()
         self._prefix = f"assay-{run_id}"
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
@@ -146,15 +149,17 @@ class DockerCluster:
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
         secrets = _secrets(key, host_key)
+        disks = await self._call(self._make_disks, journal)
 
         def make(item: _Plan) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
-            self._make_container(item, reference, net, hosts, archives, journal)
+            self._make_container(item, reference, net, hosts, archives, disks, journal)
 
         await _all(self._call(make, item) for item in self._plans)
         self._nodes = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
         await _all(node.connect(deadline) for node in self._nodes)
+        await _all(self._give_disk(node, disks) for node in self._nodes)
         await _all(self._write_files(node) for node in self._nodes)
         self._description = await self._call(self._describe, reference, net)
 
@@ -164,6 +169,24 @@ class DockerCluster:
         with engine() as client:
             return network.create(client, name, labels(self._run_id, self._owner), self._state)
 
+    def _make_disks(self, journal: undo.Journal) -> Mapping[str, str] | str:
+        """A loop device for each server, by name, or why there are none."""
+        if not self._own_disks:
+            return "this cluster was made without disks of its nodes' own"
+        if not isinstance(self._system, Durable):
+            return f"{self._system.name} does not say where its data are (`data_folder`)"
+        devices = {}
+        for item in self._plans:
+            if item.role == ZOOKEEPER_ROLE:
+                continue
+            path = disk.image_path(self._state, self._owner, self._run_id, item.name)
+            journal.append(undo.RemoveDisk(str(path)))
+            try:
+                devices[item.name] = disk.make(path)
+            except OSError as error:
+                return str(error)
+        return devices
+
     def _make_container(
         self,
         item: _Plan,
@@ -171,9 +194,12 @@ class DockerCluster:
         net: network.RunNetwork,
         hosts: Mapping[str, str],
         archives: Sequence[bytes],
+        disks: Mapping[str, str] | str,
         journal: undo.Journal,
     ) -> None:
         name = self._container(item.name)
+        device = disks.get(item.name) if isinstance(disks, Mapping) else None
+        rights = {} if device is None else disk.container_options(device)
         journal.append(undo.RemoveContainer(name))
         with engine() as client:
             made = client.api.create_container(
@@ -182,9 +208,10 @@ class DockerCluster:
                 hostname=item.name,
                 labels=labels(self._run_id, self._owner),
                 host_config=client.api.create_host_config(
-                    cap_add=["NET_ADMIN"],
+                    cap_add=["NET_ADMIN", *rights.pop("cap_add", ())],
                     extra_hosts=dict(hosts),  # no resolver in the way of a partition
                     network_mode=net.name,
+                    **rights,
                 ),
                 networking_config=client.api.create_networking_config(
                     {net.name: client.api.create_endpoint_config(ipv4_address=hosts[item.name])}  # type: ignore[arg-type]
@@ -214,6 +241,13 @@ class DockerCluster:
         # The hash seed is the node's own: an order that depends on it is then the same at every start of a run.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         return Program(self._system.argv(node), HOME, environment)
+
+    async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
+        """Or the reason why it has none."""
+        if isinstance(disks, str):
+            node.lacks_disk(disks)
+        elif node.name in disks and isinstance(self._system, Durable):
+            await node.give_disk(Disk(disk.NODE_DEVICE, self._system.data_folder(node)))
 
     async def _write_files(self, node: SshNode) -> None:
         provide = zookeeper.files if node.role == ZOOKEEPER_ROLE else self._system.files
@@ -255,7 +289,9 @@ class DockerCluster:
             return []
         actions = [action for _, action in undo.read(self._journal.path).actions]
         containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]
-        others = [action for action in actions if isinstance(action, undo.RemoveNetwork | undo.RemoveFile)]
+        others = [
+            action for action in actions if isinstance(action, undo.RemoveNetwork | undo.RemoveFile | undo.RemoveDisk)
+        ]
         failed = [line for line in self._executor.map(_perform, containers) if line]
         return failed + [line for line in map(_perform, others) if line]
 
@@ -324,7 +360,7 @@ def _perform(action: undo.Action) -> str | None:
     try:
         with engine() as client:
             perform(client, action)
-    except EngineError as error:
+    except (EngineError, OSError) as error:
         return f"{undo.describe(action)}: {error}"
     return None
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import docker
 
+from cluster.docker import disk
 from cluster.docker.engine import execute, remove_container, remove_network, unpause
-from cluster.journal import Action, RemoveContainer, RemoveFile, RemoveNetwork, RunInContainer, Unpause
+from cluster.journal import Action, RemoveContainer, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer, Unpause
 
 
 def perform(client: docker.DockerClient, action: Action) -> bool:
@@ -25,3 +26,5 @@ def perform(client: docker.DockerClient, action: Action) -> bool:
             existed = Path(path).exists()
             Path(path).unlink(missing_ok=True)
             return existed
+        case RemoveDisk(image):
+            return disk.remove(Path(image))

@@ -192,6 +192,9 @@ class SimNode:
         if not process.dead:
             raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
 
+    def power_loss_unavailable(self) -> str | None:
+        return None
+
     async def power_loss(self) -> Mapping[str, int]:
         """The machine loses power: its process is gone, and of its files only what had been fsynced is left."""
         await self.kill()

@@ -7,6 +7,7 @@ cluster's executor; each has a deadline of its own, so a cancelled coroutine lea
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Protocol, TypeVar
 import paramiko
 
 from cluster.node import Node, NodeError, ProcessState, ProcessStatus
-from cluster.ssh import firewall, process
+from cluster.ssh import firewall, power, process
 from cluster.ssh.connection import Connection
 
 T = TypeVar("T")
@@ -30,6 +31,14 @@ class Program:
     argv: Sequence[str]
     folder: str
     environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk of the node's own for the system's data: the device, and where it is mounted."""
+
+    device: str
+    folder: str
 
 
 class UndoLog(Protocol):
@@ -83,6 +92,8 @@ class SshNode:
         self._event_log = event_log
         self._undo = undo
         self._freezer = freezer
+        self._disk: Disk | str = "it has no disk of its own"
+        """Or why there is none whose power can be cut."""
         self._frozen = False
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
@@ -120,6 +131,7 @@ class SshNode:
     async def write_file(self, path: str, data: bytes) -> None:
         self._reach()
         await self._call(self._connection.write, path, data)
+        await self._make_durable(path)
 
     async def read_file(self, path: str) -> bytes:
         self._reach()
@@ -135,16 +147,25 @@ class SshNode:
     async def write_range(self, path: str, position: int, data: bytes) -> None:
         await self._only_when_dead(path)
         await self._call(self._connection.write_range, path, position, data)
+        await self._make_durable(path)
 
     async def truncate_file(self, path: str, size: int) -> None:
         await self._only_when_dead(path)
         await self._call(self._connection.truncate, path, size)
+        await self._make_durable(path)
+
+    async def _make_durable(self, path: str) -> None:
+        """What the harness writes is no deed of the system's, and must not go with the power."""
+        if isinstance(self._disk, Disk) and path.startswith(f"{self._disk.folder}/"):
+            await self.run(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
     async def _only_when_dead(self, path: str) -> None:
         if (await self.process()).state is not ProcessState.DEAD:
             raise NodeError(f"{self._name}: {path} is not damaged while the main process is alive; kill it first")
 
     async def start(self) -> None:
+        if isinstance(self._disk, Disk):  # a process that found its folder empty would be taken for one that lost all
+            await self._power("mount", self._disk)
         program = self._program(self)
         command = process.launch(program.argv, folder=program.folder, environment=program.environment)
         try:
@@ -159,6 +180,36 @@ class SshNode:
     async def terminate(self) -> None:
         await self.run(process.TERMINATE)
         await self._tick_off("stop")
+
+    async def give_disk(self, disk: Disk) -> None:
+        """Before the first start: mounts it, and tries to lose on it what was not fsynced, and no more.
+
+        When that fails the node goes on without, and says so by :meth:`power_loss_unavailable`.
+        """
+        try:
+            await self._power("trial", disk)
+        except NodeError as error:
+            self._disk = f"{error}; `assay doctor` tells more"
+        else:
+            self._disk = disk
+
+    def lacks_disk(self, reason: str) -> None:
+        """Why it is given none."""
+        self._disk = reason
+
+    def power_loss_unavailable(self) -> str | None:
+        return self._disk if isinstance(self._disk, str) else None
+
+    async def power_loss(self) -> Mapping[str, int]:
+        if isinstance(self._disk, str):
+            raise NodeError(f"the power of {self._name} cannot be cut: {self._disk}")
+        if (await self.process()).state is not ProcessState.DEAD:
+            await self.kill()
+        lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
+        return lost
+
+    async def _power(self, what: str, disk: Disk) -> str:
+        return await self.run(power.command(what, disk.device, disk.folder))
 
     async def stop(self) -> None:
         await self._note("stop", process.UNDO_STOP)

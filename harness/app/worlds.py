@@ -18,6 +18,7 @@ from cluster.node import Cluster, NodeError
 from cluster.system import ZOOKEEPER_ROLE, System
 from harness.app.faults import node_counts
 from harness.app.settings import DOCKER, SIM, Settings, derive
+from nemesis.power_loss import PowerLoss
 
 if TYPE_CHECKING:
     from cluster.docker.cluster import DockerCluster
@@ -166,6 +167,7 @@ class DockerWorld:
             seed=derive(self._settings.seed, "cluster"),
             state_dir=state_folder(),
             progress=note,
+            own_disks=PowerLoss.name in self._settings.nemesis,
         )
         await self._cluster.start()
         return self._cluster

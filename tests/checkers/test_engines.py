@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from log_histories import Book, Row, SimulatedLog, broken, write
 from oracle import Judge
+from power_histories import CONTRACT as POWER_CONTRACT
+from power_histories import Log
 from register_histories import SimulatedRegister
 from register_histories import broken as broken_register
 from register_oracle import linearizable
@@ -301,6 +303,17 @@ def test_there_is_one_spark_at_a_time(application: Application) -> None:
 
     with pytest.raises(EngineUnavailable, match="runs Spark already"):
         SparkApplication()
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_what_may_go_with_the_power_of_all(tmp_path: Path, application: Application) -> None:
+    log = Log().run(20).power_loss([1, 2]).run(30).power_loss([1, 2, 3, 4, 5]).run(10)
+    by_duck = log.judged(tmp_path, POWER_CONTRACT)
+    with application.engine() as spark:
+        by_spark = judge(tmp_path / "history", POWER_CONTRACT, engine=spark)
+    assert by_duck.anomalies["unflushed-loss"] == 6
+    assert "vanished" in by_duck.anomalies
+    assert _but_times(by_spark) == _but_times(by_duck)
 
 
 def tree(folder: Path) -> dict[str, float]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster import journal, owner, undo
-from cluster.journal import Journal, RemoveFile, RemoveNetwork, RunInContainer
+from cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
 
 DEAD = dataclasses.replace(owner.current(), started=1)
 
@@ -37,6 +37,7 @@ names = st.text(string.ascii_letters + "-/'\" \n", max_size=12)
 actions = st.one_of(
     st.builds(RemoveFile, names),
     st.builds(RemoveNetwork, names),
+    st.builds(RemoveDisk, names),
     st.builds(RunInContainer, names, st.lists(names, max_size=3).map(tuple)),
 )
 

@@ -51,6 +51,8 @@ class FakeNode:
         self.calls: list[str] = []
         self.is_frozen = False
         self.clock_ahead = 0.0
+        self.unpowered: str | None = None
+        self.slow_power_loss = 0.0
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
         self.on_event: Callable[[str, str], None] | None = None
 
@@ -102,7 +104,11 @@ class FakeNode:
         if self._called("kill"):
             self.state = ProcessState.DEAD
 
+    def power_loss_unavailable(self) -> str | None:
+        return self.unpowered
+
     async def power_loss(self) -> Mapping[str, int]:
+        await asyncio.sleep(self.slow_power_loss)
         if self._called("power_loss"):
             self.state = ProcessState.DEAD
         return {"/data/orders-0/11.log": 7}

@@ -181,6 +181,35 @@ def test_a_partition_that_makes_no_sense_fails_and_touches_nothing(
     assert not any("drop_from" in node.calls for node in play.cluster.nodes)
 
 
+def test_a_node_whose_power_cannot_be_cut_says_why() -> None:
+    cluster = FakeCluster(3)
+    cluster.node("n2").unpowered = "no loop devices"
+
+    async def probe() -> str | None:
+        return await catalogue()["power-loss"].probe(cluster, FakeSystem(cluster))
+
+    assert run(probe()) == "the power of n2 cannot be cut: no loop devices"
+
+
+def test_several_machines_lose_power_at_the_same_time() -> None:
+    play = one_step("power-loss", "n1+n2+n3")
+    for node in play.cluster.nodes:
+        node.slow_power_loss = 0.5
+    play.play()
+    assert play.at(1, FaultPhase.INJECTED) == 2.5
+    assert healed(play).detail["evidence"]["n2"]["lost_bytes"] == 7
+
+
+def test_power_that_cannot_be_cut_on_one_node_is_cut_on_the_others() -> None:
+    play = one_step("power-loss", "n1+n2+n3")
+    play.cluster.node("n2").refuse["power_loss"] = 1
+    play.play()
+    assert play.phases(1)[1] == "failed"
+    assert "n2: power_loss refused" in play.row(1, FaultPhase.FAILED).detail["reason"]
+    assert all(play.cluster.node(name).incarnation == 2 for name in ("n1", "n3"))
+    assert play.cluster.untouched
+
+
 @pytest.mark.parametrize("name", list(catalogue()))
 def test_probe_says_what_is_missing_and_changes_nothing(name: str) -> None:
     fault = catalogue()[name]

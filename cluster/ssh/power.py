@@ -1,0 +1,172 @@
+"""A disk whose power can be cut: ext4, shut down without its log being flushed, and mounted again.
+
+``EXT4_IOC_SHUTDOWN`` (``fs/ext4/ioctl.c``; what xfstests' ``godown`` does) makes the file system refuse all that would
+still be written, so that what is left is what a loss of power leaves: what was fsynced, and whatever else the kernel
+had happened to write by then.
+
+This module runs on the node, by :func:`command`: the standard library alone, and root. Printed is one JSON value; a
+failure ends in exit code 1 and a line that says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shlex
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+EXT4_IOC_SHUTDOWN = 0x8004587D
+"""``_IOR('X', 125, __u32)``"""
+NO_LOG_FLUSH = 2
+"""``EXT4_GOING_FLAGS_NOLOGFLUSH``: not even what the journal holds in memory is written."""
+
+OPTIONS = "noatime,noauto_da_alloc,commit=60"
+"""``noauto_da_alloc``: else ext4 flushes a file that is renamed over another unasked, which hides a forgotten fsync.
+``commit``: else it writes new names every 5 s."""
+RELEASED_WITHIN = 10.0
+"""Seconds for whoever still has a file open to let go."""
+
+CANARY = ".assay-canary"
+
+
+def command(what: str, device: str, folder: str) -> str:
+    """The shell command that runs ``mount``, ``lose`` or ``trial`` on the node."""
+    return shlex.join(argv(what, device, folder))
+
+
+def argv(what: str, device: str, folder: str) -> list[str]:
+    """The same as a list."""
+    return ["python3", "-c", Path(__file__).read_text(), what, device, folder]
+
+
+def mount(device: str, folder: str) -> None:
+    """Mounts the disk unless it is there already and alive. Creates the folder."""
+    if _mounted(folder):
+        if _alive(folder):
+            return
+        _unmount(folder)
+    os.makedirs(folder, exist_ok=True)
+    _run("mount", "-t", "ext4", "-o", OPTIONS, device, folder)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(os.path.join(folder, "lost+found"))  # to the system it would be a foreign folder among its own
+
+
+def lose(device: str, folder: str) -> dict[str, int]:
+    """Path to how many bytes of it were lost. Nobody may have a file open in there. Raises ``RuntimeError``.
+
+    A file is written, and not fsynced, right before: should it come through, this was no loss of power.
+    """
+    before = _sizes(folder)
+    canary = os.path.join(folder, CANARY)
+    Path(canary).write_bytes(b"x" * 4096)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.ioctl(handle, EXT4_IOC_SHUTDOWN, struct.pack("=I", NO_LOG_FLUSH))
+    finally:
+        os.close(handle)
+    _unmount(folder)
+    mount(device, folder)
+    after = _sizes(folder)
+    survived = after.pop(canary, 0)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(canary)
+    if survived:
+        raise RuntimeError(f"{survived} bytes that were never fsynced are still on {device}; no power was lost")
+    return {path: size - after.get(path, 0) for path, size in sorted(before.items()) if size > after.get(path, 0)}
+
+
+def trial(device: str, folder: str) -> None:
+    """Mounts the disk and tries it: what was fsynced must come through, what was not must be gone."""
+    mount(device, folder)
+    try:
+        path = os.path.join(folder, "fsynced")
+        with open(path, "wb") as file:
+            file.write(b"fsynced")
+            file.flush()
+            os.fsync(file.fileno())
+            _fsync_folder(folder)
+            file.write(b", and this is not")
+        lose(device, folder)
+        kept = Path(path).read_bytes()
+        if kept != b"fsynced":
+            raise RuntimeError(f"a file of which 7 bytes were fsynced came through as {kept!r}")
+        os.unlink(path)
+        _fsync_folder(folder)
+    except BaseException:
+        _unmount(folder)
+        raise
+
+
+def _mounted(folder: str) -> bool:
+    with open("/proc/self/mounts") as mounts:
+        return any(line.split()[1] == folder for line in mounts)
+
+
+def _alive(folder: str) -> bool:
+    """Not shut down: then names can still be read, and nothing can be made."""
+    canary = os.path.join(folder, CANARY)
+    try:
+        os.close(os.open(canary, os.O_WRONLY | os.O_CREAT))
+        os.unlink(canary)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            return False
+        raise
+    return True
+
+
+def _unmount(folder: str) -> None:
+    """Waits for files to be closed: a disk that is mounted twice would be the same dead file system again."""
+    deadline = time.monotonic() + RELEASED_WITHIN
+    while True:
+        try:
+            _run("umount", folder)
+            return
+        except RuntimeError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _sizes(folder: str) -> dict[str, int]:
+    return {path: os.stat(path).st_size for path in _files(folder)}
+
+
+def _files(folder: str) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):
+        yield from (os.path.join(parent, name) for name in names)
+
+
+def _fsync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"`{' '.join(argv)}` exited {done.returncode}: {(done.stdout + done.stderr).strip()}")
+
+
+def main(what: str, device: str, folder: str) -> int:
+    try:
+        print(json.dumps({"mount": mount, "lose": lose, "trial": trial}[what](device, folder)))
+    except (OSError, RuntimeError) as error:
+        print(f"{what} {device}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
