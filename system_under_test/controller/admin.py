@@ -42,8 +42,8 @@ def check(topic: CreatableTopic) -> None:
     if not MIN_SEGMENT_BYTES <= config.segment_bytes <= MAX_SEGMENT_BYTES:
         allowed = f"{MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES}"
         raise TopicError(ErrorCode.INVALID_CONFIG, f"segment.bytes is {config.segment_bytes}; it may be {allowed}")
-    if config.max_message_bytes < 1 or config.flush_ms < 0:
-        raise TopicError(ErrorCode.INVALID_CONFIG, "max.message.bytes starts at 1, flush.ms at 0")
+    if config.max_message_bytes < 1:
+        raise TopicError(ErrorCode.INVALID_CONFIG, "max.message.bytes starts at 1")
 
 
 async def create_topics(controller: Controller, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:

@@ -15,15 +15,16 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from system_under_test.log import swap
 from system_under_test.log.config import LogConfig
 from system_under_test.log.scan import SegmentScan
 from system_under_test.log.segment import (
-    LOG_SUFFIX,
     RETIRED_SUFFIX,
     SUFFIXES,
     Segment,
     open_segment,
     remove_segment,
+    segment_bases,
     segment_name,
 )
 from system_under_test.runtime import Storage
@@ -75,6 +76,7 @@ async def load_segments(
 
     ``recovery_point``: every offset below it had been fsynced. Raises ``OSError``.
     """
+    await swap.finish(storage, directory)
     bases = segment_bases(storage, directory)
     segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
@@ -109,12 +111,6 @@ async def load_segments(
         await _settle(storage, directory, good, dropped, None if untouched else recovery_point)
     recovery = Recovery(recovery_point, max(end_before, end), end, truncated, damaged, problem)
     return Loaded(tuple(good), recovery)
-
-
-def segment_bases(storage: Storage, directory: str) -> list[int]:
-    """Base offsets of the segments in a directory, rising."""
-    names = [name.removesuffix(LOG_SUFFIX) for name in storage.listdir(directory) if name.endswith(LOG_SUFFIX)]
-    return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
 
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:

@@ -28,6 +28,7 @@ from system_under_test.protocol.internal import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from system_under_test.replication.cleaner import LogCleaner
 from system_under_test.replication.fetcher import Leader, LeaderFetcher
 from system_under_test.replication.isr_writer import IsrWriter
 from system_under_test.replication.partition import Partition, PartitionError
@@ -74,6 +75,7 @@ class ReplicaManager:
         self._flushing: dict[str, None] = {}
         self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
         self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
+        self._cleaner = LogCleaner(config, self._storage, lambda: list(self._partitions.values()), self._cutting)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -96,6 +98,7 @@ class ReplicaManager:
         )
         epochs = await EpochHistory.load(self._storage, path)
         epochs.truncate_from_end(log.end_offset)
+        epochs.truncate_from_start(log.start_offset)
         await epochs.flush()
         partition = self._partition_class(
             topic,
@@ -131,6 +134,7 @@ class ReplicaManager:
         self._background.spawn(self._shrink_now_and_then(), "isr upkeep")
         self._background.spawn(self._checkpoint_now_and_then(), "checkpoints")
         self._background.spawn(self._retain_now_and_then(), "retention")
+        self._background.spawn(self._cleaner.run(), "log cleaner")
         self._isr_writer.start()
 
     async def close(self, *, flush: bool) -> None:
@@ -249,7 +253,7 @@ class ReplicaManager:
         if partition is not None:
             made_for = directory.read_incarnation(self._storage, path)
             if made_for == update.topic_czxid:
-                partition.configure(self._topic_configs.get(topic, self.config.topic))
+                await partition.configure(self._topic_configs.get(topic, self.config.topic))
                 return partition
             await self._close_partition(partition)
             aside = await directory.set_aside(self._storage, path)
@@ -271,6 +275,7 @@ class ReplicaManager:
     async def _forget(self, topic: str, index: int) -> None:
         await self._high_watermarks.write({}, remove=[(topic, index)])
         await self._recovery_points.write({}, remove=[(topic, index)])
+        await self._cleaner.forget(topic, index)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         async with self._controller_lock:
@@ -379,6 +384,7 @@ class ReplicaManager:
             known = self._recovery_points.load().get((partition.topic, partition.index), 0)
             if offset < known:
                 await self._recovery_points.write({(partition.topic, partition.index): offset})
+            await self._cleaner.before_cut(partition, offset)
 
 
 def _leader(broker: LiveBroker) -> Leader:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from system_under_test.config import TimestampType, TopicConfig
 from system_under_test.events import EventLog
+from system_under_test.log.cleaner import Cleaning
 from system_under_test.log.epochs import EpochHistory
 from system_under_test.log.log import DamagedLog, Log
 from system_under_test.protocol.errors import ErrorCode
@@ -118,11 +119,20 @@ class Partition:
         self._on_isr_wanted = on_isr_wanted
         self._on_flush_wanted = on_flush_wanted
         self._before_cut = before_cut
+        log.on_roll = self._rolled
 
-    def configure(self, config: TopicConfig) -> None:
+    async def configure(self, config: TopicConfig) -> None:
         """The topic's settings as the controller tells them, which may be long after the log was opened."""
+        await self.log.configure(type(self.log.config).of(config))
         self.config = config
-        self.log.configure(type(self.log.config).of(config))
+
+    @property
+    def is_configured(self) -> bool:
+        """Has the controller told the topic's settings in this life? Until then nothing of the log may be taken out."""
+        return self.leader_epoch != UNKNOWN
+
+    def _rolled(self, base_offset: int) -> None:
+        self._events.emit("log-rolled", key=self.key, epoch=self.leader_epoch, position=base_offset)
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
@@ -366,13 +376,29 @@ class Partition:
         Says how many; they are to be purged when whoever reads them has had time to finish.
         """
         config, before = self.config, self.log.start_offset
+        if not self.is_configured or not config.deletes:
+            return 0
         count = await self.log.retain(
             lambda: self.high_watermark, retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
         )
         if count:
+            self.epochs.truncate_from_start(self.log.start_offset)
+            await self.epochs.flush()
             self._events.emit("segment-deleted", key=self.key, value=count, position=before)
             self._events.emit("log-start", key=self.key, position=self.log.start_offset)
         return count
+
+    def cleaned(self, done: Cleaning) -> None:
+        """Tells of a pass of the log cleaner."""
+        self._events.emit(
+            "log-cleaned",
+            key=self.key,
+            epoch=self.leader_epoch,
+            position=done.end,
+            value=done.messages,
+            size_before=done.size_before,
+            size_after=done.size_after,
+        )
 
     # -- following -----------------------------------------------------------------------------------------------
 
