@@ -248,6 +248,7 @@ async def apply_fetched(partition: Partition, term: FollowerTerm, fetched: Repli
             if not now_appendable:
                 raise CorruptMessage(f"the leader left out offsets from {partition.log.end_offset} on")
             partition.log.append_replicated(now_appendable)
+            partition.flush_in_time()
         except (CorruptMessage, DamagedLog) as damage:
             _log.error("%s: %s", partition.key, damage)
             term.reconciled = False

@@ -112,6 +112,7 @@ class ReplicaManager:
             lag_time_max=self.config.replica_lag_time_max_ms / 1000,
             on_isr_wanted=self._isr_writer.write,
             on_flush_wanted=self._on_flush_wanted,
+            on_flush_due=self._on_flush_due,
             before_cut=self._before_cut,
         )
         self._partitions[topic, index] = partition
@@ -141,6 +142,7 @@ class ReplicaManager:
         """Ends all terms; with ``flush``, makes everything durable, as a clean shutdown must."""
         for partition in self._partitions.values():
             partition.end_term()
+            partition.stop_timers()
         for _, task in self._fetchers.values():
             task.cancel()
         if flush:
@@ -289,6 +291,7 @@ class ReplicaManager:
                     partition.end_term()
                     partition.leader_epoch = max(partition.leader_epoch, stopped.leader_epoch)
                     if request.delete:
+                        partition.stop_timers()
                         del self._partitions[stopped.topic, stopped.partition]
                         await partition.epochs.close()
                         await partition.log.delete()
@@ -301,6 +304,7 @@ class ReplicaManager:
     async def _close_partition(self, partition: Partition) -> None:
         self._unfollow(partition)
         partition.end_term()
+        partition.stop_timers()
         await partition.epochs.close()
         await partition.log.close()
         del self._partitions[partition.topic, partition.index]
@@ -341,6 +345,9 @@ class ReplicaManager:
             self._flushing[partition.key] = None
             self._background.spawn(self._flush(partition), f"flush of {partition.key}")
 
+    def _on_flush_due(self, partition: Partition) -> None:
+        self._background.spawn(partition.flush_all(), f"flush in time of {partition.key}")
+
     async def _flush(self, partition: Partition) -> None:
         try:
             await partition.flush_counted()
@@ -350,9 +357,6 @@ class ReplicaManager:
     async def _checkpoint_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self.config.checkpoint_interval_ms / 1000)
-            for partition in list(self._partitions.values()):
-                if partition.log.flushed_offset < partition.log.end_offset:
-                    await partition.log.flush()
             await self._checkpoint()
 
     async def _retain_now_and_then(self) -> None:

@@ -78,8 +78,8 @@ class Partition:
     """See the module.
 
     ``on_isr_wanted`` begins to write a proposed in-sync set, whose outcome comes back by ``isr_written`` or
-    ``isr_superseded``; ``on_flush_wanted`` begins to run ``flush_counted``; ``before_cut`` is awaited before the log
-    ends below where it ended.
+    ``isr_superseded``; ``on_flush_wanted`` begins to run ``flush_counted``, ``on_flush_due`` ``flush_all``;
+    ``before_cut`` is awaited before the log ends below where it ended.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Partition:
         lag_time_max: float,
         on_isr_wanted: Callable[[Partition, LeaderTerm, Members], None],
         on_flush_wanted: Callable[[Partition], None],
+        on_flush_due: Callable[[Partition], None],
         before_cut: Callable[[Partition, int], Awaitable[None]],
     ) -> None:
         self.topic = topic
@@ -118,6 +119,8 @@ class Partition:
         self._lag_time_max = lag_time_max
         self._on_isr_wanted = on_isr_wanted
         self._on_flush_wanted = on_flush_wanted
+        self._on_flush_due = on_flush_due
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._before_cut = before_cut
         log.on_roll = self._rolled
 
@@ -233,6 +236,7 @@ class Partition:
         if not term.appended:
             term.appended = True
             self._events.emit("first-append-in-epoch", key=self.key, epoch=term.epoch, position=first)
+        self.flush_in_time()
         if self.counted_end() < self.log.end_offset:
             self._on_flush_wanted(self)
         self.replicate()
@@ -276,6 +280,24 @@ class Partition:
     async def flush_counted(self) -> None:
         """Puts on disk what must be there for all of the log to count."""
         while self.counted_end() < self.log.end_offset and not self.log.closed:
+            await self.log.flush()
+            self.advance()
+
+    def flush_in_time(self) -> None:
+        """Sees to it that what was just appended is on disk within ``flush.ms``."""
+        if self._flush_timer is None:
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(self.config.flush_ms / 1000, self._on_flush_due, self)
+
+    def stop_timers(self) -> None:
+        """The log is about to be closed."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+
+    async def flush_all(self) -> None:
+        """Puts on disk what has waited for ``flush.ms``, and all after it."""
+        self._flush_timer = None  # what is appended while this flush is under way has a time of its own
+        if not self.log.closed and self.log.flushed_offset < self.log.end_offset:
             await self.log.flush()
             self.advance()
 
