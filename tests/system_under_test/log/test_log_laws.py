@@ -39,6 +39,7 @@ STEPS = st.one_of(
     st.tuples(st.just("flush")),
     st.tuples(st.just("clean"), FRACTION, st.integers(1, 8), st.integers(0, 40) | st.just(1000)),
     st.tuples(st.just("clean"), st.just(1.0), st.just(100), st.just(1000)),
+    st.tuples(st.just("power amid a swap"), GARBAGE, FRACTION),
     st.tuples(st.just("turns"), st.integers(1, 20)),
     st.tuples(st.just("wait"), st.integers(1, 50)),
     st.tuples(st.just("truncate"), FRACTION),
@@ -347,6 +348,16 @@ class Model:
         self.content, self.flushed, self.before_cuts = Content(found, frozenset(), end), end, None
         self.noted = {offset: time for offset, time in self.noted.items() if offset < end}
 
+    async def crash_amid_a_swap(self, garbage: str, fraction: float) -> None:
+        """When the new segment is read already, and its name not yet durable."""
+        await self.clean(1.0, 100, 0)
+        size = self.log.size
+        for _ in range(1000):
+            if self.run is None or self.run.done() or self.log.size != size:
+                break
+            await asyncio.sleep(0)
+        await self.crash("power", garbage, fraction)
+
     async def stop_run(self) -> None:
         if self.run is not None:
             self.run.cancel()
@@ -411,6 +422,7 @@ def test_whatever_happens_recovery_yields_a_prefix_with_all_that_was_fsynced(
             "flush": model.flush,
             "retain": model.retain,
             "clean": model.clean,
+            "power amid a swap": model.crash_amid_a_swap,
             "turns": model.turns,
             "truncate": model.truncate,
             "reset": model.reset,
