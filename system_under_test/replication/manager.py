@@ -248,14 +248,19 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     async def _replica(self, update: PartitionStateUpdate) -> Partition:
-        """The replica, made when there is none; one of a deleted topic of the same name is set aside first."""
+        """The replica, made when there is none, with the settings of its topic."""
+        partition = await self._replica_as_found(update)
+        await partition.configure(self._topic_configs.get(update.topic, self.config.topic))
+        return partition
+
+    async def _replica_as_found(self, update: PartitionStateUpdate) -> Partition:
+        """One of a deleted topic of the same name is set aside first."""
         topic, index = update.topic, update.partition
         path = self._path(topic, index)
         partition = self._partitions.get((topic, index))
         if partition is not None:
             made_for = directory.read_incarnation(self._storage, path)
             if made_for == update.topic_czxid:
-                await partition.configure(self._topic_configs.get(topic, self.config.topic))
                 return partition
             await self._close_partition(partition)
             aside = await directory.set_aside(self._storage, path)

@@ -106,6 +106,8 @@ class Partition:
         self.log = log
         self.epochs = epochs
         self.config = config
+        self.is_configured = False
+        """Has the controller told the topic's settings in this life? Until then nothing of the log may be taken out."""
         self.replicas: tuple[int, ...] = ()
         self.leader_epoch = UNKNOWN
         """The highest ever told to this incarnation."""
@@ -128,11 +130,7 @@ class Partition:
         """The topic's settings as the controller tells them, which may be long after the log was opened."""
         await self.log.configure(type(self.log.config).of(config))
         self.config = config
-
-    @property
-    def is_configured(self) -> bool:
-        """Has the controller told the topic's settings in this life? Until then nothing of the log may be taken out."""
-        return self.leader_epoch != UNKNOWN
+        self.is_configured = True
 
     def _rolled(self, base_offset: int) -> None:
         self._events.emit("log-rolled", key=self.key, epoch=self.leader_epoch, position=base_offset)
