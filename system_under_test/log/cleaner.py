@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -61,8 +61,6 @@ class Cleaning:
     size_before: int
     size_after: int
     """Bytes, of the segments looked at."""
-    replaced: int
-    """Segments that were taken out, and wait to be purged."""
     horizon: int
     """No tombstone is left below this offset."""
     last_tombstone: int
@@ -100,15 +98,19 @@ def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | Non
     return Work(segments, dirty_from, ends[-1], horizon, ratio, log.cuts)
 
 
-async def clean(log: Log, work: Work, max_keys: int) -> Cleaning:
+async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int], None]) -> Cleaning:
     """One pass, to be followed by :func:`note`. ``max_keys``: how many keys it may remember, at least 1.
+
+    ``on_replaced`` hears of how many segments were taken out, group by group; they are to be purged when their readers
+    have had time to finish.
 
     Raises :class:`Interrupted`, :class:`CorruptLog` for damage that it met, ``OSError``.
     """
-    run = _Pass(log, work)
+    run = _Pass(log, work, on_replaced)
     end, last = await run.read_keys(max_keys)
     touched = tuple(segment for segment in work.segments if segment.base_offset < end)
     before = sum(segment.size for segment in touched)
+    await log.tombstones.allow_gaps(lambda: work.end if log.cuts == work.cuts else 0)
     for group in _groups(touched, log.config.segment_bytes, log.config.index_max_bytes, end):
         await run.rewrite(group, end, last)
     return Cleaning(
@@ -116,7 +118,6 @@ async def clean(log: Log, work: Work, max_keys: int) -> Cleaning:
         messages=run.dropped,
         size_before=before,
         size_after=before - run.freed,
-        replaced=run.replaced,
         horizon=min(work.horizon, end),
         last_tombstone=run.last_tombstone,
         cuts=run.cuts,
@@ -137,11 +138,12 @@ async def note(log: Log, cleaning: Cleaning) -> bool:
 class _Pass:
     """A pass under way."""
 
-    def __init__(self, log: Log, work: Work) -> None:
+    def __init__(self, log: Log, work: Work, on_replaced: Callable[[int], None]) -> None:
         self._log = log
         self._work = work
+        self._on_replaced = on_replaced
         self.cuts = work.cuts
-        self.dropped = self.freed = self.replaced = 0
+        self.dropped = self.freed = 0
         self.last_tombstone = -1
         """Offset of the last one that stays."""
         self._breath = 0
@@ -208,7 +210,7 @@ class _Pass:
                     log.storage.remove(path)
         self.dropped += dropped
         self.freed += size - scan.position
-        self.replaced += len(group)
+        self._on_replaced(len(group))
 
     def _blocks(self, segment: Segment) -> Iterator[bytes]:
         blocks = segment.blocks()

@@ -119,6 +119,8 @@ class Log:
         self._closed = False
         self._retired: list[Callable[[], None]] = []
         """What ends the segments that were taken out."""
+        self._gap = 0
+        """Where the last segment begins, if a cut that is not flushed has left a gap before it."""
         self._swap: str | None = None
         """The swap file under way."""
 
@@ -146,7 +148,13 @@ class Log:
         if config.compacted:
             await log.tombstones.begin()
         loaded = await load_segments(
-            storage, directory, log.config, clean=clean, recovery_point=recovery_point, now_ms=log.now_ms
+            storage,
+            directory,
+            log.config,
+            clean=clean,
+            recovery_point=recovery_point,
+            gaps=log.tombstones.gaps,
+            now_ms=log.now_ms,
         )
         recovery = loaded.recovery
         log._replace(loaded.segments)
@@ -324,6 +332,7 @@ class Log:
         if next_offset < end:  # only a segment's name can tell where the log ends, after a gap
             self._replace((*self._segments, self._new_segment(end)))
         self._end_at(end)
+        self._gap = end if next_offset < end else 0
 
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.
@@ -470,6 +479,8 @@ class Log:
             if renamed != self._durable_renamed:
                 await self._storage.fsync_directory(self._directory)
                 self._durable_renamed = renamed
+            if self._gap:
+                await self.tombstones.allow_gaps(lambda: self._gap)
             self._durable_cuts = cuts
             self._flushed = max(self._flushed, self._flight)
             return self._flushed
@@ -554,6 +565,7 @@ class Log:
 
     def _end_at(self, offset: int) -> None:
         self._cuts += 1
+        self._gap = 0
         self._end = offset
         self._flushed = min(self._flushed, offset)
         self._flight = min(self._flight, offset)

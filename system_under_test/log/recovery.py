@@ -70,11 +70,13 @@ async def load_segments(
     *,
     clean: bool,
     recovery_point: int,
+    gaps: int,
     now_ms: Callable[[], int],
 ) -> Loaded:
     """Opens all segments of a directory that exists, and makes the log's end certain and durable.
 
-    ``recovery_point``: every offset below it had been fsynced. Raises ``OSError``.
+    ``recovery_point``: every offset below it had been fsynced. ``gaps``: a segment that begins there or before need not
+    begin where the one before it ends; any other has lost its neighbour's end. Raises ``OSError``.
     """
     await swap.finish(storage, directory)
     bases = segment_bases(storage, directory)
@@ -83,7 +85,7 @@ async def load_segments(
     problem: str | None = None
     end_before = truncated = 0
     for index, segment in enumerate(segments):
-        if good and not _follows(segment, good[-1]):
+        if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
         is_last = index + 1 == len(segments)
@@ -121,9 +123,8 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
             storage.remove(f"{directory}/{name}")
 
 
-def _follows(segment: Segment, previous: Segment) -> bool:
-    expected = previous.next_offset
-    return segment.base_offset == expected or (segment.config.compacted and segment.base_offset > expected)
+def _follows(segment: Segment, previous: Segment, gaps: int) -> bool:
+    return segment.base_offset == previous.next_offset or previous.next_offset < segment.base_offset <= gaps
 
 
 async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool) -> SegmentScan | None:

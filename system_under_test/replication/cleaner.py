@@ -78,9 +78,13 @@ class LogCleaner:
         if work is None:
             return
         log = partition.log
-        done = await cleaner.clean(log, work, self._config.cleaner_max_keys)
+
+        def purge_later(count: int) -> None:
+            delay = partition.config.file_delete_delay_ms / 1000
+            asyncio.get_running_loop().call_later(delay, log.purge, count)
+
+        done = await cleaner.clean(log, work, self._config.cleaner_max_keys, purge_later)
         async with self._cutting:
             if await cleaner.note(log, done):
                 await self._checkpoint.write({(partition.topic, partition.index): done.end})
         partition.cleaned(done)
-        asyncio.get_running_loop().call_later(partition.config.file_delete_delay_ms / 1000, log.purge, done.replaced)

@@ -231,7 +231,7 @@ class Model:
 
     async def go_over(self, work: cleaner.Work, max_keys: int) -> None:
         try:
-            done = await cleaner.clean(self.log, work, max_keys)
+            done = await cleaner.clean(self.log, work, max_keys, lambda _: None)
         except cleaner.Interrupted:
             assert self.log.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
             self.content = self.content._replace(doomed=frozenset(self.content.doomed))
@@ -341,7 +341,9 @@ class Model:
         assert self.log.start_offset == self.start
         assert all(expected.get(offset) == one for offset, one in found.items()), "what recovery yields is a prefix"
         assert expected.keys() - found.keys() <= before.doomed
-        assert self.flushed <= end <= before.end, "and includes all that was fsynced"
+        assert not [at for at in before.held if end <= at < self.flushed], "and includes all that was fsynced"
+        assert end <= before.end
+        assert undone or end >= self.flushed
         if kind == "kill":
             assert end == before.end, "a kill loses nothing"
         assert recovery.end_after == self.log.end_offset == self.log.flushed_offset

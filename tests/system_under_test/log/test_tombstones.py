@@ -58,7 +58,28 @@ def test_a_cut_keeps_what_is_noted_of_what_stays() -> None:
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("rows", [b"1\n5 x\n", b"1\n5\n", b"2\n5 1\n5 2\n", b"2\n5 2\n6 1\n", b"3\n5 2\n"])
+def test_gaps_are_allowed_up_to_an_offset_which_a_cut_lowers() -> None:
+    async def check() -> None:
+        disk = SimDisk(Random(1))
+        tombstones = opened(disk)
+        await tombstones.truncate(3)
+        assert not tombstones.known, "a log that is not compacted has no such file"
+        for allowed in (30, 20):
+            await tombstones.allow_gaps(lambda allowed=allowed: allowed)
+        assert (tombstones.gaps, opened(disk).gaps) == (30, 30)
+        await tombstones.truncate(25)
+        assert (tombstones.gaps, opened(disk).gaps) == (25, 25)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *(b"0\n", b"1\n5 1\n", b"1\ngaps\n", b"1\ngaps x\n", b"1\nrows 1\n"),
+        *(b"2\ngaps 1\n5 x\n", b"2\ngaps 1\n5\n", b"3\ngaps 1\n5 1\n5 2\n", b"3\ngaps 1\n5 2\n6 1\n", b"3\ngaps 1\n"),
+    ],
+)
 def test_a_file_that_makes_no_sense_is_named(rows: bytes) -> None:
     disk = SimDisk(Random(1))
     disk.write(PATH, b"0\n" + rows)
