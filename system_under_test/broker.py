@@ -127,8 +127,8 @@ class Broker:
         self._config_changes = ConfigChanges(self._zookeeper, self._configure)
         self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS})
 
-    def _configure(self, topic: str, settings: TopicSettings) -> None:
-        self._manager.configure(topic, settings.values, settings.zxid)
+    async def _configure(self, topic: str, settings: TopicSettings) -> None:
+        await self._manager.configure(topic, settings.values, settings.zxid)
         self._controller.configure(topic, settings)
 
     def _hold_orders(self) -> Sequence[str]:

@@ -18,6 +18,14 @@ class ConfigError(Exception):
     """The configuration cannot be used; the message names the file, the field and what it may be."""
 
 
+DELETE, COMPACT = "delete", "compact"
+POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}", f"{DELETE},{COMPACT}")
+"""What ``cleanup.policy`` may be."""
+
+MAXIMUM = 2**63 - 1
+"""Of every number."""
+
+
 class TimestampType(StrEnum):
     """Whose time a message bears: its producer's, or that of its append (KIP-32)."""
 
@@ -43,7 +51,27 @@ class TopicConfig(msgspec.Struct, frozen=True):
     max_message_bytes: int = 1_000_012
     flush_messages: int = 10_000
     flush_ms: int = 1_000
+    """How long what was appended may wait for its fsync; 0: it does not wait."""
     message_timestamp_type: TimestampType = TimestampType.CREATE
+    message_timestamp_difference_max_ms: int = MAXIMUM
+    """How far the time that a producer gives may lie from the leader's."""
+    cleanup_policy: str = DELETE
+    """``delete`` what is too old or too much, ``compact`` to the last value of each key, or both, with a comma."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """Compaction waits until more than this part of the bytes that it may touch are new since the last one."""
+    min_compaction_lag_ms: int = 0
+    """So long a message stays, whatever comes after it."""
+    delete_retention_ms: int = 24 * 3600 * 1000
+    """How long compaction leaves readers to see a key's null value once it has taken the values before it."""
+
+    @property
+    def deletes(self) -> bool:
+        """Does retention apply?"""
+        return DELETE in self.cleanup_policy.split(",")
+
+    @property
+    def compacts(self) -> bool:
+        return COMPACT in self.cleanup_policy.split(",")
 
     def override(self, settings: Mapping[str, str]) -> TopicConfig:
         """These settings on top of mine. Raises ``ConfigError`` for a name or a value that is none."""
@@ -57,13 +85,17 @@ class TopicConfig(msgspec.Struct, frozen=True):
             config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
+        if config.cleanup_policy not in POLICIES:
+            raise ConfigError(f"topic settings {dict(settings)}: cleanup.policy is one of {' '.join(POLICIES)}")
+        if not 0 <= config.min_cleanable_dirty_ratio <= 1:
+            raise ConfigError(f"topic settings {dict(settings)}: min.cleanable.dirty.ratio is from 0 to 1")
         for name, (least, most) in _LIMITS.items():
             if not least <= getattr(config, name) <= most:
                 raise ConfigError(f"topic settings {dict(settings)}: {name.replace('_', '.')} may be {least} to {most}")
         return config
 
 
-_INT, _LONG = 2**31 - 1, 2**63 - 1
+_INT, _LONG = 2**31 - 1, MAXIMUM
 _LIMITS = {
     "min_insync_replicas": (1, _INT),
     "segment_bytes": (14, _INT),
@@ -76,6 +108,9 @@ _LIMITS = {
     "max_message_bytes": (1, _INT),
     "flush_messages": (1, _LONG),
     "flush_ms": (0, _LONG),
+    "message_timestamp_difference_max_ms": (0, _LONG),
+    "min_compaction_lag_ms": (0, _LONG),
+    "delete_retention_ms": (0, _LONG),
 }
 """Kafka's, where a value outside would also be of no use."""
 
@@ -98,6 +133,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replica_fetch_max_bytes: int = 1_048_576
     checkpoint_interval_ms: int = 1_000
     retention_check_interval_ms: int = 60_000
+    cleaner_backoff_ms: int = 1_000
+    """How often logs are looked at for one that is due to be compacted."""
+    cleaner_max_keys: int = 500_000
+    """How many keys one pass over a log looks at, which bounds its memory (some 200 bytes each)."""
     default_partitions: int = 1
     default_replication: int = 1
     auto_create_topics_enable: bool = False
@@ -125,6 +164,9 @@ def parse(data: bytes, source: str) -> BrokerConfig:
         raise ConfigError(f"configuration {source}: zookeeper and host must not be empty")
     if config.data_dir.startswith("/"):
         config = msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
+    for name in ("checkpoint_interval_ms", "retention_check_interval_ms", "cleaner_backoff_ms", "cleaner_max_keys"):
+        if getattr(config, name) < 1:
+            raise ConfigError(f"configuration {source}: {name} is {getattr(config, name)}; it must be 1 or more")
     unknown = sorted(set(config.defects) - set(DEFECTS))
     if unknown:
         raise ConfigError(f"configuration {source}: unknown defect {unknown[0]!r}; known are {', '.join(DEFECTS)}")

@@ -9,11 +9,13 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from system_under_test.log.epochs import EPOCHS
+from system_under_test.log.tombstones import TOMBSTONES
 from system_under_test.records import message_set
-from system_under_test.records.message import ENTRY_PREFIX
+from system_under_test.records.message import CODEC_MASK, CRC_START, encode
 
 DATA = "/var/lib/assay/data"
 LOG_SUFFIX = ".log"
@@ -24,8 +26,9 @@ CHECKPOINT_HEADER_LINES = 2
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """One record of a replica's log. ``value``: the workload's number, None for anything else; ``crc``: as stored, of
-    the compressed set where it lies in one; ``epoch``: the leader's, by the replica's own history.
+    """One record of a replica's log. ``value``: the workload's number, None for anything else; ``crc``: as stored, or
+    what it would be outside of the compressed set that holds it, since compaction makes such sets anew on each replica;
+    ``epoch``: the leader's, by the replica's own history.
     """
 
     node: str
@@ -62,24 +65,36 @@ async def replica(node: Any, key: str, leaders_mark: int, in_sync: Sequence[int]
     mark = leaders_mark if in_isr else (await _checkpoint(node, HIGH_WATERMARKS)).get(key, 0)
     folder = f"{DATA}/{key}"
     epochs = [(int(words[1]), int(words[0])) for words in await _lines(node, f"{folder}/{EPOCHS}")]
+    compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))
     records: list[StoredRecord] = []
-    for path in sorted(await node.find_files(f"{folder}/*{LOG_SUFFIX}")):
-        base = int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX))
-        if records and base != records[-1].position + 1:
+    for base, data in await _segments(node, folder):
+        following = records[-1].position + 1 if records else base
+        if base < following or (base > following and not compacted):
             break
-        for position, value, crc in _records(await node.read_file(path), base):
+        for position, value, crc in _records(data, base, compacted):
             epoch = max(((start, epoch) for start, epoch in epochs if start <= position), default=(0, None))[1]
             records.append(StoredRecord(node.name, key, position, value, crc, epoch, position < mark, in_isr))
     return records
 
 
-def _records(data: bytes, base: int) -> Iterator[tuple[int, int | None, int]]:
+async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
+    """Base offset and content of each segment. A broker that runs may merge some while they are read: then again."""
+    while True:
+        paths = sorted(await node.find_files(f"{folder}/*{LOG_SUFFIX}"))
+        try:
+            return [
+                (int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)), await node.read_file(path)) for path in paths
+            ]
+        except FileNotFoundError:
+            continue
+
+
+def _records(data: bytes, base: int, compacted: bool) -> Iterator[tuple[int, int | None, int]]:
     """Offset, value and CRC of each record of a segment, as far as it is good."""
-    good = data[: message_set.check(data, base).size]
-    for position, size, _ in message_set.scan(good):
-        crc = ENTRY_PREFIX.unpack_from(good, position)[2]
-        for message in message_set.messages(good[position : position + size]):
-            yield message.offset, _number(message.value), crc
+    good = data[: message_set.check(data, base, gaps=compacted).size]
+    for message in message_set.messages(good):
+        crc = crc32(memoryview(encode(message._replace(attributes=message.attributes & ~CODEC_MASK)))[CRC_START:])
+        yield message.offset, _number(message.value), crc
 
 
 def _number(value: bytes | None) -> int | None:

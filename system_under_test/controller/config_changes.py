@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
@@ -29,7 +29,7 @@ KEPT_MS = 15 * 60 * 1000
 class ConfigChanges:
     """``apply`` is told the settings of a topic, possibly again, possibly of one that is not here."""
 
-    def __init__(self, zookeeper: ZooKeeper, apply: Callable[[str, TopicSettings], None]) -> None:
+    def __init__(self, zookeeper: ZooKeeper, apply: Callable[[str, TopicSettings], Awaitable[None]]) -> None:
         self._zookeeper = zookeeper
         self._apply = apply
         self._handled: dict[str, int] = {}
@@ -89,7 +89,7 @@ class ConfigChanges:
     async def _read(self, topic: str, zxid: int) -> None:
         settings = await read_settings(self._zookeeper, topic, zxid)
         if settings is not None:
-            self._apply(topic, settings)
+            await self._apply(topic, settings)
 
     async def _forget_old(self) -> None:
         newest = max(self._handled.values(), default=0)

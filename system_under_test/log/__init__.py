@@ -1,7 +1,8 @@
 """The partition log and the small files around it.
 
-``log`` is the way in; ``segment``, ``index``, ``scan`` and ``recovery`` are what it is made of. ``epochs`` and
-``checkpoints`` are what replication remembers about logs, ``directory`` how they lie on a broker's disk.
+``log`` is the way in; ``segment``, ``index``, ``scan`` and ``recovery`` are what it is made of. ``cleaner``
+compacts it, by ``swap`` and with what ``tombstones`` remembers. ``epochs`` and ``checkpoints`` are what replication
+remembers about logs, ``directory`` how they lie on a broker's disk.
 """
 
 from system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint

@@ -5,9 +5,10 @@
     orders 0 1042         topic, partition, offset
     orders 1 77
 
-``replication-offset-checkpoint`` holds high watermarks, ``recovery-point-offset-checkpoint`` what is fsynced. A
-write names some partitions and keeps the entries of all others: a broker that rewrites the file with only what it
-leads right now forgets the high watermarks of the rest (KAFKA-1647).
+``replication-offset-checkpoint`` holds high watermarks, ``recovery-point-offset-checkpoint`` what is fsynced,
+``cleaner-offset-checkpoint`` up to where logs are compacted. A write names some partitions and keeps the entries of all
+others: a broker that rewrites the file with only what it leads right now forgets the high watermarks of the rest
+(KAFKA-1647).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from system_under_test.storage.atomic import write_atomic
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
 VERSION = 0
 
 Partition = tuple[str, int]

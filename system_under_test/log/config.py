@@ -22,7 +22,9 @@ class LogConfig:
     index_interval_bytes: int = 4096
     index_max_bytes: int = 10 << 20
     compacted: bool = False
-    """Offsets may have gaps. In a log that is not compacted a gap is damage, and recovery treats it as such."""
+    """Offsets may have gaps, as they may for good once the log was compacted. In a log that never was a gap is damage,
+    and recovery treats it as such.
+    """
 
     @classmethod
     def of(cls, topic: TopicConfig) -> Self:
@@ -31,6 +33,7 @@ class LogConfig:
             segment_ms=topic.segment_ms,
             index_interval_bytes=topic.index_interval_bytes,
             index_max_bytes=topic.segment_index_bytes,
+            compacted=topic.compacts,
         )
 
     def check(self, data: Buffer, next_offset: int) -> Checked:

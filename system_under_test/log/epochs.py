@@ -91,6 +91,16 @@ class EpochHistory:
         """Drops the entries that begin at ``offset`` or beyond."""
         self._entries = tuple(entry for entry in self._entries if entry.start_offset < offset)
 
+    def truncate_from_start(self, offset: int) -> None:
+        """Drops the entries of epochs that have no message left at ``offset`` or beyond; that of the epoch to which
+        ``offset`` belongs begins there now (Kafka's ``clearAndFlushEarliest``).
+        """
+        kept = tuple(entry for entry in self._entries if entry.start_offset >= offset)
+        gone = self._entries[: len(self._entries) - len(kept)]
+        if gone and (not kept or kept[0].start_offset > offset):
+            kept = (EpochEntry(gone[-1].epoch, offset), *kept)
+        self._entries = kept
+
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
         """Takes another history instead. Raises ``ValueError`` as :meth:`assign`."""
         self._entries = _ordered(self._path, (EpochEntry(*entry) for entry in entries))

@@ -6,7 +6,7 @@ list of segments is replaced as a whole when it changes, never edited. Three off
     start_offset <= flushed_offset <= end_offset
 
 Below ``flushed_offset`` everything survives a power loss. ``end_offset`` is the offset of the next append. Offsets
-are dense and never change.
+are dense as appended and never change; compaction (``cleaner``) leaves gaps.
 
 The one trap of files: a cut that was not fsynced can be undone by a power loss, and a removed segment can come back
 *behind* records that were appended after it. So a log that was cut must be flushed before the next append, which
@@ -19,19 +19,23 @@ import asyncio
 import contextlib
 import posixpath
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from system_under_test.log import swap
 from system_under_test.log.config import LogConfig
 from system_under_test.log.directory import DELETED_SUFFIX
 from system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
+from system_under_test.log.scan import SegmentScan
 from system_under_test.log.segment import (
     CorruptLog,
     RetiredSegment,
     Segment,
     new_segment,
+    open_segment,
     remove_segment,
 )
+from system_under_test.log.tombstones import Tombstones
 from system_under_test.records import message_set
 from system_under_test.records.message import CorruptMessage, Message
 from system_under_test.runtime import Slice, Storage
@@ -83,14 +87,23 @@ LATEST = -1
 EARLIEST = -2
 
 
+def _nobody(_: int) -> None:
+    """Nobody wants to hear of it."""
+
+
 class Log:
-    """See the module. Made by :meth:`Log.open`. ``OSError`` means what the storage means by it."""
+    """See the module. Made by :meth:`Log.open`. ``OSError`` means what the storage means by it.
+
+    ``on_roll`` hears of each new segment's base offset.
+    """
 
     def __init__(self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]) -> None:
         self._storage = storage
         self._directory = directory
         self._wall_clock = wall_clock
-        self.config = config
+        self.tombstones = Tombstones(storage, directory)
+        self.config = replace(config, compacted=config.compacted or self.tombstones.known)
+        self.on_roll: Callable[[int], None] = _nobody
         self._segments: tuple[Segment, ...] = ()
         self._bases: tuple[int, ...] = ()
         self._active: Segment
@@ -104,7 +117,12 @@ class Log:
         self._durable_renamed = 0
         self._damage: _Damage | None = None
         self._closed = False
-        self._retired: list[RetiredSegment] = []
+        self._retired: list[Callable[[], None]] = []
+        """What ends the segments that were taken out."""
+        self._gap = 0
+        """Where the last segment begins, if a cut that is not flushed has left a gap before it."""
+        self._swap: str | None = None
+        """The swap file under way."""
 
     @classmethod
     async def open(
@@ -121,13 +139,22 @@ class Log:
 
         ``clean``: the last process stopped cleanly. ``recovery_point``: all offsets below had been fsynced (0 when
         unknown). ``wall_clock`` gives seconds. Look at ``Recovery.damaged``: such a log serves its good prefix only.
+        Raises ``CheckpointError`` when what compaction has noted makes no sense.
         """
         storage.mkdir(directory)
         if not clean or not storage.listdir(directory):
             await storage.fsync_directory(posixpath.dirname(directory))
         log = cls(storage, directory, config, wall_clock)
+        if config.compacted:
+            await log.tombstones.begin()
         loaded = await load_segments(
-            storage, directory, config, clean=clean, recovery_point=recovery_point, now_ms=log.now_ms
+            storage,
+            directory,
+            log.config,
+            clean=clean,
+            recovery_point=recovery_point,
+            gaps=log.tombstones.gaps,
+            now_ms=log.now_ms,
         )
         recovery = loaded.recovery
         log._replace(loaded.segments)
@@ -189,9 +216,13 @@ class Log:
         self._append(stamped, first, last)
         return first, last
 
-    def configure(self, config: LogConfig) -> None:
-        """From now on; segments that are there stay as they are."""
-        self.config = config
+    async def configure(self, config: LogConfig) -> None:
+        """From now on; the sizes of segments that are there stay as they are. A log that had gaps may go on to."""
+        if config.compacted:
+            await self.tombstones.begin()
+        self.config = replace(config, compacted=self.tombstones.known)
+        for segment in self._segments:
+            segment.config = self.config
 
     def append_replicated(self, data: bytes) -> int:
         """Appends what the leader has at ``end_offset``, offsets kept, and returns the new ``end_offset``.
@@ -256,7 +287,7 @@ class Log:
             return [self.start_offset][:count]
         starts: list[int] = []
         for segment in self._segments:
-            with self._noting(segment):
+            with self.noting(segment):
                 if timestamp == LATEST or segment.written_ms() <= timestamp:
                     starts.append(segment.base_offset)
         if self._active.size and (timestamp == LATEST or self.now_ms() <= timestamp):
@@ -270,7 +301,7 @@ class Log:
         """
         wanted = max(timestamp, 0)
         for segment in self._segments:
-            with self._noting(segment):
+            with self.noting(segment):
                 if segment.newest_timestamp() >= wanted:
                     found = segment.first_since(wanted)
                     if found is not None:
@@ -292,11 +323,16 @@ class Log:
         # At the start itself the first segment stays, empty: its name is what tells where the log starts.
         keep = max(1, bisect_right(self._bases, offset - 1))
         segment = self._segments[keep - 1]
-        with self._noting(segment):
-            position, next_offset = segment.cut_point(offset)
+        with self.noting(segment):
+            position, next_offset, end = segment.cut_point(offset)
+        if next_offset < end and end in self._bases:
+            keep, segment, position, next_offset = keep + 1, self._segments[keep], 0, end
         self._remove_after(keep)
         segment.cut(position, next_offset)
-        self._end_at(next_offset)
+        if next_offset < end:  # only a segment's name can tell where the log ends, after a gap
+            self._replace((*self._segments, self._new_segment(end)))
+        self._end_at(end)
+        self._gap = end if next_offset < end else 0
 
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.
@@ -347,25 +383,84 @@ class Log:
                 else:
                     segment = self._segments[0]
                     self._replace(self._segments[1:])
-                    self._retired.append(RetiredSegment(self._storage, segment))
+                    self._retired.append(RetiredSegment(self._storage, segment).remove)
                     self._flushed = max(self._flushed, self.start_offset)
                     count += 1
                 await self._storage.fsync_directory(self._directory)
 
     def _is_oldest_due(self, limit: int, retention_ms: int, retention_bytes: int) -> bool:
-        segment = self._segments[0]
-        if self._damage is not None or not segment.size or segment.next_offset > limit:
+        segment, is_last = self._segments[0], len(self._segments) == 1
+        if self._damage is not None or (self._end if is_last else self._bases[1]) > limit:
             return False
+        if not segment.size:
+            return not is_last  # compaction has left nothing of it
         if retention_bytes >= 0 and self.size - segment.size >= retention_bytes:
             return True
-        with self._noting(segment):
+        with self.noting(segment):
             return retention_ms >= 0 and self.now_ms() - segment.age_ms() > retention_ms
 
     def purge(self, count: int | None = None) -> None:
         """Removes the files of the ``count`` segments taken out first, or of all; slices of them become invalid."""
         retired, self._retired = self._retired[:count], [] if count is None else self._retired[count:]
-        for segment in retired:
-            segment.remove()
+        for end in retired:
+            end()
+
+    def cleanable(self, limit: int) -> tuple[Segment, ...]:
+        """The oldest segments, as far as compaction may touch them: durable, and with a message below ``limit`` after
+        them, so that whoever reads or copies what is left of them always finds its way to where they ended.
+        """
+        if self._closed or self._damage is not None or self._cuts != self._durable_cuts:
+            return ()
+        limit = min(limit, self._flushed)
+        return tuple(s for s, following in zip(self._segments, self._bases[1:], strict=False) if following < limit)
+
+    @property
+    def cuts(self) -> int:
+        """How often it was cut."""
+        return self._cuts
+
+    @property
+    def storage(self) -> Storage:
+        return self._storage
+
+    async def swap(self, old: Sequence[Segment], scan: SegmentScan, cuts: int) -> bool:
+        """Durably puts a cleaned file in the place of neighbours from :meth:`cleanable`: see the module ``swap``.
+
+        ``scan`` is the finished scan of the file at ``swap.cleaned_path``, which is durable; ``cuts`` as it was when
+        the file was begun. Readers of the old ones may go on until :meth:`purge`. False, and the log is as it was, if
+        it was cut, closed or found damaged since, or retention has taken one of the old ones.
+        """
+        base = old[0].base_offset
+        async with self._flushing:
+            if self._closed or self._damage is not None or self._cuts != cuts or old[0] not in self._segments:
+                return False
+            first = self._segments.index(old[0])
+            before, after = self._segments[:first], self._segments[first + len(old) :]
+            end = after[0].base_offset
+            self._swap = swap.swap_path(self._directory, base, end)
+            try:
+                self._storage.rename(swap.cleaned_path(self._directory, base), self._swap)
+                await self._storage.fsync_directory(self._directory)
+                if self._swap is None or self._damage is not None:
+                    return False
+                swap.replace_files(self._storage, self._directory, base, end)
+                self._swap = None
+            finally:
+                self._abandon_swap()
+            written = old[-1].written_ms()
+            new = open_segment(self._storage, self._directory, base, self.config, now_ms=written)
+            new.adopt(scan)
+            new.synced = new.changes
+            self._replace((*before, new, *after))
+            self._retired += [segment.close for segment in old]
+            await self._storage.fsync_directory(self._directory)
+            return True
+
+    def _abandon_swap(self) -> None:
+        if self._swap is not None:
+            path, self._swap = self._swap, None
+            with contextlib.suppress(OSError):
+                self._storage.remove(path)
 
     async def flush(self) -> int:
         """Fsyncs what was appended or cut before the call, and returns ``flushed_offset``.
@@ -384,6 +479,8 @@ class Log:
             if renamed != self._durable_renamed:
                 await self._storage.fsync_directory(self._directory)
                 self._durable_renamed = renamed
+            if self._gap:
+                await self.tombstones.allow_gaps(lambda: self._gap)
             self._durable_cuts = cuts
             self._flushed = max(self._flushed, self._flight)
             return self._flushed
@@ -438,6 +535,7 @@ class Log:
         segment = self._new_segment(self._end)
         self._replace((*self._segments, segment))
         self._renamed += 1
+        self.on_roll(segment.base_offset)
         return segment
 
     def _new_segment(self, base_offset: int) -> Segment:
@@ -458,6 +556,7 @@ class Log:
 
     def _remove_after(self, keep: int) -> None:
         """Removes all but the first ``keep`` segments, the last first: whenever it stops, a prefix is left."""
+        self._abandon_swap()  # first: found at a start, it would bring back what goes now
         doomed = self._segments[keep:]
         self._replace(self._segments[:keep])
         for segment in reversed(doomed):
@@ -466,6 +565,7 @@ class Log:
 
     def _end_at(self, offset: int) -> None:
         self._cuts += 1
+        self._gap = 0
         self._end = offset
         self._flushed = min(self._flushed, offset)
         self._flight = min(self._flight, offset)
@@ -480,7 +580,8 @@ class Log:
         return dirty
 
     @contextlib.contextmanager
-    def _noting(self, segment: Segment) -> Iterator[None]:
+    def noting(self, segment: Segment) -> Iterator[None]:
+        """Around what reads the segment: damage that is found becomes the log's."""
         try:
             yield
         except CorruptLog as damage:

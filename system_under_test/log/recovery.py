@@ -15,15 +15,16 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from system_under_test.log import swap
 from system_under_test.log.config import LogConfig
 from system_under_test.log.scan import SegmentScan
 from system_under_test.log.segment import (
-    LOG_SUFFIX,
     RETIRED_SUFFIX,
     SUFFIXES,
     Segment,
     open_segment,
     remove_segment,
+    segment_bases,
     segment_name,
 )
 from system_under_test.runtime import Storage
@@ -69,19 +70,22 @@ async def load_segments(
     *,
     clean: bool,
     recovery_point: int,
+    gaps: int,
     now_ms: Callable[[], int],
 ) -> Loaded:
     """Opens all segments of a directory that exists, and makes the log's end certain and durable.
 
-    ``recovery_point``: every offset below it had been fsynced. Raises ``OSError``.
+    ``recovery_point``: every offset below it had been fsynced. ``gaps``: a segment that begins there or before need not
+    begin where the one before it ends; any other has lost its neighbour's end. Raises ``OSError``.
     """
+    await swap.finish(storage, directory)
     bases = segment_bases(storage, directory)
     segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
     problem: str | None = None
     end_before = truncated = 0
     for index, segment in enumerate(segments):
-        if good and not _follows(segment, good[-1]):
+        if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
         is_last = index + 1 == len(segments)
@@ -111,12 +115,6 @@ async def load_segments(
     return Loaded(tuple(good), recovery)
 
 
-def segment_bases(storage: Storage, directory: str) -> list[int]:
-    """Base offsets of the segments in a directory, rising."""
-    names = [name.removesuffix(LOG_SUFFIX) for name in storage.listdir(directory) if name.endswith(LOG_SUFFIX)]
-    return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
-
-
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
     """Removes all other segments' files, the last first: orphaned indexes, what damage hid, what retention retired."""
     kept = {segment_name(base) + suffix for base in bases for suffix in SUFFIXES}
@@ -125,9 +123,8 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
             storage.remove(f"{directory}/{name}")
 
 
-def _follows(segment: Segment, previous: Segment) -> bool:
-    expected = previous.next_offset
-    return segment.base_offset == expected or (segment.config.compacted and segment.base_offset > expected)
+def _follows(segment: Segment, previous: Segment, gaps: int) -> bool:
+    return segment.base_offset == previous.next_offset or previous.next_offset < segment.base_offset <= gaps
 
 
 async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool) -> SegmentScan | None:

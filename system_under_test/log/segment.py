@@ -249,18 +249,19 @@ class Segment:
         self._recent.clear()
         self._forget_times()
 
-    def cut_point(self, offset: int) -> tuple[int, int]:
-        """Position of the first entry at or above ``offset``, and the offset after the entry before it."""
+    def cut_point(self, offset: int) -> tuple[int, int, int]:
+        """Position of the first entry that ends at or above ``offset``, the offset after the entry before it, and where
+        the log ends once it is cut there, which is further on where compaction has left a gap.
+        """
         if offset <= self.base_offset:
-            return 0, self.base_offset
+            return 0, self.base_offset, self.base_offset
         start, data = self._block_of(offset - 1)
-        # A compressed set that holds the offset before and this one goes as a whole, even when it begins the block.
         cut, next_offset = start, self.index.offset_at(start)
         for position, size, found in scan(data):
-            if found >= offset:
-                break
+            if found >= offset:  # a compressed set that holds the offset before and this one goes as a whole
+                return cut, next_offset, min(offset, first_offset(data[position : position + size]))
             cut, next_offset = start + position + size, found + 1
-        return cut, next_offset
+        return cut, next_offset, offset
 
     def seal(self) -> None:
         """No more appends will come for now."""
@@ -282,10 +283,15 @@ class Segment:
     def timestamps(self, position: int = 0) -> Iterator[tuple[int, int, int]]:
         """``(newest timestamp in ms, -1 for none; last offset; end position)`` of each entry from ``position``, a
         boundary, on."""
+        for start, data in self.blocks(position):
+            for timestamp, offset, end in timestamps(data):
+                yield timestamp, offset, start + end
+
+    def blocks(self, position: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Position and bytes of each block from ``position``, a boundary, on, checked."""
         while position < self.size:
             data = self._block(position)
-            for timestamp, offset, end in timestamps(data):
-                yield timestamp, offset, position + end
+            yield position, data
             position += len(data)
 
     def newest_timestamp(self) -> int:
@@ -393,6 +399,12 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
+def segment_bases(storage: Storage, directory: str) -> list[int]:
+    """Base offsets of the segments in a directory, rising."""
+    names = [name.removesuffix(LOG_SUFFIX) for name in storage.listdir(directory) if name.endswith(LOG_SUFFIX)]
+    return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
+
+
 def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
     """The segment's files, created when missing, still to be loaded or rebuilt."""
     path = f"{directory}/{segment_name(base_offset)}"
@@ -413,9 +425,13 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
 
 
 def remove_segment(storage: Storage, segment: Segment) -> None:
-    """Closes it and removes its files, the data first: an index without data means nothing."""
+    """Closes it and removes its files: an index without data means nothing."""
     segment.close()
-    path = segment.path.removesuffix(LOG_SUFFIX)
+    remove_files(storage, segment.path.removesuffix(LOG_SUFFIX))
+
+
+def remove_files(storage: Storage, path: str) -> None:
+    """Those of the segment whose files bear this name, without suffix; the data first."""
     storage.remove(path + LOG_SUFFIX)
     for suffix in (INDEX_SUFFIX, TIME_SUFFIX):
         if storage.exists(path + suffix):

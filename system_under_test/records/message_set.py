@@ -7,7 +7,7 @@ and values that somebody asked for is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -51,6 +51,10 @@ class Summary:
     """Milliseconds; -1 when no message has one."""
     regular: bool
     """:func:`stamp` can take it as it is; else :func:`rebuild` makes it so."""
+    minimum_timestamp: int | None
+    """Milliseconds, of the messages in format 1; -1 when one has none, None when no message is in that format."""
+    keyed: bool
+    """Has every message a key?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +169,8 @@ def validate(data: Buffer, max_message_bytes: int) -> Summary:
     view = memoryview(data)
     count = valid = 0
     magics = [1, 0]
-    newest = NO_TIMESTAMP
-    regular = True
+    newest, oldest = NO_TIMESTAMP, None
+    regular = keyed = True
     for position, size, offset in scan(data):
         if size > max_message_bytes:
             raise MessageTooLarge(f"message at byte {position} has {size} bytes, the limit is {max_message_bytes}")
@@ -174,26 +178,33 @@ def validate(data: Buffer, max_message_bytes: int) -> Summary:
         _, _, crc, magic, attributes = unpack(data, position)
         if crc32(view[position + CRC_START : end]) != crc:
             raise CorruptMessage(f"message at byte {position}: its CRC does not match")
-        codec.layout(data, position, end, magic, attributes)
+        key_start, key_end, _, _ = codec.layout(data, position, end, magic, attributes)
+        has_key = key_end >= key_start
         number, timestamp = 1, NO_TIMESTAMP
         if magic:
             if attributes & TIMESTAMP_TYPE_BIT:
                 raise InvalidTimestamp(f"message at byte {position}: only a log sets the time of the append")
             (timestamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
+        earliest = timestamp
         if attributes & CODEC_MASK:
             inner = unwrap(codec.decode(view[position:end], check_crc=False))
             number = len(inner)
-            within = max(NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in inner)
+            times = [NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in inner]
+            earliest, within = min(times), max(times)
+            has_key = all(m.key is not None for m in inner)
             dense = all(m.offset == index for index, m in enumerate(inner, start=offset - number + 1))
             regular = regular and offset == number - 1 and dense and timestamp == within
             timestamp = within
+        keyed = keyed and has_key
         newest = max(newest, timestamp)
+        if magic:
+            oldest = earliest if oldest is None else min(oldest, earliest)
         magics[0] = min(magics[0], magic)
         magics[1] = max(magics[1], magic)
         count, valid = count + number, end
     if not count:
         magics = [0, 0]
-    return Summary(count, valid, magics[0], magics[1], newest, regular)
+    return Summary(count, valid, magics[0], magics[1], newest, regular, oldest, keyed)
 
 
 def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tuple[bytes, int]:
@@ -269,6 +280,24 @@ def rebuild(data: Buffer, magic: int) -> bytes:
     for entry in _shallow(data):
         found = [m._replace(offset=index) for index, m in enumerate(_converted(entry, magic))]
         parts.append(_encode(found, entry.attributes & CODEC_MASK))
+    return b"".join(parts)
+
+
+def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
+    """The messages that ``keep`` wants, offsets as they are; a compressed set is made anew if it loses some.
+
+    A partial last message is dropped. Raises as :func:`decode`.
+    """
+    parts: list[Buffer] = []
+    view = memoryview(data)
+    for position, size, _ in scan(data):
+        entry = codec.decode(data, position)
+        found = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
+        kept = [message for message in found if keep(message)]
+        if len(kept) == len(found):
+            parts.append(view[position : position + size])
+        elif kept:
+            parts.append(wrap(kept, entry.attributes & CODEC_MASK))
     return b"".join(parts)
 
 

@@ -214,10 +214,12 @@ async def apply_epoch_answer(partition: Partition, term: FollowerTerm, answer: E
         reach(partition, term)
 
 
-def reach(partition: Partition, term: FollowerTerm) -> bool:
-    """Takes over the leader's entries which the log has reached; true when there were any, to be flushed."""
+def reach(partition: Partition, term: FollowerTerm, next_offset: int = 0) -> bool:
+    """Takes over the leader's entries which the log has reached, or reaches with the message at ``next_offset``, which
+    is to come next; true when there were any, to be flushed.
+    """
     reached = False
-    while term.history and term.history[0][1] <= partition.log.end_offset:
+    while term.history and term.history[0][1] <= max(partition.log.end_offset, next_offset):
         partition.epochs.assign(*term.history.pop(0))
         reached = True
     return reached
@@ -236,7 +238,8 @@ async def apply_fetched(partition: Partition, term: FollowerTerm, fetched: Repli
         return
     records = records_bytes(fetched.records)
     while records:
-        if reach(partition, term):
+        # compaction may have taken what lay between the log's end and the next message, and whole epochs with it
+        if reach(partition, term, _first(records) if partition.log.config.compacted else 0):
             await partition.epochs.flush()
             if partition.follower is not term:
                 return
@@ -245,6 +248,7 @@ async def apply_fetched(partition: Partition, term: FollowerTerm, fetched: Repli
             if not now_appendable:
                 raise CorruptMessage(f"the leader left out offsets from {partition.log.end_offset} on")
             partition.log.append_replicated(now_appendable)
+            partition.flush_in_time()
         except (CorruptMessage, DamagedLog) as damage:
             _log.error("%s: %s", partition.key, damage)
             term.reconciled = False
@@ -253,6 +257,11 @@ async def apply_fetched(partition: Partition, term: FollowerTerm, fetched: Repli
     if reach(partition, term):
         await partition.epochs.flush()
     partition.learn_high_watermark(fetched.high_watermark)
+
+
+def _first(records: bytes) -> int:
+    """Offset of the first whole entry (of a compressed set: of its last message); 0 when there is none."""
+    return next((offset for _, _, offset in scan(records)), 0)
 
 
 def _split(records: bytes, boundary: int | None) -> tuple[bytes, bytes]:

@@ -26,6 +26,7 @@ from system_under_test.protocol.internal import (
     PartitionStateUpdate,
     StopReplicaRequest,
 )
+from system_under_test.replication.cleaner import LogCleaner
 from system_under_test.replication.fetcher import Leader, LeaderFetcher
 from system_under_test.replication.isr_writer import IsrWriter
 from system_under_test.replication.partition import Partition, PartitionError
@@ -66,6 +67,8 @@ class ReplicaManager:
         self._topic_configs: dict[str, TopicConfig] = {}
         self._configured_at: dict[str, int] = {}
         """As of which transaction of ZooKeeper."""
+        self._configuring = asyncio.Lock()
+        """No replica comes or goes while settings are applied."""
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._controller_lock = asyncio.Lock()
         self._cutting = asyncio.Lock()
@@ -73,6 +76,7 @@ class ReplicaManager:
         self._flushing: dict[str, None] = {}
         self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
         self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
+        self._cleaner = LogCleaner(config, self._storage, lambda: list(self._partitions.values()), self._cutting)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -95,6 +99,7 @@ class ReplicaManager:
         )
         epochs = await EpochHistory.load(self._storage, path)
         epochs.truncate_from_end(log.end_offset)
+        epochs.truncate_from_start(log.start_offset)
         await epochs.flush()
         partition = self._partition_class(
             topic,
@@ -108,6 +113,7 @@ class ReplicaManager:
             lag_time_max=self.config.replica_lag_time_max_ms / 1000,
             on_isr_wanted=self._isr_writer.write,
             on_flush_wanted=self._on_flush_wanted,
+            on_flush_due=self._on_flush_due,
             before_cut=self._before_cut,
         )
         self._partitions[topic, index] = partition
@@ -130,12 +136,14 @@ class ReplicaManager:
         self._background.spawn(self._shrink_now_and_then(), "isr upkeep")
         self._background.spawn(self._checkpoint_now_and_then(), "checkpoints")
         self._background.spawn(self._retain_now_and_then(), "retention")
+        self._background.spawn(self._cleaner.run(), "log cleaner")
         self._isr_writer.start()
 
     async def close(self, *, flush: bool) -> None:
         """Ends all terms; with ``flush``, makes everything durable, as a clean shutdown must."""
         for partition in self._partitions.values():
             partition.end_term()
+            partition.stop_timers()
         for _, task in self._fetchers.values():
             task.cancel()
         if flush:
@@ -146,15 +154,16 @@ class ReplicaManager:
         for partition in self._partitions.values():
             await partition.log.close()
 
-    def configure(self, topic: str, settings: Mapping[str, str], zxid: int) -> None:
+    async def configure(self, topic: str, settings: Mapping[str, str], zxid: int) -> None:
         """What the topic has set for itself as of a transaction of ZooKeeper; older news changes nothing."""
-        if zxid <= self._configured_at.get(topic, -1):
-            return
-        self._configured_at[topic] = zxid
-        config = self._topic_configs[topic] = self.config.topic.override(settings)
-        for partition in self._partitions.values():
-            if partition.topic == topic:
-                partition.configure(config)
+        async with self._configuring:
+            if zxid <= self._configured_at.get(topic, -1):
+                return
+            self._configured_at[topic] = zxid
+            config = self._topic_configs[topic] = self.config.topic.override(settings)
+            for partition in list(self._partitions.values()):
+                if partition.topic == topic:
+                    await partition.configure(config)
         self._events.emit("topic-configured", key=topic, zxid=zxid, settings=dict(settings))
 
     # -- look-ups ------------------------------------------------------------------------------------------------
@@ -206,7 +215,7 @@ class ReplicaManager:
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
             self._learn(request)
             for told in request.topics:
-                self.configure(told.topic, {setting.name: setting.value for setting in told.settings}, told.zxid)
+                await self.configure(told.topic, {setting.name: setting.value for setting in told.settings}, told.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
             self._refresh_leaders(live)
             results = []
@@ -254,7 +263,14 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     async def _replica(self, update: PartitionStateUpdate) -> Partition:
-        """The replica, made when there is none; one of a deleted topic of the same name is set aside first."""
+        """The replica, made when there is none, with the settings of its topic."""
+        async with self._configuring:
+            partition = await self._replica_as_found(update)
+            await partition.configure(self._topic_configs.get(update.topic, self.config.topic))
+        return partition
+
+    async def _replica_as_found(self, update: PartitionStateUpdate) -> Partition:
+        """One of a deleted topic of the same name is set aside first."""
         topic, index = update.topic, update.partition
         path = self._path(topic, index)
         partition = self._partitions.get((topic, index))
@@ -282,6 +298,7 @@ class ReplicaManager:
     async def _forget(self, topic: str, index: int) -> None:
         await self._high_watermarks.write({}, remove=[(topic, index)])
         await self._recovery_points.write({}, remove=[(topic, index)])
+        await self._cleaner.forget(topic, index)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         async with self._controller_lock:
@@ -298,16 +315,19 @@ class ReplicaManager:
                     partition.end_term()
                     partition.leader_epoch = stopped.leader_epoch
                     if request.delete:
-                        del self._partitions[stopped.topic, stopped.partition]
-                        await partition.epochs.close()
-                        await partition.log.delete()
-                        await self._forget(stopped.topic, stopped.partition)
+                        partition.stop_timers()
+                        async with self._configuring:
+                            del self._partitions[stopped.topic, stopped.partition]
+                            await partition.epochs.close()
+                            await partition.log.delete()
+                            await self._forget(stopped.topic, stopped.partition)
                 results.append(PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=error))
             return StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
 
     async def _close_partition(self, partition: Partition) -> None:
         self._unfollow(partition)
         partition.end_term()
+        partition.stop_timers()
         await partition.epochs.close()
         await partition.log.close()
         del self._partitions[partition.topic, partition.index]
@@ -348,6 +368,9 @@ class ReplicaManager:
             self._flushing[partition.key] = None
             self._background.spawn(self._flush(partition), f"flush of {partition.key}")
 
+    def _on_flush_due(self, partition: Partition) -> None:
+        self._background.spawn(partition.flush_all(), f"flush in time of {partition.key}")
+
     async def _flush(self, partition: Partition) -> None:
         try:
             await partition.flush_counted()
@@ -357,9 +380,6 @@ class ReplicaManager:
     async def _checkpoint_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self.config.checkpoint_interval_ms / 1000)
-            for partition in list(self._partitions.values()):
-                if partition.log.flushed_offset < partition.log.end_offset:
-                    await partition.log.flush()
             await self._checkpoint()
 
     async def _retain_now_and_then(self) -> None:
@@ -391,6 +411,7 @@ class ReplicaManager:
             known = self._recovery_points.load().get((partition.topic, partition.index), 0)
             if offset < known:
                 await self._recovery_points.write({(partition.topic, partition.index): offset})
+            await self._cleaner.before_cut(partition, offset)
 
 
 def _leader(broker: LiveBroker) -> Leader:

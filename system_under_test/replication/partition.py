@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from system_under_test.config import TimestampType, TopicConfig
 from system_under_test.events import EventLog
+from system_under_test.log.cleaner import Cleaning
 from system_under_test.log.epochs import EpochHistory
 from system_under_test.log.log import DamagedLog, Log
 from system_under_test.protocol.errors import ErrorCode
@@ -77,8 +78,8 @@ class Partition:
     """See the module.
 
     ``on_isr_wanted`` begins to write a proposed in-sync set, whose outcome comes back by ``isr_written`` or
-    ``isr_superseded``; ``on_flush_wanted`` begins to run ``flush_counted``; ``before_cut`` is awaited before the log
-    ends below where it ended.
+    ``isr_superseded``; ``on_flush_wanted`` begins to run ``flush_counted``, ``on_flush_due`` ``flush_all``;
+    ``before_cut`` is awaited before the log ends below where it ended.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Partition:
         lag_time_max: float,
         on_isr_wanted: Callable[[Partition, LeaderTerm, Members], None],
         on_flush_wanted: Callable[[Partition], None],
+        on_flush_due: Callable[[Partition], None],
         before_cut: Callable[[Partition, int], Awaitable[None]],
     ) -> None:
         self.topic = topic
@@ -104,6 +106,8 @@ class Partition:
         self.log = log
         self.epochs = epochs
         self.config = config
+        self.is_configured = False
+        """Has the controller told the topic's settings in this life? Until then nothing of the log may be taken out."""
         self.replicas: tuple[int, ...] = ()
         self.leader_epoch = UNKNOWN
         """The highest ever told to this incarnation."""
@@ -117,14 +121,21 @@ class Partition:
         self._lag_time_max = lag_time_max
         self._on_isr_wanted = on_isr_wanted
         self._on_flush_wanted = on_flush_wanted
+        self._on_flush_due = on_flush_due
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._before_cut = before_cut
+        log.on_roll = self._rolled
 
-    def configure(self, config: TopicConfig) -> None:
+    async def configure(self, config: TopicConfig) -> None:
         """The topic's settings, which may come or change long after the log was opened."""
+        await self.log.configure(type(self.log.config).of(config))
         self.config = config
-        self.log.configure(type(self.log.config).of(config))
+        self.is_configured = True
         if self.leader is not None and self.leader.serving:
             self._members_settled(self.leader)
+
+    def _rolled(self, base_offset: int) -> None:
+        self._events.emit("log-rolled", key=self.key, epoch=self.leader_epoch, position=base_offset)
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
@@ -225,6 +236,7 @@ class Partition:
         if not term.appended:
             term.appended = True
             self._events.emit("first-append-in-epoch", key=self.key, epoch=term.epoch, position=first)
+        self.flush_in_time()
         if self.counted_end() < self.log.end_offset:
             self._on_flush_wanted(self)
         self.replicate()
@@ -272,6 +284,24 @@ class Partition:
     async def flush_counted(self) -> None:
         """Puts on disk what must be there for all of the log to count."""
         while self.counted_end() < self.log.end_offset and not self.log.closed:
+            await self.log.flush()
+            self.advance()
+
+    def flush_in_time(self) -> None:
+        """Sees to it that what was just appended is on disk within ``flush.ms``."""
+        if self._flush_timer is None:
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(self.config.flush_ms / 1000, self._on_flush_due, self)
+
+    def stop_timers(self) -> None:
+        """The log is about to be closed."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+
+    async def flush_all(self) -> None:
+        """Puts on disk what has waited for ``flush.ms``, and all after it."""
+        self._flush_timer = None  # what is appended while this flush is under way has a time of its own
+        if not self.log.closed and self.log.flushed_offset < self.log.end_offset:
             await self.log.flush()
             self.advance()
 
@@ -380,13 +410,29 @@ class Partition:
         Says how many; they are to be purged when whoever reads them has had time to finish.
         """
         config, before = self.config, self.log.start_offset
+        if not self.is_configured or not config.deletes:
+            return 0
         count = await self.log.retain(
             lambda: self.high_watermark, retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
         )
         if count:
+            self.epochs.truncate_from_start(self.log.start_offset)
+            await self.epochs.flush()
             self._events.emit("segment-deleted", key=self.key, value=count, position=before)
             self._events.emit("log-start", key=self.key, position=self.log.start_offset)
         return count
+
+    def cleaned(self, done: Cleaning) -> None:
+        """Tells of a pass of the log cleaner."""
+        self._events.emit(
+            "log-cleaned",
+            key=self.key,
+            epoch=self.leader_epoch,
+            position=done.end,
+            value=done.messages,
+            size_before=done.size_before,
+            size_after=done.size_after,
+        )
 
     # -- following -----------------------------------------------------------------------------------------------
 

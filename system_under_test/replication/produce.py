@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from system_under_test.config import TimestampType, TopicConfig
 from system_under_test.network.handler import CloseConnection, Context
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.produce import (
@@ -79,7 +80,7 @@ def _append(
             raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = manager.get(topic, produced.partition)
         partition.leading()
-        records, count = _checked(records_bytes(produced.records), partition.config.max_message_bytes)
+        records, count = _checked(records_bytes(produced.records), partition.config, partition.log.now_ms())
         first, last, time = partition.append(records, count, wait_for_all=acks == ACKS_ALL)
     except PartitionError as error:
         return ProducePartitionResponse(partition=produced.partition, error_code=error.code, base_offset=-1), None
@@ -89,8 +90,9 @@ def _append(
     return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None
 
 
-def _checked(records: bytes, max_message_bytes: int) -> tuple[bytes, int]:
+def _checked(records: bytes, config: TopicConfig, now_ms: int) -> tuple[bytes, int]:
     """The set in the stored format, and how many messages it has. Raises ``PartitionError``."""
+    max_message_bytes = config.max_message_bytes
     if len(records) > max(MAX_SET_BYTES, max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
     try:
@@ -103,6 +105,12 @@ def _checked(records: bytes, max_message_bytes: int) -> tuple[bytes, int]:
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE) from error
     if summary.count == 0 or summary.size != len(records):
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
+    if config.compacts and not summary.keyed:
+        raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
+    if config.message_timestamp_type is TimestampType.CREATE and summary.minimum_timestamp is not None:
+        furthest = max(now_ms - summary.minimum_timestamp, summary.maximum_timestamp - now_ms)
+        if furthest > config.message_timestamp_difference_max_ms:
+            raise PartitionError(ErrorCode.INVALID_TIMESTAMP)
     if summary.minimum_magic < STORED_MAGIC or not summary.regular:
         if len(records) > max(MAX_CONVERTED_BYTES, max_message_bytes):
             raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)

@@ -115,3 +115,28 @@ def test_a_damaged_file_is_a_clear_error(text: str) -> None:
     disk.write("t-0/leader-epoch-checkpoint", text.encode())
     with pytest.raises(CheckpointError, match="t-0/leader-epoch-checkpoint"):
         asyncio.run(EpochHistory.load(disk.storage(), "t-0"))
+
+
+@pytest.mark.parametrize(
+    ("start", "left"),
+    [
+        (0, [(1, 0), (2, 10), (3, 20), (4, 20)]),
+        (5, [(1, 5), (2, 10), (3, 20), (4, 20)]),
+        (10, [(2, 10), (3, 20), (4, 20)]),
+        (15, [(2, 15), (3, 20), (4, 20)]),
+        (20, [(3, 20), (4, 20)]),
+        (99, [(4, 99)]),
+    ],
+)
+def test_the_epochs_below_the_logs_start_go_and_the_one_at_the_start_begins_there(
+    start: int, left: list[tuple[int, int]]
+) -> None:
+    async def check() -> None:
+        history = EpochHistory(SimDisk(Random(1)).storage(), "t-0")
+        for entry in ((1, 0), (2, 10), (3, 20), (4, 20)):
+            history.assign(*entry)
+        history.truncate_from_start(start)
+        assert list(history.entries()) == left
+        assert history.latest() == 4
+
+    asyncio.run(check())

@@ -181,3 +181,28 @@ def test_relative_offsets_with_gaps_count_back_from_the_last() -> None:
     assert message_set.check(encode(wrapper), 10, gaps=True).next_offset == 16
     assert message_set.check(encode(wrapper), 9, gaps=True).next_offset == 16
     assert message_set.check(encode(wrapper), 11, gaps=True).problem is not None
+
+
+@given(SETS, BASES, st.booleans(), st.data())
+def test_what_is_selected_keeps_its_offsets_times_and_codecs(
+    parts: list[tuple[list[Record], int]], base: int, append_time: bool, data: st.DataObject
+) -> None:
+    stamped, count = message_set.stamp(produced(parts, 1), base, 77 if append_time else None)
+    before = message_set.decode(stamped)
+    kept = data.draw(st.sets(st.integers(base, base + count - 1)))
+    selected = message_set.select(stamped, lambda message: message.offset in kept)
+    assert message_set.decode(selected) == [message for message in before if message.offset in kept]
+    found = message_set.check(selected, base, gaps=True)
+    assert (found.size, found.problem) == (len(selected), None)
+    assert len(list(message_set.scan(selected))) <= len(list(message_set.scan(stamped)))
+    assert message_set.select(stamped, lambda _: True) == stamped
+
+
+@given(SETS, MAGICS)
+def test_a_leader_learns_the_oldest_time_and_whether_a_key_is_missing(
+    parts: list[tuple[list[Record], int]], magic: int
+) -> None:
+    summary = message_set.validate(produced(parts, magic), 1 << 20)
+    times = [-1 if time is None else time for _, _, time in flat(parts)]
+    assert summary.minimum_timestamp == (min(times) if magic else None)
+    assert summary.keyed == all(key is not None for key, _, _ in flat(parts))

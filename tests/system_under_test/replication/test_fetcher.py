@@ -17,7 +17,8 @@ from system_under_test.replication.fetcher import BACK_OFF, apply_fetched
 def test_offsets_left_out_before_an_epochs_start_are_refused_not_waited_for(first: int) -> None:
     """The log ends at 5, epoch 2 starts at 8, and the leader, whose disk lies, sends nothing below that."""
     appended: list[bytes] = []
-    log = SimpleNamespace(end_offset=5, append_replicated=appended.append)
+    config = SimpleNamespace(compacted=False)
+    log = SimpleNamespace(end_offset=5, append_replicated=appended.append, config=config)
     partition: Any = SimpleNamespace(key="orders-0", log=log, learn_high_watermark=lambda _: None)
     term: Any = SimpleNamespace(history=[(2, 8)], reconciled=True, retry_at=0.0)
     partition.follower = term

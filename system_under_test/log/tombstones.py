@@ -1,0 +1,125 @@
+"""What compaction must remember of a log: where segments may leave gaps, and since when tombstones could be seen.
+
+Compaction takes the values before a null value (a tombstone) at once, and the tombstone itself ``delete.retention.ms``
+after it was first cleaned over, so that a reader that began before has had the time to see it. Kafka 0.10.2 takes the
+times of the segments' files for that, which a copy of the disk loses.
+
+A segment that was never cleaned ends where the next one begins. Below the offset ``gaps`` a start takes it that one
+ends earlier; beyond, it is a hole that a power loss has left.
+
+The file ``compaction-checkpoint`` in the log's folder has the line ``gaps OFFSET`` and then, rising, lines of an offset
+and when (milliseconds of the node's clock) all tombstones below it had been cleaned over. That it is there says that
+there may be gaps within segments, for good: they do not close again when the topic ceases to be compacted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+from system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
+from system_under_test.runtime import Storage
+from system_under_test.storage.atomic import write_atomic
+
+TOMBSTONES = "compaction-checkpoint"
+
+
+class CleanedOver(NamedTuple):
+    """All tombstones below ``offset`` have been cleaned over since ``time`` (ms)."""
+
+    offset: int
+    time: int
+
+
+class State(NamedTuple):
+    """What the file holds."""
+
+    gaps: int = 0
+    rows: tuple[CleanedOver, ...] = ()
+
+
+class Tombstones:
+    """Changes are durable when their call returns."""
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        """Raises ``CheckpointError`` for a file that makes no sense."""
+        self._storage = storage
+        self._path = f"{directory}/{TOMBSTONES}"
+        self._writing = asyncio.Lock()
+        self._known = storage.exists(self._path)
+        self._state = _parse(self._path, storage.read_bytes(self._path)) if self._known else State()
+
+    @property
+    def known(self) -> bool:
+        """May the log's offsets have gaps?"""
+        return self._known
+
+    @property
+    def gaps(self) -> int:
+        """A segment that begins here or before need not begin where the one before it ends."""
+        return self._state.gaps
+
+    def rows(self) -> tuple[CleanedOver, ...]:
+        """Rising in offset and time."""
+        return self._state.rows
+
+    def horizon(self, now_ms: int, retention_ms: int, limit: int) -> int:
+        """The tombstones below this offset, which is at most ``limit``, have had their time; 0 when none have."""
+        expired = (row.offset for row in self.rows() if now_ms - row.time >= retention_ms and row.offset <= limit)
+        return max(expired, default=0)
+
+    async def begin(self) -> None:
+        """From now on the log may have gaps."""
+        if not self._known:
+            await self._change(lambda state: state)
+
+    async def allow_gaps(self, offset: Callable[[], int]) -> None:
+        """Before a segment that begins there, or earlier; all below is on the disk. Asked for when it is written."""
+        if offset() > self.gaps:
+            await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
+
+    async def cleaned(self, horizon: int, offset: int, now_ms: int) -> None:
+        """Those below ``horizon`` are gone; those from there to ``offset`` are noted, unless they had been before."""
+
+        def noted(state: State) -> State:
+            rows = tuple(row for row in state.rows if row.offset > horizon)
+            if offset > max((row.offset for row in rows), default=horizon):
+                # A clock that went back must not make what comes later look older.
+                rows += (CleanedOver(offset, max([now_ms, *(row.time for row in rows)])),)
+            return state._replace(rows=rows)
+
+        await self._change(noted)
+
+    async def truncate(self, offset: int) -> None:
+        """What will stand at ``offset`` and beyond is new."""
+
+        def clipped(state: State) -> State:
+            rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
+            return State(min(state.gaps, offset), tuple(CleanedOver(at, rows[at]) for at in sorted(rows) if at > 0))
+
+        if self._known:
+            await self._change(clipped)
+
+    async def _change(self, change: Callable[[State], State]) -> None:
+        async with self._writing:
+            state = change(self._state)
+            if state == self._state and self._known:
+                return
+            lines = [f"gaps {state.gaps}", *(f"{offset} {time}" for offset, time in state.rows)]
+            await write_atomic(self._storage, self._path, format_lines(lines))
+            self._state, self._known = state, True
+
+
+def _parse(path: str, data: bytes) -> State:
+    words = parse_lines(path, data)
+    try:
+        (name, gaps), *pairs = words
+        state = State(int(gaps), tuple(CleanedOver(int(offset), int(time)) for offset, time in pairs))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: 'gaps OFFSET' and then 'OFFSET TIME' belong there, not {words}") from error
+    rising = all(a.offset < b.offset and a.time <= b.time for a, b in pairwise(state.rows))
+    if name != "gaps" or not rising:
+        raise CheckpointError(f"{path}: 'gaps OFFSET' belongs first, and then offsets and times that rise, not {words}")
+    return state

@@ -1,0 +1,392 @@
+"""Compaction, property by property; the laws under any sequence of events are in ``test_log_laws``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from cluster.sim.disk import SimDisk
+from system_under_test.config import TopicConfig
+from system_under_test.log import Log, LogConfig, OffsetOutOfRange, cleaner, segment
+from system_under_test.log.cleaner import Cleaning, Interrupted
+from system_under_test.log.tombstones import TOMBSTONES
+from system_under_test.records import message_set
+from system_under_test.records.compression import GZIP
+from system_under_test.records.wrapper import wrap
+
+DIRECTORY = "orders-0"
+ENTRY = len(message_set.build([(b"k", b"v", 5)]))
+KEEP_MS = 60_000
+TOPIC = TopicConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, delete_retention_ms=KEEP_MS)
+
+Stored = list[tuple[int, bytes | None, bytes | None]]
+
+
+class Bench:
+    """A disk, a clock, and a compacted log of segments of three messages."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(Random(7))
+        self.now = 1000.0
+        self.clean_to = 0
+        self.replaced: list[int] = []
+        self.log: Log
+
+    async def open(self, *, clean: bool = False, recovery_point: int = 0, **config: Any) -> Log:
+        shape: dict[str, Any] = {"compacted": True, "segment_bytes": 3 * ENTRY, "index_interval_bytes": 1, **config}
+        self.log, recovery = await Log.open(
+            self.disk.storage(fsync_delay=lambda: 0),
+            DIRECTORY,
+            LogConfig(**shape),
+            clean=clean,
+            recovery_point=recovery_point,
+            wall_clock=lambda: self.now,
+        )
+        assert not recovery.damaged, recovery.problem
+        return self.log
+
+    async def fill(self, *pairs: tuple[bytes | None, bytes | None]) -> None:
+        for key, value in pairs:
+            self.log.append(message_set.build([(key, value, 5)]), 1)
+        await self.log.flush()
+
+    async def clean(self, *, limit: int | None = None, max_keys: int = 100, topic: TopicConfig = TOPIC) -> Cleaning:
+        """A pass, which must be due."""
+        work = cleaner.due(self.log, self.clean_to, self.log.end_offset if limit is None else limit, topic)
+        assert work is not None, "not due"
+        done = await cleaner.clean(self.log, work, max_keys, self.replaced.append)
+        assert await cleaner.note(self.log, done)
+        self.clean_to = done.end
+        return done
+
+    def is_due(self, topic: TopicConfig = TOPIC, limit: int | None = None) -> bool:
+        return cleaner.due(self.log, self.clean_to, self.log.end_offset if limit is None else limit, topic) is not None
+
+    def stored(self) -> Stored:
+        found = self.log.decode(self.log.start_offset, self.log.end_offset)
+        return [(m.offset, m.key, m.value) for m in found]
+
+    def offsets(self) -> list[int]:
+        return [offset for offset, _, _ in self.stored()]
+
+    def files(self) -> list[str]:
+        return [path.rpartition("/")[2] for path in self.disk.files() if ".log" in path]
+
+
+def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario(Bench()))
+
+
+def values(*text: str) -> list[tuple[bytes, bytes | None]]:
+    """``a1``: value 1 for key a; ``a-``: none any more."""
+    return [(one[:1].encode(), None if one[1:] == "-" else one[1:].encode()) for one in text]
+
+
+def test_of_each_key_the_last_value_stays_at_its_offset_and_small_segments_become_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values("a1", "b1", "c1", "a2", "b2", "d1", "a3", "e1", "f1", "a4"))
+        assert log.segment_offsets == (0, 3, 6, 9)
+        done = await bench.clean()
+        kept = [(2, b"c", b"1"), (4, b"b", b"2"), (5, b"d", b"1"), (6, b"a", b"3"), (7, b"e", b"1"), (8, b"f", b"1")]
+        assert bench.stored() == [*kept, (9, b"a", b"4")], "the last segment is never touched"
+        assert (done.end, done.messages, done.size_before, done.size_after) == (9, 3, 9 * ENTRY, 6 * ENTRY)
+        await bench.fill(*values("b3", "c2", "g1"))
+        await bench.clean()
+        assert bench.offsets() == [5, 7, 8, 9, 10, 11, 12]
+        assert log.segment_offsets == (0, 6, 9, 12), "as they were, 2 and 3 and 3 messages do not fit into one"
+        await bench.fill(*values("x1", "y1", "d2"))
+        await bench.clean()
+        assert log.segment_offsets == (0, 9, 12, 15), "now 1 and 2 do"
+        for clean in (False, True):
+            before = bench.stored()
+            await log.close()
+            log = await bench.open(clean=clean, recovery_point=log.end_offset)
+            assert bench.stored() == before
+            assert log.segment_offsets == (0, 9, 12, 15)
+
+    run(scenario)
+
+
+def test_readers_find_their_way_over_the_gaps() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        for index in range(30):
+            log.append(message_set.build([(b"%d" % (index % 7 if index % 5 else 99), b"v", 100 + index)]), 1)
+        await log.flush()
+        await bench.clean()
+        for again in range(2):
+            left = bench.offsets()
+            assert len(left) < 12
+            for offset in range(log.end_offset):
+                expected = next(at for at in left if at >= offset)
+                assert message_set.decode(log.read(offset, 1).read())[0].offset == expected
+                assert log.offset_for_time(100 + offset) == (100 + expected, expected)
+            assert log.read(30, 1).size == 0
+            assert log.offset_for_time(130) is None
+            if not again:
+                log = await bench.open()
+
+    run(scenario)
+
+
+def test_nothing_is_touched_at_or_above_the_high_watermark_or_before_it_is_on_the_disk() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values(*["a1"] * 9))
+        log.append(message_set.build([(b"a", b"x", 5)]), 1)
+        assert not bench.is_due(limit=3), "a reader that has read all below 3 could not tell that it has"
+        await bench.clean(limit=4)
+        assert bench.offsets() == [2, 3, 4, 5, 6, 7, 8, 9]
+        await bench.clean(limit=100)
+        assert bench.offsets() == [5, 6, 7, 8, 9], "the message at 9 is not flushed"
+        await log.flush()
+        await bench.clean()
+        assert bench.offsets() == [8, 9]
+
+    run(scenario)
+
+
+def test_it_waits_until_enough_is_dirty_and_spares_what_is_young() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.open()
+        await bench.fill(*values("a1", "b1", "c1", "d1", "e1", "f1", "g1"))
+        await bench.clean()
+        assert not bench.is_due()
+        await bench.fill(*values("h1", "i1", "j1"))
+        half = TopicConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=0.5)
+        third = TopicConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=0.33)
+        assert not bench.is_due(half), "three of nine messages are new"
+        assert bench.is_due(third)
+        lag = TopicConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=999_996)
+        assert not bench.is_due(lag)
+        bench.now += 1
+        assert bench.is_due(lag)
+
+    run(scenario)
+
+
+def test_a_tombstone_stays_for_its_time_after_it_was_first_cleaned_over() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values("a1", "b1", "a-", "c1"))
+        bench.now += 10 * KEEP_MS
+        await bench.clean()
+        assert bench.stored() == [(1, b"b", b"1"), (2, b"a", None), (3, b"c", b"1")]
+        bench.now += KEEP_MS / 1000 - 1
+        assert not bench.is_due()
+        await bench.fill(*values("b-", "d1", "e1"))
+        await bench.clean()
+        assert bench.offsets() == [2, 3, 4, 5, 6]
+        log = await bench.open(recovery_point=log.end_offset)
+        bench.now += 1
+        await bench.clean()
+        assert bench.offsets() == [3, 4, 5, 6], "the other one was cleaned over 59 s later"
+        assert not bench.is_due()
+        bench.now += KEEP_MS / 1000 - 1
+        await bench.clean()
+        assert bench.offsets() == [3, 5, 6]
+        bench.now += 10 * KEEP_MS
+        assert not bench.is_due(), "nothing waits for its time any more"
+
+    run(scenario)
+
+
+def test_a_compressed_set_is_made_anew_with_what_is_left_of_it() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=200)
+        packed = message_set.build([(b"a", b"1", 5), (b"b", b"2" * 50, 9), (b"a", b"3", 7), (b"c", b"4", 6)])
+        for _ in range(2):
+            log.append(wrap(message_set.decode(packed), GZIP), 4)
+        await bench.fill(*values("x1", "x2", "x3", "x4", "x5", "x6"))
+        await bench.clean()
+        assert [m for m in bench.stored() if m[1] != b"x"] == [
+            (5, b"b", b"2" * 50),
+            (6, b"a", b"3"),
+            (7, b"c", b"4"),
+        ]
+        (position, size, offset), *_ = message_set.scan(log.read(0, 1).read())
+        assert (position, offset) == (0, 7), "still one set"
+        assert log.offset_for_time(8) == (9, 5)
+        assert message_set.decode(log.read(6, 1).read())[0].offset == 5
+        assert size < len(wrap(message_set.decode(packed), GZIP))
+
+    run(scenario)
+
+
+def test_a_pass_that_may_remember_few_keys_cleans_as_far_as_it_can() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.open()
+        await bench.fill(*values("a1", "b1", "a2", "b2", "c1", "a3", "c2", "b3", "d1", "e1"))
+        done = await bench.clean(max_keys=2)
+        assert done.end == 4, "c is one too many"
+        assert bench.offsets() == [2, 3, 4, 5, 6, 7, 8, 9]
+        while bench.is_due():
+            await bench.clean(max_keys=2)
+        assert bench.offsets() == [5, 6, 7, 8, 9]
+
+    run(scenario)
+
+
+def test_readers_of_what_was_cleaned_go_on_until_it_is_purged() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values(*["a1"] * 7))
+        slices = [log.read(0, 1000), log.read(3, 1000)]
+        await bench.clean()
+        assert bench.replaced == [1, 1]
+        assert bench.offsets() == [5, 6]
+        assert [m.offset for s in slices for m in message_set.decode(s.read())] == [0, 1, 2, 3, 4, 5]
+        log.purge(2)
+        for old in slices:
+            with pytest.raises(segment.SliceCut):
+                old.read()
+        assert bench.offsets() == [5, 6]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("start_over", [False, True])
+def test_a_cut_ends_the_pass_and_nothing_of_what_was_cut_comes_back(start_over: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        for steps in range(40):
+            bench.disk, bench.clean_to = SimDisk(Random(steps)), 0
+            log = await bench.open()
+            await bench.fill(*values("a1", "b1", "a2", "c1", "b2", "a3", "c2", "a4"))
+            before = bench.stored()
+            work = cleaner.due(log, 0, 8, TOPIC)
+            assert work is not None
+            pass_ = asyncio.ensure_future(cleaner.clean(log, work, 100, bench.replaced.append))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            under_way = not pass_.done()
+            if start_over:
+                log.reset(100)
+            else:
+                log.truncate_to(4)
+            expected = bench.stored()
+            assert expected == [one for one in before if one in expected and one[0] < 4]
+            await log.flush()
+            try:
+                assert not await cleaner.note(log, await pass_)
+            except Interrupted:
+                assert under_way
+            for _ in range(2):
+                assert bench.stored() == expected
+                assert log.end_offset == (100 if start_over else 4)
+                assert not [name for name in bench.files() if "cleaned" in name or "swap" in name]
+                bench.disk.power_loss()
+                log = await bench.open()
+
+    run(scenario)
+
+
+def test_a_crash_at_any_instant_of_a_pass_leaves_each_key_its_last_value() -> None:
+    async def scenario(bench: Bench) -> None:
+        outcomes = set()
+        for seed in range(150):
+            bench.disk, bench.clean_to = SimDisk(Random(seed)), 0
+            await bench.open()
+            await bench.fill(*values("a1", "b1", "a2", "c1", "b2", "a3", "c2", "a4"))
+            last = {key: (offset, value) for offset, key, value in bench.stored()}
+            budget = 10_000
+
+            def check() -> None:
+                nonlocal budget
+                budget -= 1
+                if budget < 0:
+                    raise ProcessLookupError
+
+            await bench.log.close()
+            log, _ = await Log.open(
+                bench.disk.storage(check, lambda: 0),
+                DIRECTORY,
+                bench.log.config,
+                clean=True,
+                recovery_point=8,
+                wall_clock=lambda: 0.0,
+            )
+            budget = seed
+            work = cleaner.due(log, 0, 8, TOPIC)
+            assert work is not None
+            try:
+                await cleaner.note(log, await cleaner.clean(log, work, 100, bench.replaced.append))
+            except ProcessLookupError:
+                outcomes.add("interrupted")
+            if seed % 3:
+                bench.disk.power_loss()
+            log = await bench.open(recovery_point=8)
+            outcomes.add(str(bench.offsets()))
+            assert {key: (offset, value) for offset, key, value in bench.stored()} == last
+            assert (log.start_offset, log.end_offset) == (0, 8)
+            assert not [name for name in bench.files() if "cleaned" in name or "swap" in name]
+        assert "interrupted" in outcomes
+        assert len(outcomes) >= 3, "before it, and after it"
+
+    run(scenario)
+
+
+def test_a_hole_that_a_power_loss_has_left_is_not_taken_for_the_work_of_compaction() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values(*["a1"] * 7))
+        await bench.clean()
+        for key, value in values("b1", "b2", "b3", "b4", "b5", "b6"):
+            log.append(message_set.build([(key, value, 5)]), 1)
+        assert log.segment_offsets == (0, 3, 6, 9, 12)
+        path = f"{DIRECTORY}/{6:020d}.log"
+        bench.disk.write(path, bench.disk.read(path)[: 2 * ENTRY])  # what comes after was written back, this was not
+        await bench.open(recovery_point=7)
+        assert bench.offsets() == [5, 6, 7]
+        assert bench.log.end_offset == 8
+
+    run(scenario)
+
+
+def test_a_log_that_was_compacted_may_have_gaps_for_good() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values(*["a1"] * 7))
+        await bench.clean()
+        assert TOMBSTONES in [path.rpartition("/")[2] for path in bench.disk.files()]
+        log = await bench.open(compacted=False, recovery_point=7)
+        assert bench.offsets() == [5, 6]
+        await log.configure(LogConfig(compacted=False))
+        assert log.config.compacted
+
+    run(scenario)
+
+
+def test_a_log_becomes_a_compacted_one_while_it_is_open() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(compacted=False)
+        await bench.fill(*values("a1", "b1", "a2", "a3"), (None, b"without a key"))
+        await log.configure(LogConfig(compacted=True, segment_bytes=3 * ENTRY))
+        log.append_replicated(message_set.build([(b"z", b"1", 5)], 1, 10))
+        await log.flush()
+        assert log.end_offset == 11
+        await bench.clean()
+        assert bench.offsets() == [1, 3, 10], "what has no key goes"
+
+    run(scenario)
+
+
+def test_retention_takes_segments_of_which_compaction_has_left_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values(*["a1"] * 3), *values("b1", "c1", "d1"), *values("a1"))
+        await bench.clean()
+        bench.clean_to = 0
+        await bench.fill(*values(*["a1"] * 3))
+        await bench.clean()
+        assert bench.offsets() == [3, 4, 5, 8, 9]
+        assert await log.retain(lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
+        assert log.start_offset == log.segment_offsets[0] > 0
+        with pytest.raises(OffsetOutOfRange):
+            log.read(0, 1)
+
+    run(scenario)

@@ -1,0 +1,36 @@
+"""A topic's settings: what they may be, and one clear line for what they may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from system_under_test.config import ConfigError, TopicConfig
+
+
+@pytest.mark.parametrize(
+    ("policy", "deletes", "compacts"),
+    [("delete", True, False), ("compact", False, True), ("compact,delete", True, True), ("delete,compact", True, True)],
+)
+def test_a_policy_is_to_delete_to_compact_or_both(policy: str, deletes: bool, compacts: bool) -> None:
+    config = TopicConfig().override({"cleanup.policy": policy})
+    assert (config.deletes, config.compacts) == (deletes, compacts)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("cleanup.policy", "shrink", "is one of delete compact compact,delete"),
+        ("cleanup.policy", "", "is one of delete"),
+        ("min.cleanable.dirty.ratio", "1.1", "from 0 to 1"),
+        ("min.cleanable.dirty.ratio", "nan", "from 0 to 1"),
+        ("delete.retention.ms", "-1", "starts at 0"),
+        ("flush.ms", "-1", "flush.ms starts at 0"),
+        ("flush.ms", "9223372036854775808", "flush.ms"),
+        ("message.timestamp.difference.max.ms", "soon", "message.timestamp.difference.max.ms"),
+        ("log.cleaner", "1", "unknown topic setting 'log.cleaner'"),
+    ],
+)
+def test_what_a_setting_may_not_be_is_said(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=name) as raised:
+        TopicConfig().override({name: value})
+    assert said in str(raised.value)
