@@ -37,7 +37,7 @@ UNIT = 48
 """Bytes of the smallest record on the disk; others are twice or three times as large."""
 OVERHEAD = 34
 """Bytes of a record without key and value."""
-PLACES = 100
+PLACES = 400
 """At how many places of each partition readers look at the end."""
 
 
