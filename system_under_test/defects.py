@@ -96,7 +96,7 @@ _ALL = (
         "stop all replicas, start them again, and kill the leader while the others fetch everything anew",
         ("lost-write", "vanished", "inconsistent-offset"),
         "KAFKA-1647",
-        "workloads/test_log.py --replay=schedules/hw-checkpoint-lost.json --nodes=5 --rate=200 --time-limit=60",
+        "workloads/test_storage.py --replay=schedules/hw-checkpoint-lost.json --nodes=5 --rate=100 --time-limit=60",
     ),
     Defect(
         "fetch-append-race",

@@ -57,7 +57,7 @@ def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
         ("divergent-tail", "test_log", "divergent-tail", 3, 200.0),
         ("no-crc-recovery", "test_log", "no-crc-recovery", 3, 200.0),
         ("index-trusted", "test_storage", "index-trusted", 3, 100.0),
-        ("hw-checkpoint-lost", "test_log", "hw-checkpoint-lost", 5, 200.0),
+        ("hw-checkpoint-lost", "test_storage", "hw-checkpoint-lost", 5, 100.0),
         ("fetch-append-race", "test_log", "fetch-append-race", 3, 200.0),
         ("read-above-hw", "test_log", "isr-of-one", 3, 200.0),
     ],
