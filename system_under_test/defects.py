@@ -83,6 +83,22 @@ _ALL = (
         "workloads/test_log.py --replay=schedules/no-crc-recovery.json --time-limit=60",
     ),
     Defect(
+        "index-trusted",
+        "a truncation leaves the index as it is, and whoever looks a record up is led to where another one was",
+        "cut the leader from its followers, kill it, make it leader again, and read from the middle of its log",
+        ("poll-skip", "vanished"),
+        "what OffsetIndex.truncateTo is there for; KAFKA-1112 for an index believed at a start",
+        "workloads/test_storage.py --replay=schedules/index-trusted.json --rate=100 --time-limit=60",
+    ),
+    Defect(
+        "hw-checkpoint-lost",
+        "the checkpoint of high watermarks names only what is led right now, and a follower cuts its log to that",
+        "stop all replicas, start them again, and kill the leader while the others fetch everything anew",
+        ("lost-write", "vanished", "inconsistent-offset"),
+        "KAFKA-1647",
+        "workloads/test_storage.py --replay=schedules/hw-checkpoint-lost.json --nodes=5 --rate=100 --time-limit=60",
+    ),
+    Defect(
         "fetch-append-race",
         "a new leader tells followers that they are out of range, and they start over from nothing",
         "restart the brokers in turn under load",

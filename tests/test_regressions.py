@@ -15,11 +15,10 @@ import pytest
 from checkers.engine import Engines
 from harness.app.experiment import Experiment, experiment_of
 from harness.app.search.example import Example
-from harness.app.search.player import Player
+from harness.app.search.player import Outcome, Player
 from harness.app.settings import Settings
 from nemesis.schedule import decode
 from system_under_test.defects import DEFECTS
-from workloads import test_log
 
 FOLDER = Path(__file__).parent / "regressions"
 ROOT = Path(__file__).parent.parent
@@ -52,28 +51,33 @@ def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("defect", "name", "nodes"),
+    ("defect", "test", "name", "nodes", "rate"),
     [
-        ("truncate-to-hw", "truncate-to-hw", 5),
-        ("divergent-tail", "divergent-tail", 3),
-        ("fetch-append-race", "fetch-append-race", 3),
-        ("read-above-hw", "isr-of-one", 3),
+        ("truncate-to-hw", "test_log", "truncate-to-hw", 5, 200.0),
+        ("divergent-tail", "test_log", "divergent-tail", 3, 200.0),
+        ("no-crc-recovery", "test_log", "no-crc-recovery", 3, 200.0),
+        ("index-trusted", "test_storage", "index-trusted", 3, 100.0),
+        ("hw-checkpoint-lost", "test_storage", "hw-checkpoint-lost", 5, 100.0),
+        ("fetch-append-race", "test_log", "fetch-append-race", 3, 200.0),
+        ("read-above-hw", "test_log", "isr-of-one", 3, 200.0),
     ],
 )
-def test_a_schedule_finds_its_defect_and_nothing_without_it(defect: str, name: str, nodes: int, tmp_path: Path) -> None:
+def test_a_schedule_finds_its_defect_and_nothing_without_it(
+    defect: str, test: str, name: str, nodes: int, rate: float, tmp_path: Path
+) -> None:
     schedule = decode((ROOT / "schedules" / f"{name}.json").read_bytes())
-    experiment = experiment_of(test_log.test_log)
-    assert experiment is not None
+    experiment = found(f"workloads.{test}:{test}")
 
-    def failures(seed: int, switched_on: str | None) -> frozenset[str]:
+    def play(seed: int, switched_on: str | None) -> Outcome:
         settings = Settings(0, defect=switched_on, store=tmp_path)
         player = Player(experiment, settings, tmp_path / "schedules", Engines("duckdb"))
-        return player.play(Example(seed, schedule, nodes, 1, 6, 200.0, 60.0)).failures
+        return player.play(Example(seed, schedule, nodes, 1, 6, rate, 60.0))
 
-    assert failures(1, None) == frozenset()
+    without = play(1, None)
+    assert (without.verdict, without.failures) == ("pass", frozenset()), without.text or without.problem
     seen: set[str] = set()
     for seed in range(1, 4):
-        seen |= failures(seed, defect)
+        seen |= play(seed, defect).failures
         if seen & set(DEFECTS[defect].anomalies):
             return
     pytest.fail(f"{defect} was not found in 3 runs, only {sorted(seen)}")

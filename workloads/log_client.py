@@ -16,13 +16,13 @@ from harness.core.client import Endpoint
 from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from system_under_test.client.consumer import LATEST as LATEST_TIME
-from system_under_test.client.consumer import SimpleConsumer
+from system_under_test.client.consumer import Fetched, SimpleConsumer
 from system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
 from system_under_test.client.producer import Producer
 from system_under_test.protocol.errors import ErrorCode
 from workloads import log_operations
 from workloads.log_ends import LogEnds
-from workloads.log_operations import EARLIEST, END, POLL, SEND
+from workloads.log_operations import EARLIEST, END, GLANCE, POLL, SEND, THOUSAND
 
 SEND_SECONDS: Final = 4.0
 READ_SECONDS: Final = 2.0
@@ -30,6 +30,8 @@ LARGEST: Final = 2**63 - 1
 """A damaged record may claim any offset, and positions are 64 bits wide."""
 LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
+GLANCE_BYTES: Final = 512
+"""What a glance asks for: a few records, and the next one begins elsewhere."""
 
 
 Record = tuple[bytes | None, bytes]
@@ -65,13 +67,15 @@ class LogClient:
                     return await self._send(operation.key, operation.argument)
                 case "poll":
                     return await self._poll(operation.key, operation.argument)
+                case "glance":
+                    return await self._glance(operation.key, operation.argument["thousandths"])
                 case "end":
                     return await self._end(operation.key)
         except (SendFailed, ReadFailed) as error:
             return Completion(Outcome.FAIL, error=told(error))
         except SendUnknown as error:
             return Completion(Outcome.INFO, error=told(error))
-        raise ValueError(f"a log knows {SEND}, {POLL} and {END}, not {operation.f!r}")
+        raise ValueError(f"a log knows {SEND}, {POLL}, {GLANCE} and {END}, not {operation.f!r}")
 
     async def _send(self, key: str, values: Sequence[int]) -> Completion:
         topic, partition = split(key)
@@ -100,18 +104,35 @@ class LogClient:
             # Out of range above all: whoever reads on starts anew, as a consumer with auto.offset.reset would.
             del self._positions[key]
             return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
-        records = [[message.offset, number(message.value)] for message in fetched.messages]
-        end = min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin
-        self._positions[key] = end
-        result: dict[str, Any] = {
-            "begin": begin, "records": records, "end": end, "assignment": self._assignments[key],
-            "node": node_name(fetched.node),
-        }  # fmt: skip
+        result = self._seen(begin, fetched, self._assignments[key])
+        self._positions[key] = result["end"]
         if sought:
             result["sought"] = True
         if start is not None:
             result["start"] = start
         return Completion(Outcome.OK, result)
+
+    async def _glance(self, key: str, thousandths: int) -> Completion:
+        topic, partition = split(key)
+        first = await self._consumer.offsets(topic, partition, EARLIEST_TIME)
+        known = self._positions.get(key)
+        last = known if known is not None else await self._consumer.offsets(topic, partition, LATEST_TIME)
+        begin = first + max(0, last - first) * thousandths // THOUSAND
+        fetched = await self._consumer.fetch(topic, partition, begin, GLANCE_BYTES, max_wait=LONGEST_WAIT)
+        if fetched.error is not ErrorCode.NONE:
+            return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
+        self._started += 1
+        return Completion(Outcome.OK, self._seen(begin, fetched, self._started) | {"start": first, "sought": True})
+
+    def _seen(self, begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
+        """What a poll from ``begin`` has to tell."""
+        return {
+            "begin": begin,
+            "records": [[message.offset, number(message.value)] for message in fetched.messages],
+            "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
+            "assignment": assignment,
+            "node": node_name(fetched.node),
+        }
 
     async def _end(self, key: str) -> Completion:
         topic, partition = split(key)

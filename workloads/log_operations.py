@@ -8,12 +8,18 @@ f         argument                                       result
 ``send``  list of values, one message set                ``{"offset": of the first, "epoch"?, "node"?}``
 ``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [[offset, value], ...], "end",
                                                          "assignment", "sought"?, "start"?, "node"?}``
+``glance`` ``{"thousandths"}``                            as of a poll
 ``end``   none                                           ``{"offset": log end, "epoch"?, "node"?}``
 ========  =============================================  ==========================================================
 
 A poll reads on from its client's position in the partition. Where there is none, or with ``seek``, it begins at
 ``start`` (``earliest`` or ``latest``), and that is a new ``assignment`` (``sought`` in the result; ``start`` there is
 the log start as it was reported). ``until`` is the sentinel's offset, in the drain.
+
+A glance is the poll of another reader: one that begins in the middle of the log, so many thousandths of the way from
+its start to its end as far as the client knows it, as a consumer does that goes on where it once was. It reads a few
+records, and the client's own position stays as it is. Readers that go from one end to the other ask a broker for the
+beginning of a segment or for what it has just appended, and never for a place that it must look up.
 
 Values are whole numbers, unique in the run, and are never derived from a clock or from who sends them: the generator
 counts. The values of sentinels, which end each partition after the last heal, are below zero.
@@ -24,12 +30,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from harness.core.generator import Context, Generator, mix, unfold
+from harness.core.generator import Context, Generator, mix, time_limit, unfold
 from harness.core.operation import Completed, Effect, Operation, Outcome, Phase
 
 SEND: Final = "send"
 POLL: Final = "poll"
 END: Final = "end"
+GLANCE: Final = "glance"
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -37,6 +44,8 @@ LATEST: Final = "latest"
 LONGEST_SET: Final = 3
 TAIL_READERS: Final = 3
 """Of four clients that start to read a partition, so many begin at its end; the others read all of it."""
+
+THOUSAND: Final = 1000
 
 
 def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
@@ -69,6 +78,28 @@ def end(keys: Sequence[str]) -> Generator:
     return unfold(step, None)
 
 
+def glance(keys: Sequence[str]) -> Generator:
+    """Looks into the middle of partitions, anywhere, for ever."""
+
+    def step(state: None, context: Context) -> tuple[Operation, None]:
+        return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": context.below(THOUSAND, salt=7)}), None
+
+    return unfold(step, None)
+
+
+def glances(keys: Sequence[str], *, each: int, seconds: float) -> Generator:
+    """Looks at so many places of each partition, evenly spread, for the end of a run; after ``seconds`` it gives up."""
+
+    def step(number: int, context: Context) -> tuple[Operation | None, int]:
+        place, key = divmod(number, len(keys))
+        if place >= each:
+            return None, number
+        argument = {"thousandths": (2 * place + 1) * THOUSAND // (2 * each)}
+        return Operation(GLANCE, keys[key], argument, Phase.DRAIN), number + 1
+
+    return time_limit(seconds, unfold(step, 0))
+
+
 def traffic(keys: Sequence[str]) -> Generator:
     """The usual mix: as many polls as sends, one look at the log end in twenty."""
     return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
@@ -79,7 +110,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
     match completed.operation.f:
         case "send":
             return list(_appends(completed))
-        case "poll":
+        case "poll" | "glance":
             return list(_observations(completed))
         case "end":
             return list(_ends(completed))

@@ -5,8 +5,9 @@ pytest workloads/test_storage.py --cluster=sim --nemesis=power-loss --nemesis-ta
 
 Every record is on the disk before it counts (``flush.messages=1``), so that no power loss may take any; in
 ``test_unflushed`` only every fortieth of a partition is. Segments and
-index intervals are small and records of all sizes, so that a run has many of each: a reader that is led to the wrong
-place finds something else there.
+index intervals are small, so that a run has many of each, and readers look into the middle of the log as well, all
+through the run and all over the log at its end. Records have few sizes, multiples of the smallest: one that is led to
+the wrong place finds another record there as often as not, and is told something rather than nonsense.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from checkers.ownership import OWNERSHIP_ANOMALIES
 from checkers.replicas import REPLICA_ANOMALIES
 from harness.app.experiment import experiment
 from harness.app.settings import Settings
-from harness.core.generator import Generator
+from harness.core.generator import Generator, mix
 from system_under_test.deployment import Broker
 from workloads.log_client import LogClient, Record
 from workloads.log_drain import drain
-from workloads.log_operations import traffic
+from workloads.log_operations import glance, glances, traffic
 
 SYSTEM = (
     Broker(partitions=4, replication=3, min_insync=2)
@@ -33,15 +34,25 @@ SYSTEM = (
 )
 # Where all lose power nobody serves until it is back, and that is what is asked for.
 CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, may_stall=["power-loss"])
-LONGEST = 120
+UNIT = 48
+"""Bytes of the smallest record on the disk; others are twice or three times as large."""
+OVERHEAD = 34
+"""Bytes of a record without key and value."""
+PLACES = 400
+"""At how many places of each partition readers look at the end."""
 FLUSH_MESSAGES = 40
 
 
 class StorageClient(LogClient):
-    """Records that bear a key of any length beside their value."""
+    """Records that bear a key of one of three lengths beside their value."""
 
     def records(self, values: Sequence[int]) -> Sequence[Record]:
-        return [(b"k" * (value * 7919 % LONGEST), str(value).encode()) for value in values]
+        return [(_key(value), str(value).encode()) for value in values]
+
+
+def _key(value: int) -> bytes:
+    """As long as it takes to make the record one, two or three units large, unless the value is too long for that."""
+    return b"k" * (UNIT * (1 + value * 7919 % 3) - OVERHEAD - len(str(value)))
 
 
 @experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT)
@@ -62,4 +73,8 @@ def test_unflushed(settings: Settings) -> Generator:
 
 def _body() -> Generator:
     keys = SYSTEM.keys()
-    return traffic(keys) | drain(keys, seconds=CONTRACT.recovery_deadline)
+    return (
+        mix(traffic(keys), glance(keys), weights=(9, 1))
+        | drain(keys, seconds=CONTRACT.recovery_deadline)
+        | glances(keys, each=PLACES, seconds=CONTRACT.recovery_deadline)
+    )

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from system_under_test.config import TopicConfig
+from system_under_test.log.index import OffsetIndex
 from system_under_test.records import message_set
 from system_under_test.records.message import Buffer
 from system_under_test.records.message_set import Checked
+from system_under_test.runtime import Storage
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class LogConfig:
     def check(self, data: Buffer, next_offset: int) -> Checked:
         """How far ``data`` from a disk, to begin at ``next_offset``, is good. A defect replaces this method."""
         return message_set.check(data, next_offset, gaps=self.compacted)
+
+    def open_index(self, storage: Storage, path: str, base_offset: int) -> OffsetIndex:
+        """The index over the file at ``path``, still to be loaded or rebuilt. A defect replaces this method."""
+        return OffsetIndex(storage.open(path), base_offset)
 
     def __post_init__(self) -> None:
         for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes"):

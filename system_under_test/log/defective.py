@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from system_under_test.log.config import LogConfig
+from system_under_test.log.index import MAXIMUM, OffsetIndex
 from system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, Buffer
 from system_under_test.records.message_set import Checked
+from system_under_test.runtime import Storage
 
 
 class SizesOnly(LogConfig):
@@ -23,6 +26,37 @@ class SizesOnly(LogConfig):
         return Checked(position, next_offset + count, count, None)
 
 
+class TrustedIndex(OffsetIndex):
+    """Keeps what it once held: no cut of the segment shortens it, and no scan makes it anew."""
+
+    def truncate(self, position: int) -> None:
+        """The entries beyond stay, and speak of records that are gone."""
+
+    def replace(self, entries: list[tuple[int, int]]) -> None:
+        self.load(MAXIMUM)
+        for entry in entries:
+            self.append(*entry)
+
+    def append(self, offset: int, position: int) -> None:
+        if position > self.last_position and offset > self.offset_at(position):
+            super().append(offset, position)
+
+
+class IndexTrusted(LogConfig):
+    """The index is what tells where a record is, also after a truncation; nobody looks whether it is there."""
+
+    def open_index(self, storage: Storage, path: str, base_offset: int) -> OffsetIndex:
+        return TrustedIndex(storage.open(path), base_offset)
+
+
+_CLASSES: Mapping[str, type[LogConfig]] = MappingProxyType(
+    {"no-crc-recovery": SizesOnly, "index-trusted": IndexTrusted}
+)
+
+
 def log_config_class(defects: Collection[str]) -> type[LogConfig]:
     """What the replica manager is to build."""
-    return SizesOnly if "no-crc-recovery" in defects else LogConfig
+    for name, defective in _CLASSES.items():
+        if name in defects:
+            return defective
+    return LogConfig

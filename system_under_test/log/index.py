@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 
-from system_under_test.runtime import File, Storage
+from system_under_test.runtime import File
 
 ENTRY = struct.Struct(">II")
 MAXIMUM = 2**32 - 1
@@ -101,8 +101,3 @@ class OffsetIndex:
 
     def close(self) -> None:
         self._file.close()
-
-
-def open_index(storage: Storage, path: str, base_offset: int) -> OffsetIndex:
-    """An index over the file at ``path``, still to be loaded or rebuilt."""
-    return OffsetIndex(storage.open(path), base_offset)

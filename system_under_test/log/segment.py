@@ -17,7 +17,7 @@ import errno
 from collections.abc import Iterator
 
 from system_under_test.log.config import LogConfig
-from system_under_test.log.index import MAXIMUM, OffsetIndex, open_index
+from system_under_test.log.index import MAXIMUM, OffsetIndex
 from system_under_test.log.scan import SegmentScan
 from system_under_test.log.time_index import TimeIndex, open_time_index
 from system_under_test.records.message import (
@@ -409,7 +409,7 @@ def open_segment(storage: Storage, directory: str, base_offset: int, config: Log
     """The segment's files, created when missing, still to be loaded or rebuilt."""
     path = f"{directory}/{segment_name(base_offset)}"
     file = storage.open(path + LOG_SUFFIX)
-    index = open_index(storage, path + INDEX_SUFFIX, base_offset)
+    index = config.open_index(storage, path + INDEX_SUFFIX, base_offset)
     times = open_time_index(storage, path + TIME_SUFFIX, base_offset)
     return Segment(path + LOG_SUFFIX, file, index, times, config, now_ms=now_ms)
 

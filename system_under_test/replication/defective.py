@@ -39,6 +39,15 @@ class TruncateToHighWatermark(Partition):
         return min(self.high_watermark, self.log.end_offset), True
 
 
+class HighWatermarkLost(TruncateToHighWatermark):
+    """A checkpoint names only what is led at that moment; the high watermark of anything else is 0 after a restart,
+    and so is the follower's log.
+    """
+
+    def noted_mark(self) -> int:
+        return 0 if self.leader is None else self.high_watermark
+
+
 class DivergentTail(Partition):
     """A follower compares lengths alone: it cuts what the leader's log is too short for, and goes on at its own end."""
 
@@ -75,6 +84,7 @@ _CLASSES: Mapping[str, type[Partition]] = MappingProxyType(
         "ack-before-replication": AckBeforeReplication,
         "isr-of-one": IsrOfOne,
         "truncate-to-hw": TruncateToHighWatermark,
+        "hw-checkpoint-lost": HighWatermarkLost,
         "divergent-tail": DivergentTail,
         "fetch-append-race": FetchAppendRace,
         "read-above-hw": ReadAboveHighWatermark,

@@ -399,7 +399,7 @@ class ReplicaManager:
     async def _checkpoint(self) -> None:
         """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
         here = list(self._partitions.values())
-        await self._high_watermarks.write({(p.topic, p.index): p.high_watermark for p in here})
+        await self._high_watermarks.write({(p.topic, p.index): p.noted_mark() for p in here})
         async with self._cutting:
             await self._recovery_points.write(
                 {(p.topic, p.index): p.log.flushed_offset for p in here if p.log.damage is None}

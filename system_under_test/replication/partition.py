@@ -277,6 +277,10 @@ class Partition:
         """Producers that asked for all replicas are answered up to here. A defect replaces this method."""
         return self.high_watermark
 
+    def noted_mark(self) -> int:
+        """The high watermark as it is kept for the next start of this process. A defect replaces this method."""
+        return self.high_watermark
+
     def counted_end(self) -> int:
         """This replica's log end as far as it counts: at most ``flush_messages`` - 1 records are not on disk."""
         return min(self.log.end_offset, self.log.flushed_offset + self.config.flush_messages - 1)

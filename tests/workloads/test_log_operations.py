@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.core.generator import Context, Invoke
 from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
-from workloads.log_operations import effects, poll, send, traffic
+from workloads.log_operations import effects, glance, glances, poll, send, traffic
 
 KEYS = ("orders-0", "orders-1")
 
@@ -87,3 +87,26 @@ def test_only_a_drain_that_has_passed_the_sentinel_says_drained() -> None:
         operation = Operation("poll", "orders-0", {"start": "earliest", "until": 10}, phase)
         rows = effects(completed(operation, Outcome.OK, {"begin": 0, "records": [], "end": end, "assignment": 0}))
         assert [row.position for row in rows if row.kind == "drained"] == ([11] if drained else [])
+
+
+def test_glances_are_anywhere_and_those_of_the_end_are_evenly_spread() -> None:
+    anywhere = [operation.argument["thousandths"] for operation in operations(glance(KEYS), 2_000)]
+    assert min(anywhere) < 20
+    assert max(anywhere) in range(980, 1000)
+    made = operations(glances(KEYS, each=4, seconds=60), 8)
+    assert {operation.phase for operation in made} == {Phase.DRAIN}
+    for key in KEYS:
+        places = [operation.argument["thousandths"] for operation in made if operation.key == key]
+        assert places == [125, 375, 625, 875]
+
+
+def test_a_glance_is_a_poll_of_its_own_assignment() -> None:
+    result = {"begin": 4, "records": [[4, 40]], "end": 5, "assignment": 9, "sought": True, "start": 0}
+    rows = effects(completed(Operation("glance", "orders-0", {"thousandths": 500}), Outcome.OK, result))
+    assert [(row.kind, row.position, row.assignment) for row in rows] == [
+        ("start", 0, 9),
+        ("seek", 4, 9),
+        ("observe-begin", 4, 9),
+        ("observe", 4, 9),
+        ("observe-end", 5, 9),
+    ]

@@ -1,8 +1,8 @@
-"""The storage workload in the simulation, when everybody loses power: what goes is what the contract lets go."""
+"""The storage workload: the records that it makes, where its readers begin, and what goes with everybody's power."""
 
 from __future__ import annotations
 
-import importlib.util
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,26 +14,20 @@ from checkers.verdict import Verdict
 from harness.app.attempt import Attempt
 from harness.app.experiment import Experiment, experiment_of
 from harness.app.settings import Settings
-
-pytestmark = pytest.mark.slow
-
-WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_storage.py"
+from harness.core.history import HistoryReader
+from system_under_test.records import message_set
+from workloads import test_storage
+from workloads.test_storage import PLACES, UNIT, StorageClient
 
 
 def workload(name: str) -> Experiment:
-    spec = importlib.util.spec_from_file_location("storage_workload", WORKLOAD)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = experiment_of(getattr(module, name))
+    found = experiment_of(getattr(test_storage, name))
     assert found is not None
     return found
 
 
-def run(root: Path, name: str) -> Attempt:
-    settings = Settings(7, nemesis=("power-loss",), nemesis_target="all", time_limit=9.0, rate=150.0, store=root)
-    attempt = Attempt(workload(name), settings, f"workloads/test_storage.py::{name}[power-loss]", "pytest")
+def run(name: str, settings: Settings) -> Attempt:
+    attempt = Attempt(workload(name), settings, f"workloads/test_storage.py::{name}", "pytest")
     try:
         attempt.set_up()
         attempt.run()
@@ -42,8 +36,37 @@ def run(root: Path, name: str) -> Attempt:
     return attempt
 
 
+def test_records_are_one_two_or_three_units_large() -> None:
+    sizes: Counter[int] = Counter()
+    for value in (*range(-3, 3_000), 10**8, 10**12 + 1):
+        [(key, content)] = StorageClient().records([value])
+        sizes[len(message_set.build([(key, content, 1)]))] += 1
+    assert set(sizes) == {UNIT, 2 * UNIT, 3 * UNIT}
+    assert min(sizes.values()) > 900
+
+
+@pytest.mark.slow
+def test_readers_look_everywhere_and_lose_no_position_by_it(tmp_path: Path) -> None:
+    attempt = run("test_storage", Settings(3, time_limit=4.0, rate=100.0, store=tmp_path))
+    assert attempt.judgement is not None
+    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement.unknown
+    history = HistoryReader(attempt.folder.history)
+    looks = {row["index"] for row in history.table("ops").to_pylist() if row["f"] == "glance"}
+    begun: Counter[str] = Counter()
+    for row in history.table("effects").to_pylist():
+        if row["op"] in looks and row["kind"] == "observe-begin":
+            begun[row["key"]] += 1
+    assert all(count > PLACES for count in begun.values())
+    assert len(begun) == 4
+
+
+def without_power(root: Path) -> Settings:
+    return Settings(7, nemesis=("power-loss",), nemesis_target="all", time_limit=9.0, rate=150.0, store=root)
+
+
+@pytest.mark.slow
 def test_what_is_not_flushed_goes_with_everybodys_power_and_nothing_else(tmp_path: Path) -> None:
-    attempt = run(tmp_path, "test_unflushed")
+    attempt = run("test_unflushed", without_power(tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     assert attempt.judgement.anomalies.keys() == {UNFLUSHED_LOSS}
@@ -52,7 +75,8 @@ def test_what_is_not_flushed_goes_with_everybodys_power_and_nothing_else(tmp_pat
     assert set(strict.anomalies) & set(LOG_ANOMALIES)
 
 
+@pytest.mark.slow
 def test_what_is_flushed_does_not_go(tmp_path: Path) -> None:
-    told = run(tmp_path, "test_storage").judgement
+    told = run("test_storage", without_power(tmp_path)).judgement
     assert told is not None
     assert (told.verdict, told.anomalies) == (Verdict.PASS, {}), told

@@ -1,4 +1,4 @@
-"""The defect no-crc-recovery keeps what the correct build cuts, and neither cuts what is good."""
+"""What the defects of a log do wrong is what the correct build does right, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from cluster.sim.disk import SimDisk
 from cluster.sim.loop import SimLoop
 from system_under_test.log.config import LogConfig
-from system_under_test.log.defective import SizesOnly
+from system_under_test.log.defective import IndexTrusted, SizesOnly
 from system_under_test.log.log import Log
 from system_under_test.records import message_set
+from system_under_test.records.message import RecordError
 
 SEGMENT = "data/00000000000000000000.log"
 
@@ -48,4 +49,41 @@ def test_only_the_correct_build_cuts_what_looks_like_a_message_and_is_none(
     loop = SimLoop(1)
     assert loop.run_until_complete(end_after_restart(LogConfig(), damage)) == correct
     assert loop.run_until_complete(end_after_restart(SizesOnly(), damage)) == defective
+    loop.close()
+
+
+async def misled(config: LogConfig, *, restart: bool) -> list[int]:
+    """Offsets whose record no read from there gives; smaller records take the place of those that were cut."""
+    storage = SimDisk(random.Random(1)).storage()
+    log, _ = await Log.open(storage, "data", config, clean=False, recovery_point=0, wall_clock=lambda: 1.0)
+    for number in range(20):
+        log.append(message_set.build([(None, b"%54d" % number, 1)] * 2), 2)
+    log.truncate_to(20)
+    await log.flush()
+    for number in range(10):
+        log.append(message_set.build([(None, b"%10d" % number, 1)] * 2), 2)
+    if restart:
+        await log.close()
+        log, _ = await Log.open(storage, "data", config, clean=False, recovery_point=0, wall_clock=lambda: 1.0)
+    assert log.end_offset == 40
+    wrong = []
+    for offset in range(40):
+        try:
+            found = message_set.decode(log.read(offset, 1 << 20).read())
+        except RecordError:
+            found = []
+        if not found or found[0].offset > offset:
+            wrong.append(offset)
+    await log.close()
+    return wrong
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_only_a_trusted_index_misleads_readers_after_a_cut_and_only_behind_it(restart: bool) -> None:
+    loop = SimLoop(1)
+    config = {"index_interval_bytes": 1}
+    assert loop.run_until_complete(misled(LogConfig(**config), restart=restart)) == []
+    wrong = loop.run_until_complete(misled(IndexTrusted(**config), restart=restart))
+    assert wrong
+    assert min(wrong) >= 20
     loop.close()

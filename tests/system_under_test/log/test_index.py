@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.sim.disk import SimDisk
-from system_under_test.log.index import ENTRY, OffsetIndex, open_index
+from system_under_test.log.index import ENTRY, OffsetIndex
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90)), max_size=12).map(
@@ -19,7 +19,7 @@ ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90)), max_size=12
 
 
 def index(entries: list[tuple[int, int]], disk: SimDisk) -> OffsetIndex:
-    made = open_index(disk.storage(), "index", BASE)
+    made = OffsetIndex(disk.storage().open("index"), BASE)
     for entry in entries:
         made.append(*entry)
     return made
@@ -38,7 +38,7 @@ def test_searches_agree_with_brute_force(entries: list[tuple[int, int]], offset:
 def test_what_is_left_after_a_cut_is_loaded_again(entries: list[tuple[int, int]], position: int) -> None:
     disk = SimDisk(Random(0))
     index(entries, disk).truncate(position)
-    again = open_index(disk.storage(), "index", BASE)
+    again = OffsetIndex(disk.storage().open("index"), BASE)
     assert again.load(segment_size=5000)
     left = [entry for entry in entries if entry[1] < position]
     assert again.size == len(left) * ENTRY.size
@@ -60,6 +60,6 @@ def test_an_impossible_file_is_not_loaded(entries: list[tuple[int, int]], fault:
     else:
         size -= 1
     disk.write("index", data)
-    again = open_index(disk.storage(), "index", BASE)
+    again = OffsetIndex(disk.storage().open("index"), BASE)
     assert not again.load(size)
     assert again.size == 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sim_brokers import Brokers, brokers, simulate, until
+from sim_brokers import DATA, Brokers, brokers, simulate, until
 
 from cluster.sim.node import SimNode
 from system_under_test.client.admin import Admin, NewTopic
 from system_under_test.client.errors import SendFailed, SendUnknown
 from system_under_test.deployment import Broker
+from system_under_test.log.checkpoints import HIGH_WATERMARKS
 from system_under_test.protocol.errors import ErrorCode
 
 
@@ -168,6 +169,35 @@ def test_the_defect_acknowledges_what_only_the_leader_has() -> None:
         assert await check(Broker(partitions=1).with_defect("ack-before-replication")) == 1
 
     simulate(both)
+
+
+@pytest.mark.parametrize("defect", [None, "hw-checkpoint-lost"])
+def test_only_the_defect_forgets_high_watermarks_of_what_it_does_not_lead(defect: str | None) -> None:
+    """A follower that stopped cleanly then throws away all that it has."""
+    system = Broker(partitions=1) if defect is None else Broker(partitions=1).with_defect(defect)
+
+    async def check() -> None:
+        async with brokers(system) as cluster:
+            await send(cluster, 20)
+            leader = await cluster.leader()
+            await asyncio.sleep(2.5)  # all have written their checkpoints
+            for node in cluster.nodes:
+                mark = (await lines(node, HIGH_WATERMARKS))[-1]
+                assert mark == ("orders 0 20" if defect is None or node is leader else "orders 0 0")
+            follower = next(node for node in cluster.nodes if node is not leader)
+            await follower.terminate()
+            await until(lambda: follower.index not in in_sync(cluster, leader), "it is out")
+            await follower.start()
+            await until(lambda: in_sync(cluster, leader).count(follower.index) == 1, "it is back")
+            cuts = [(cut["value"], cut["position"]) for cut in cluster.events(follower, "truncated")]
+            assert cuts == ([] if defect is None else [(20, 0)])
+            assert identical(cluster)
+
+    simulate(check)
+
+
+async def lines(node: SimNode, name: str) -> list[str]:
+    return (await node.read_file(f"/{DATA}/{name}")).decode().splitlines()
 
 
 def test_a_topics_own_segment_size_holds_after_a_restart() -> None:
