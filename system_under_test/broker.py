@@ -36,6 +36,7 @@ from system_under_test.log import directory
 from system_under_test.log.checkpoints import CheckpointError
 from system_under_test.log.defective import log_config_class
 from system_under_test.network.handler import Context, Handler
+from system_under_test.network.limits import Limits
 from system_under_test.network.server import Server
 from system_under_test.protocol import internal
 from system_under_test.protocol.api import APIS
@@ -106,7 +107,7 @@ class Broker:
             self._cache,
             traits(config.defects),
         )
-        self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS})
+        self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS}, Limits.configured(config))
 
     def _hold_orders(self) -> Sequence[str]:
         """Read anew each time: a tester gives and withdraws them while this process runs."""

@@ -38,7 +38,7 @@ PATIENCE = 0.02
 """Seconds for an answer; what comes next comes on the heels of half a request, or of one that waits."""
 HANGS = 10.0
 """Seconds without an answer that no honest client should see on any machine."""
-GROWTH = 24 * MB
+GROWTH = 8 * MB
 """Of resident memory from the warm-up on: an allocator's fragments, not a hundred bytes for each attack."""
 LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ [\w.]+ .{0,1000}")
 PEER = re.compile(r"127\.0\.0\.1:(\d+)")

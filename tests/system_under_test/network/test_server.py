@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from system_under_test.config import BrokerConfig
 from system_under_test.network.handler import CloseConnection, Context, Handler
 from system_under_test.network.limits import Limits
 from system_under_test.network.server import Server
@@ -402,6 +403,30 @@ def test_connections_above_the_limit_are_refused_and_the_others_go_on() -> None:
     asyncio.run(main())
 
 
+def test_an_address_has_no_more_connections_than_it_may_have(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}, Limits(max_connections_per_ip=2)) as (server, connect):
+            peers = [await connect(), await connect()]
+            await eventually(lambda: server.connections == 2)
+            assert await (await connect()).closed()
+            elsewhere = Peer(*await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0)))
+            for peer in (*peers, elsewhere):
+                peer.ask(MetadataRequest(topics=[]), 0, 1)
+                await peer.frame()
+            await elsewhere.close()
+            await peers[0].close()
+            await eventually(lambda: server.connections == 1)
+            late = await connect()
+            late.ask(MetadataRequest(topics=[]), 0, 1)
+            await late.frame()
+            assert server._per_host == {"127.0.0.1": 2}, "nothing is kept of who has left"
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+    assert len(caplog.records) == 1
+    assert "its address has the 2 connections" in caplog.text
+
+
 def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> None:
     async def main() -> None:
         handling, go = 0, asyncio.Event()
@@ -460,3 +485,12 @@ def test_a_handler_for_an_api_that_nobody_described_is_a_mistake() -> None:
 def test_limits_that_could_never_be_met_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="max_buffered_bytes"):
         Limits(max_request_bytes=10, max_buffered_bytes=9)
+
+
+def test_a_broker_may_be_told_what_a_stranger_may_ask_of_it() -> None:
+    told = BrokerConfig(
+        1, "zk:2181", "h", connections_max_idle_ms=1_500, max_connections_per_ip=7, socket_request_max_bytes=9
+    )
+    limits = Limits.configured(told)
+    assert (limits.idle_timeout, limits.max_connections_per_ip, limits.max_request_bytes) == (1.5, 7, 9)
+    assert Limits.configured(BrokerConfig(1, "zk:2181", "h")) == Limits()
