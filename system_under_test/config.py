@@ -13,7 +13,6 @@ import msgspec
 
 from system_under_test.defects import DEFECTS
 
-
 MAX_BUFFERED_REQUEST_BYTES = 256 * 1024 * 1024
 """Of large requests being received or handled, over all connections: one that is larger could never be received."""
 
