@@ -7,6 +7,7 @@ import contextlib
 import logging
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from system_under_test.protocol.header import encode_request
 from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
 from system_under_test.protocol.versions import ApiVersionsRequest, ApiVersionsResponse
+from system_under_test.storage import LocalStorage
 
 METADATA, FETCH, PRODUCE = 3, 1, 0
 
@@ -383,6 +385,32 @@ def test_stored_slices_go_out_by_their_own_way_between_the_bytes() -> None:
             assert decode(FetchResponse, 3, await peer.frame(), 4) == fetched(b"abcdef")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("limits", [Limits(idle_timeout=0.3), Limits(max_unsent_bytes=1)], ids=["idle", "crowded"])
+def test_who_does_not_take_a_stored_slice_is_closed_and_the_next_one_is_served(limits: Limits, tmp_path: Path) -> None:
+    """Twelve MB go by sendfile, and its sender is woken when its connection ends."""
+    file = LocalStorage(str(tmp_path)).open("log")
+    file.append(bytes(12_000_000))
+
+    async def handler(request: FetchRequest, context: Context) -> FetchResponse:
+        return fetched(file.slice(0, file.size))
+
+    async def main() -> None:
+        async with serving({FETCH: handler}, limits) as (server, connect):
+            deaf = await connect()
+            deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            deaf.ask(FETCH_REQUEST, 3, 1)
+            await eventually(lambda: server._outbox.unsent > 0)
+            good = await connect()
+            good.ask(FETCH_REQUEST, 3, 1)
+            assert decode(FetchResponse, 3, await good.frame(), 4) == fetched(bytes(file.size))
+            await good.close()
+            await eventually(lambda: server.connections == 0)
+            assert server._outbox.unsent == 0
+
+    asyncio.run(main())
+    file.close()
 
 
 def test_connections_above_the_limit_are_refused_and_the_others_go_on() -> None:

@@ -12,12 +12,18 @@ from pathlib import Path
 import pytest
 
 from system_under_test.runtime import File
-from system_under_test.storage import LocalStorage, sendfile
-from system_under_test.storage.local import SENDFILE_FROM
+from system_under_test.storage import LocalStorage, local, sendfile
 
 SIZE = 12 * 1024 * 1024
 """More than the sockets of both sides take."""
+FROM = 64 * 1024
+"""Small enough for the sockets to take it all."""
 Sending = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def from_small_sizes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SENDFILE_FROM", FROM)
 
 
 @pytest.fixture
@@ -78,7 +84,7 @@ async def stuck(work: asyncio.Task[None]) -> None:
 
 
 def test_slices_and_bytes_arrive_in_order(file: File, content: bytes, sendfiles: list[int]) -> None:
-    parts = [(0, 5), (100, SENDFILE_FROM), (7, SIZE - 7), (3, 4_000), (SIZE - SENDFILE_FROM, SENDFILE_FROM)]
+    parts = [(0, 5), (100, FROM), (7, SIZE - 7), (3, 4_000), (SIZE - FROM, FROM)]
 
     async def send(writer: asyncio.StreamWriter) -> None:
         for start, size in parts:
@@ -143,7 +149,7 @@ def test_what_is_cut_and_written_anew_while_a_slice_is_sent_changes_nothing_of_i
 
 
 def test_what_was_sent_and_is_not_received_yet_stays_as_it_was_when_it_is_cut(file: File, content: bytes) -> None:
-    size = SENDFILE_FROM + 1_000
+    size = FROM + 1_000
 
     async def check() -> None:
         async with reading(file.slice(0, size).send) as (reader, work):
@@ -160,15 +166,15 @@ def test_what_was_sent_and_is_not_received_yet_stays_as_it_was_when_it_is_cut(fi
 
 def test_a_cut_above_what_was_sent_is_made_in_place(storage: LocalStorage, file: File, tmp_path: Path) -> None:
     async def check() -> None:
-        async with reading(file.slice(0, 2 * SENDFILE_FROM).send) as (reader, work):
-            await reader.readexactly(2 * SENDFILE_FROM)
+        async with reading(file.slice(0, 2 * FROM).send) as (reader, work):
+            await reader.readexactly(2 * FROM)
             await work
 
     asyncio.run(check())
     inode = (tmp_path / "log").stat().st_ino
-    file.truncate(2 * SENDFILE_FROM)
+    file.truncate(2 * FROM)
     assert (tmp_path / "log").stat().st_ino == inode
-    file.truncate(2 * SENDFILE_FROM - 1)
+    file.truncate(2 * FROM - 1)
     assert (tmp_path / "log").stat().st_ino != inode
     file.close()
 
