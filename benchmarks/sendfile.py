@@ -98,7 +98,7 @@ async def measure(log: Log, size: int, total: int, sendfile_from: int) -> Figure
     consumer = multiprocessing.Process(target=consume, args=(server.port, size, count, there))
     cpu = time.process_time()
     consumer.start()
-    while not here.poll():
+    while not here.poll():  # noqa: ASYNC110 (what is waited for is another process)
         await asyncio.sleep(0.02)
     cpu = time.process_time() - cpu
     seconds = here.recv()

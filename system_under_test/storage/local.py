@@ -21,7 +21,7 @@ import shutil
 from system_under_test.storage.atomic import TEMPORARY_SUFFIX
 from system_under_test.storage.sendfile import send_range
 
-SENDFILE_FROM = 2 * 1024 * 1024
+SENDFILE_FROM = 4 * 1024 * 1024
 """Bytes from which on sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
