@@ -125,12 +125,16 @@ class LocalFile:
         try:
             copied = 0
             while copied < size:
-                copied += os.sendfile(copy, self._descriptor, copied, size - copied)
+                found = os.sendfile(copy, self._descriptor, copied, size - copied)
+                if not found:
+                    raise OSError(errno.EIO, f"the file ends at {copied}, not at {self._size}", self.path)
+                copied += found
             os.fsync(copy)
             os.replace(temporary, self.path)
             _fsync_and_close(os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError:
             os.close(copy)
+            self._failed = True  # which of the two the path means after a power loss is unknown
             raise
         os.close(self._descriptor)
         self._descriptor = copy
@@ -138,7 +142,9 @@ class LocalFile:
 
     async def fsync(self) -> None:
         if self._failed:
-            raise OSError(errno.EIO, "an earlier fsync failed: what is on the disk is unknown, restart", self.path)
+            raise OSError(
+                errno.EIO, "an earlier fsync or cut failed: what is on the disk is unknown, restart", self.path
+            )
         # A duplicate, because the file may be closed, and its number given to another, while the executor works.
         descriptor = os.dup(self._descriptor)
         try:

@@ -179,6 +179,27 @@ def test_a_cut_above_what_was_sent_is_made_in_place(storage: LocalStorage, file:
     file.close()
 
 
+def test_a_cut_that_fails_leaves_a_file_that_is_never_durable_again(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(source: str, target: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def check() -> None:
+        async with reading(file.slice(0, 2 * FROM).send) as (reader, work):
+            await reader.readexactly(2 * FROM)
+            await work
+        monkeypatch.setattr(os, "replace", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            file.truncate(FROM)
+        assert file.size == SIZE
+        with pytest.raises(OSError, match="cut failed"):
+            await file.fsync()
+
+    asyncio.run(check())
+    file.close()
+
+
 def test_a_file_that_is_removed_and_closed_while_a_slice_is_sent_is_sent_whole(
     storage: LocalStorage, file: File, content: bytes
 ) -> None:
