@@ -41,6 +41,7 @@ from system_under_test.log import directory
 from system_under_test.log.checkpoints import CheckpointError
 from system_under_test.log.defective import log_config_class
 from system_under_test.network.handler import Context, Handler
+from system_under_test.network.limits import Limits
 from system_under_test.network.server import Server
 from system_under_test.protocol import internal
 from system_under_test.protocol.api import APIS
@@ -125,7 +126,7 @@ class Broker:
         )
         self._public_control = PublicControl(self._manager, self._zookeeper, self._cache)
         self._config_changes = ConfigChanges(self._zookeeper, self._configure)
-        self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS})
+        self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS}, Limits.configured(config))
 
     async def _configure(self, topic: str, settings: TopicSettings) -> None:
         await self._manager.configure(topic, settings.values, settings.zxid)

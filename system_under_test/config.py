@@ -13,6 +13,9 @@ import msgspec
 
 from system_under_test.defects import DEFECTS
 
+MAX_BUFFERED_REQUEST_BYTES = 256 * 1024 * 1024
+"""Of large requests being received or handled, over all connections: one that is larger could never be received."""
+
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message names the file, the field and what it may be."""
@@ -139,6 +142,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many keys one pass over a log looks at, which bounds its memory (some 200 bytes each)."""
     default_partitions: int = 1
     default_replication: int = 1
+    connections_max_idle_ms: int = 600_000
+    """A connection is closed that brings no whole request, or does not take its response, for so long."""
+    max_connections_per_ip: int = 2**31 - 1
+    """Further ones from the same address are refused."""
+    socket_request_max_bytes: int = 100 * 1024 * 1024
+    """A connection that announces a larger request is closed."""
     auto_create_topics_enable: bool = False
     """Does a question about a topic that is none make it one, with the defaults above?"""
     topic: TopicConfig = TopicConfig()
@@ -148,6 +157,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of more such orders, which is looked into after each event: a line each, ``event`` or ``event key``."""
     defects: list[str] = []
     """Historic defects to switch on, by name; see ``system_under_test.defects``."""
+
+
+_POSITIVE = {
+    "connections_max_idle_ms": 2**63 - 1,
+    "max_connections_per_ip": 2**31 - 1,
+    "socket_request_max_bytes": MAX_BUFFERED_REQUEST_BYTES,
+}
+"""Up to which value each may go."""
 
 
 def parse(data: bytes, source: str) -> BrokerConfig:
@@ -162,6 +179,11 @@ def parse(data: bytes, source: str) -> BrokerConfig:
         raise ConfigError(f"configuration {source}: port is {config.port}; it must be between 1 and 65535")
     if not config.zookeeper or not config.host:
         raise ConfigError(f"configuration {source}: zookeeper and host must not be empty")
+    for name, most in _POSITIVE.items():
+        if not 0 < getattr(config, name) <= most:
+            raise ConfigError(
+                f"configuration {source}: {name} is {getattr(config, name)}; it must be between 1 and {most}"
+            )
     if config.data_dir.startswith("/"):
         config = msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
     for name in ("checkpoint_interval_ms", "retention_check_interval_ms", "cleaner_backoff_ms", "cleaner_max_keys"):

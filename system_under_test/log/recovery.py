@@ -28,6 +28,7 @@ from system_under_test.log.segment import (
     segment_name,
 )
 from system_under_test.runtime import Storage
+from system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
 YIELD_BYTES = 1 << 20
 """How much is scanned before other tasks get a turn."""
@@ -119,7 +120,7 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
     """Removes all other segments' files, the last first: orphaned indexes, what damage hid, what retention retired."""
     kept = {segment_name(base) + suffix for base in bases for suffix in SUFFIXES}
     for name in reversed(storage.listdir(directory)):
-        if name.endswith((*SUFFIXES, RETIRED_SUFFIX)) and name not in kept:
+        if name.endswith((*SUFFIXES, RETIRED_SUFFIX, LOG_SUFFIX + TEMPORARY_SUFFIX)) and name not in kept:
             storage.remove(f"{directory}/{name}")
 
 

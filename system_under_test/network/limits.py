@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from system_under_test.config import MAX_BUFFERED_REQUEST_BYTES, BrokerConfig
+
 FREE_REQUEST_BYTES = 64 * 1024
 """Requests up to this size do not count against the common budget.
 
@@ -13,14 +15,15 @@ What completes a large produce request are followers' small fetches: they must n
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Defaults are 0.10.2's (``socket.request.max.bytes``, ``connections.max.idle.ms``) where it has the setting."""
+    """Defaults are 0.10.2's where it has the setting; see :meth:`configured`."""
 
     max_request_bytes: int = 100 * 1024 * 1024
-    max_buffered_bytes: int = 256 * 1024 * 1024
+    max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES
     """Of requests larger than ``FREE_REQUEST_BYTES`` being received or handled, over all connections (KIP-72)."""
     max_unsent_bytes: int = 256 * 1024 * 1024
     """Of responses that their peers have not taken, over all connections; beyond it the slowest peer is closed."""
     max_connections: int = 2_000
+    max_connections_per_ip: int = 2**31 - 1
     busy_time: float = 1.0
     """Seconds of idleness after which a connection makes room for a new one when there are ``max_connections``."""
     stall_timeout: float = 5.0
@@ -29,6 +32,15 @@ class Limits:
     """Seconds without a complete request, or during which a response is not taken."""
     close_timeout: float = 5.0
     """Seconds for the peer to take what was written before its connection is closed."""
+
+    @classmethod
+    def configured(cls, config: BrokerConfig) -> Limits:
+        """What may be set: ``socket.request.max.bytes``, ``max.connections.per.ip``, ``connections.max.idle.ms``."""
+        return cls(
+            max_request_bytes=config.socket_request_max_bytes,
+            max_connections_per_ip=config.max_connections_per_ip,
+            idle_timeout=config.connections_max_idle_ms / 1000,
+        )
 
     def __post_init__(self) -> None:
         if self.max_buffered_bytes < self.max_request_bytes:

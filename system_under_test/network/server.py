@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 from system_under_test.network.budget import ByteBudget
@@ -40,6 +41,7 @@ class Server:
         self._budget = ByteBudget(self._limits.max_buffered_bytes)
         self._outbox = Outbox(self._limits.max_unsent_bytes)
         self._sessions: dict[asyncio.Task[None], Session] = {}  # a dict for its order: closing must be deterministic
+        self._per_host = Counter[str]()
         self._server: asyncio.Server | None = None
 
     @property
@@ -77,20 +79,35 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         session = Session(reader, writer, self._handlers, self._apis, self._limits, self._budget, self._outbox)
-        full = len(self._sessions) >= self._limits.max_connections
         try:
-            if full and not self._make_room():
-                logger.warning("refusing %s: %d connections are open", session.peer, self._limits.max_connections)
+            refusal = self._refusal(session)
+            if refusal is not None:
+                logger.warning("refusing %s: %s", session.peer, refusal)
                 session.refuse()
                 return
             self._sessions[task] = session
-            await session.run()
+            self._per_host[session.host] += 1
+            try:
+                await session.run()
+            finally:
+                self._per_host[session.host] -= 1
+                if not self._per_host[session.host]:
+                    del self._per_host[session.host]
         except asyncio.CancelledError:
             # The top of this task: nobody is above to be told. Ending cancelled would only make asyncio's own stream
             # callback (3.11) report an error.
             logger.debug("the session of %s was cancelled", session.peer)
         finally:
             self._sessions.pop(task, None)
+
+    def _refusal(self, session: Session) -> str | None:
+        """Why there is no place for one connection more, or None."""
+        limits = self._limits
+        if self._per_host[session.host] >= limits.max_connections_per_ip:
+            return f"its address has the {limits.max_connections_per_ip} connections that it may have"
+        if len(self._sessions) >= limits.max_connections and not self._make_room():
+            return f"{limits.max_connections} connections are open"
+        return None
 
     def _make_room(self) -> bool:
         """Closes the connection that has been idle for longest, if it has been for a while: whoever opens all there

@@ -65,7 +65,8 @@ class Session:
         self._dropped = False
         self._turn_ends = 0.0
         address = writer.get_extra_info("peername")
-        self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
+        self.host = str(address[0]) if isinstance(address, tuple) else str(address)
+        self.peer = f"{self.host}:{address[1]}" if isinstance(address, tuple) else self.host
 
     async def run(self) -> None:
         """Returns when the connection is over; whatever went wrong with it has been logged in one line."""

@@ -42,6 +42,26 @@ MAX_CONVERTED_BYTES = 1024 * 1024
 """The same where each message is decoded and encoded again: nobody else is served meanwhile."""
 
 
+class _Unsettled:
+    """A range that may lie above the high watermark, and so may be cut: it is sent as a copy, since what a connection
+    takes from the log itself must never change.
+    """
+
+    def __init__(self, stored: Slice) -> None:
+        self._stored = stored
+
+    @property
+    def size(self) -> int:
+        return self._stored.size
+
+    def read(self) -> bytes:
+        return self._stored.read()
+
+    async def send(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(self._stored.read())
+        await writer.drain()
+
+
 async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
     """Returns at the next change of any of them, or at the deadline."""
     loop = asyncio.get_running_loop()
@@ -142,7 +162,7 @@ def _read_partition(
     size = min(wanted.max_bytes, left)
     found = _stored(partition, wanted.offset, size, limit, at_least_one=first or not whole)
     if version >= FIRST_VERSION_WITH_MAGIC_1 and found.size <= max(size, 0):
-        answer.records = found
+        answer.records = found if replica_id == CONSUMER_REPLICA_ID else _Unsettled(found)
         return answer
     records = found.read()
     if version < FIRST_VERSION_WITH_MAGIC_1:
@@ -223,7 +243,7 @@ def _read_for_follower(
 
 def _read_replica(partition: Partition, wanted: ReplicaFetchPartition) -> ReplicaFetchedPartition:
     partition.leading_at(wanted.leader_epoch)
-    records = _stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
+    records = _Unsettled(_stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True))
     return ReplicaFetchedPartition(
         topic=wanted.topic,
         partition=wanted.partition,

@@ -3,11 +3,12 @@
 Appends and reads are plain system calls: they touch the page cache and take microseconds. Only fsync, which waits
 for the device, goes to the running loop's default executor, so that the loop goes on serving meanwhile.
 
-Two properties that the log relies on:
+Three properties that the log relies on:
 
 - An append happens wholly or not at all: a short write (disk full) is cut off again before the error is raised.
 - After a failed fsync the file refuses every later one. Linux drops the dirty pages of a failed write-back and lets
   the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018).
+- A slice that is being sent goes out as it was, whatever is cut or closed meanwhile.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ import errno
 import os
 import shutil
 
+from system_under_test.storage.atomic import TEMPORARY_SUFFIX
+from system_under_test.storage.sendfile import send_range
+
+SENDFILE_FROM = 4 * 1024 * 1024
+"""Bytes from which on sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 class LocalSlice:
-    """A range of a file. It reads when it is sent, at once and whole, so no cut can come between two of its parts."""
+    """A range of a file. A small one is read when it is sent, at once and whole; a large one goes by sendfile."""
 
     __slots__ = ("_file", "_position", "_size")
 
@@ -38,15 +44,26 @@ class LocalSlice:
     def read(self) -> bytes:
         """The bytes. Raises ``OSError`` when the file was closed or cut since."""
         data = self._file.read(self._position, self._size)
-        if len(data) != self._size:
-            left = f"only {len(data)} of {self._size} bytes are left at {self._position}"
-            raise OSError(errno.EIO, left, self._file.path)
+        self._refuse_if_cut()
         return data
 
     async def send(self, writer: asyncio.StreamWriter) -> None:
-        """Writes the range to the connection and waits until its buffer has drained."""
-        writer.write(self.read())
-        await writer.drain()
+        """Writes the range to the connection and waits until its buffer has drained. Raises as :meth:`read`."""
+        if self._size < SENDFILE_FROM or writer.get_extra_info("socket") is None:
+            writer.write(self.read())
+            await writer.drain()
+            return
+        self._refuse_if_cut()
+        descriptor = self._file.lend(self._position + self._size)
+        try:
+            await send_range(descriptor, self._position, self._size, writer)
+        finally:
+            os.close(descriptor)
+
+    def _refuse_if_cut(self) -> None:
+        left = max(0, self._file.size - self._position)
+        if left < self._size:
+            raise OSError(errno.EIO, f"only {left} of {self._size} bytes are left at {self._position}", self._file.path)
 
 
 class LocalFile:
@@ -57,6 +74,8 @@ class LocalFile:
         self._descriptor = os.open(path, OPEN_FLAGS, 0o644)
         self._size = os.fstat(self._descriptor).st_size
         self._failed = False
+        self._lent = 0
+        """Up to where pages of the file may lie in sockets' queues."""
 
     @property
     def size(self) -> int:
@@ -81,14 +100,51 @@ class LocalFile:
     def slice(self, position: int, size: int) -> LocalSlice:
         return LocalSlice(self, position, max(0, min(size, self._size - position)))
 
+    def lend(self, end: int) -> int:
+        """A descriptor for sendfile up to ``end``, to be closed by the caller. These bytes never change from now on."""
+        descriptor = os.dup(self._descriptor)
+        self._lent = max(self._lent, end)
+        return descriptor
+
     def truncate(self, size: int) -> None:
-        if size < self._size:
+        """What was lent is not cut but left to those who still send it, and the file goes on as a copy of the rest: a
+        cut zeroes the end of a page, and later appends fill it, in sockets' queues too. That is slow, and durable
+        at once; a log lends what is committed only, so it happens after an unclean election and hardly else.
+        """
+        if size >= self._size:
+            return
+        if size < self._lent:
+            self._go_on_as_copy(size)
+        else:
             os.ftruncate(self._descriptor, size)
-            self._size = size
+        self._size = size
+
+    def _go_on_as_copy(self, size: int) -> None:
+        temporary = self.path + TEMPORARY_SUFFIX
+        copy = os.open(temporary, OPEN_FLAGS | os.O_TRUNC, 0o644)
+        try:
+            copied = 0
+            while copied < size:
+                found = os.sendfile(copy, self._descriptor, copied, size - copied)
+                if not found:
+                    raise OSError(errno.EIO, f"the file ends at {copied}, not at {self._size}", self.path)
+                copied += found
+            os.fsync(copy)
+            os.replace(temporary, self.path)
+            _fsync_and_close(os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError:
+            os.close(copy)
+            self._failed = True  # which of the two the path means after a power loss is unknown
+            raise
+        os.close(self._descriptor)
+        self._descriptor = copy
+        self._lent = 0
 
     async def fsync(self) -> None:
         if self._failed:
-            raise OSError(errno.EIO, "an earlier fsync failed: what is on the disk is unknown, restart", self.path)
+            raise OSError(
+                errno.EIO, "an earlier fsync or cut failed: what is on the disk is unknown, restart", self.path
+            )
         # A duplicate, because the file may be closed, and its number given to another, while the executor works.
         descriptor = os.dup(self._descriptor)
         try:

@@ -410,6 +410,42 @@ def test_a_broker_between_two_registrations_obeys_no_peer_that_names_none() -> N
     simulate(check)
 
 
+def test_who_is_idle_for_ten_minutes_is_closed_whatever_it_is_in_the_middle_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Idle is who brings no whole request, and who does not take its answer; who asks now and then stays."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1, replication=1, min_insync=1), nodes=1) as cluster:
+            for _ in range(8):
+                await cluster.producer.send("orders", 0, [(None, bytes(900_000))])
+            process, busy = inside()[0], await connect(cluster.nodes[0])
+            asked = encode_request(MetadataRequest(topics=["orders"]), 1, 1, "idle")
+            before, strangers = process._server.connections, []
+            for sent in (b"", asked, asked[:-3], asked[:4], encode_request(fetch(0), 3, 1, "deaf")):
+                _, writer = await asyncio.open_connection(cluster.nodes[0].address, 9092)
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                writer.write(sent)
+                strangers.append(writer)
+            for _ in range(59):
+                strangers[3].write(bytes(1))  # a long request that comes in dribbles
+                await asyncio.sleep(10)
+                await busy.call(MetadataRequest(topics=["orders"]), 1, 5.0)
+                await cluster.producer.send("orders", 0, [(None, b"x")])
+            assert process._server.connections == before + len(strangers)
+            await asyncio.sleep(15)
+            assert process._server.connections == before
+            assert kept(process)["responses"] == 0
+            await busy.call(MetadataRequest(topics=["orders"]), 1, 5.0)
+            await busy.close()
+            for writer in strangers:
+                writer.transport.abort()
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        simulate(check)
+    assert sum("idle for 600 s" in record.getMessage() for record in caplog.records) == 5
+
+
 def test_acks_0_in_dribbles_and_bursts_disturbs_nobody() -> None:
     """A dozen producers that send a byte now and then, and one that sends thousands of requests and hears nothing."""
 

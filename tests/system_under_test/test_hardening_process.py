@@ -1,157 +1,40 @@
 """Strangers do no harm to a real broker process: its memory stays bounded, and its other clients notice nothing.
 
-The broker runs on loopback with a real ZooKeeper server; what it does in virtual time is tested in ``test_hardening``.
+What it does in virtual time is tested in ``test_hardening``, and what it does with noise in ``test_fuzz_process``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import resource
-import shutil
 import socket
 import struct
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
+from broker_process import MB, Process, fetch, produce, running_broker, until
 
-from cluster.zookeeper import JARS, argv, configuration, serves
-from system_under_test.network.connection import CallError, Connection
+from system_under_test.network.connection import Connection
 from system_under_test.network.limits import Limits
-from system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from system_under_test.protocol.header import encode_request
 from system_under_test.protocol.metadata import MetadataRequest
-from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
 from system_under_test.protocol.schema import records_bytes
-from system_under_test.protocol.topics import CreatableTopic, CreateTopicsRequest
-from system_under_test.records import message_set
 
 pytestmark = pytest.mark.slow
 
 LIMITS = Limits()
-MB = 1024 * 1024
 PATIENCE = 1.0
 """Seconds within which a request is answered on a machine with other things to do; else it takes one or two ms."""
 ANNOUNCED = LIMITS.max_request_bytes
 HALF = encode_request(MetadataRequest(topics=["orders"]), 1, 1, "half")[:-3]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@dataclass
-class Process:
-    """The broker; ``log`` is what it says."""
-
-    process: subprocess.Popen[bytes]
-    port: int
-    log: Path
-
-    def memory(self) -> int:
-        """Resident bytes now."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
-
-    def files(self) -> int:
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
-
-    def lines(self, *words: str) -> int:
-        """How many lines have all these words."""
-        return sum(all(word in line for word in words) for line in self.log.read_text().splitlines())
-
-
-def _as_in_a_login_shell() -> None:
-    """1,024 open files at first, which are not enough for the connections that there may be."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-
-
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    missing = [jar for jar in JARS.split(":") if not Path(jar).exists()]
-    if shutil.which("java") is None or missing:
-        pytest.skip("needs a ZooKeeper server: apt-get install zookeeper default-jre-headless")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < 4_000:
-        pytest.skip(f"needs 4,000 open files, {hard} are allowed: ulimit -Hn 4000")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4_000), hard))
-    folder = tmp_path_factory.mktemp("hardening")
-    zookeeper_port, port = free_port(), free_port()
-    (folder / "zoo.cfg").write_text(
-        configuration(
-            {1: "127.0.0.1"},
-            data=str(folder / "zookeeper"),
-            port=zookeeper_port,
-            extra={"clientPortAddress": "127.0.0.1"},
-        )
-    )
-    config = {
-        "broker_id": 1,
-        "zookeeper": f"127.0.0.1:{zookeeper_port}",
-        "host": "127.0.0.1",
-        "port": port,
-        "data_dir": str(folder / "data").lstrip("/"),
-    }
-    (folder / "broker.json").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "system_under_test", "broker", "--config", str(folder / "broker.json")]
-    with (folder / "zookeeper.log").open("wb") as said, (folder / "broker.log").open("wb") as log:
-        zookeeper = subprocess.Popen(argv(config=str(folder / "zoo.cfg")), stdout=said, stderr=said, cwd=folder)
-        try:
-            asyncio.run(_until(lambda: serves("127.0.0.1", zookeeper_port), "ZooKeeper serves", 30))
-            broker = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_as_in_a_login_shell)
-            try:
-                made = Process(broker, port, folder / "broker.log")
-                asyncio.run(_until(lambda: _create_topic(port), "the broker has its topic", 30))
-                yield made
-                assert broker.poll() is None, made.log.read_text()[-2_000:]
-                assert made.lines("Traceback") == 0, made.log.read_text()[-2_000:]
-            finally:
-                broker.kill()
-                broker.wait()
-        finally:
-            zookeeper.kill()
-            zookeeper.wait()
-
-
-async def _until(condition: Callable[[], Coroutine[None, None, bool]], what: str, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            while not await condition():  # noqa: ASYNC110 (what is waited for is another process)
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pytest.fail(f"not within {seconds} s: {what}")
-
-
-async def _create_topic(port: int) -> bool:
-    try:
-        connection = await Connection.open("127.0.0.1", port, 1.0)
-    except CallError:
-        return False
-    try:
-        topic = CreatableTopic(topic="orders", num_partitions=1, replication_factor=1)
-        await connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=2_000), 1, 5.0)
-        return (await connection.call(produce(1), 2, 5.0)).topics[0].partitions[0].error_code == 0
-    finally:
-        await connection.close()
-
-
-def produce(size: int) -> ProduceRequest:
-    part = ProducePartition(partition=0, records=message_set.build([(None, bytes(size), 1)]))
-    return ProduceRequest(acks=-1, timeout_ms=1_000, topics=[ProduceTopic(topic="orders", partitions=[part])])
-
-
-def fetch(offset: int) -> FetchRequest:
-    part = FetchPartition(partition=0, offset=offset, max_bytes=2**31 - 1)
-    topics = [FetchTopic(topic="orders", partitions=[part])]
-    return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=2**31 - 1, topics=topics)
+    with running_broker(tmp_path_factory.mktemp("hardening")) as process:
+        yield process
 
 
 @dataclass
@@ -166,7 +49,7 @@ async def _produces(connection: Connection, size: int, pause: float, took: list[
     loop = asyncio.get_running_loop()
     while True:
         began = loop.time()
-        answer = await connection.call(produce(size), 2, 20.0)
+        answer = await connection.call(produce(bytes(size)), 2, 20.0)
         took.append(loop.time() - began)
         assert answer.topics[0].partitions[0].error_code == 0
         await asyncio.sleep(pause)
@@ -245,7 +128,7 @@ def test_announced_sizes_and_half_requests_cost_nothing(running: Process) -> Non
             async def told() -> bool:
                 return running.lines("went away after") == 200
 
-            await _until(told, "each that left is one line", 10)
+            await until(told, "each that left is one line", 10)
         assert running.memory() - before < 60 * MB
 
     asyncio.run(check())
@@ -258,7 +141,7 @@ def test_whoever_asks_and_reads_nothing_is_closed_before_the_memory_is_gone(runn
         loop = asyncio.get_running_loop()
         filling = await Connection.open("127.0.0.1", running.port, 1.0)
         for _ in range(12):
-            answer = await filling.call(produce(900_000), 2, 5.0)
+            answer = await filling.call(produce(bytes(900_000)), 2, 5.0)
         end = answer.topics[0].partitions[0].base_offset
         start = end - 11
         before, most = running.memory(), 0
@@ -305,7 +188,7 @@ def test_more_connections_than_there_may_be_shut_nobody_out(running: Process) ->
         async def closed() -> bool:
             return running.files() <= files + 5
 
-        await _until(closed, "all their connections are closed", 10)
+        await until(closed, "all their connections are closed", 10)
 
     asyncio.run(check())
 

@@ -7,12 +7,14 @@ import contextlib
 import logging
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from system_under_test.config import BrokerConfig
 from system_under_test.network.handler import CloseConnection, Context, Handler
 from system_under_test.network.limits import Limits
 from system_under_test.network.server import Server
@@ -29,6 +31,7 @@ from system_under_test.protocol.header import encode_request
 from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
 from system_under_test.protocol.versions import ApiVersionsRequest, ApiVersionsResponse
+from system_under_test.storage import LocalStorage
 
 METADATA, FETCH, PRODUCE = 3, 1, 0
 
@@ -386,6 +389,32 @@ def test_stored_slices_go_out_by_their_own_way_between_the_bytes() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("limits", [Limits(idle_timeout=0.3), Limits(max_unsent_bytes=1)], ids=["idle", "crowded"])
+def test_who_does_not_take_a_stored_slice_is_closed_and_the_next_one_is_served(limits: Limits, tmp_path: Path) -> None:
+    """Twelve MB go by sendfile, and its sender is woken when its connection ends."""
+    file = LocalStorage(str(tmp_path)).open("log")
+    file.append(bytes(12_000_000))
+
+    async def handler(request: FetchRequest, context: Context) -> FetchResponse:
+        return fetched(file.slice(0, file.size))
+
+    async def main() -> None:
+        async with serving({FETCH: handler}, limits) as (server, connect):
+            deaf = await connect()
+            deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            deaf.ask(FETCH_REQUEST, 3, 1)
+            await eventually(lambda: server._outbox.unsent > 0)
+            good = await connect()
+            good.ask(FETCH_REQUEST, 3, 1)
+            assert decode(FetchResponse, 3, await good.frame(), 4) == fetched(bytes(file.size))
+            await good.close()
+            await eventually(lambda: server.connections == 0)
+            assert server._outbox.unsent == 0
+
+    asyncio.run(main())
+    file.close()
+
+
 def test_connections_above_the_limit_are_refused_and_the_others_go_on() -> None:
     async def main() -> None:
         async with serving({METADATA: metadata}, Limits(max_connections=2)) as (server, connect):
@@ -402,6 +431,30 @@ def test_connections_above_the_limit_are_refused_and_the_others_go_on() -> None:
             await late.frame()
 
     asyncio.run(main())
+
+
+def test_an_address_has_no_more_connections_than_it_may_have(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving({METADATA: metadata}, Limits(max_connections_per_ip=2)) as (server, connect):
+            peers = [await connect(), await connect()]
+            await eventually(lambda: server.connections == 2)
+            assert await (await connect()).closed()
+            elsewhere = Peer(*await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0)))
+            for peer in (*peers, elsewhere):
+                peer.ask(MetadataRequest(topics=[]), 0, 1)
+                await peer.frame()
+            await elsewhere.close()
+            await peers[0].close()
+            await eventually(lambda: server.connections == 1)
+            late = await connect()
+            late.ask(MetadataRequest(topics=[]), 0, 1)
+            await late.frame()
+            assert server._per_host == {"127.0.0.1": 2}, "nothing is kept of who has left"
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+    assert len(caplog.records) == 1
+    assert "its address has the 2 connections" in caplog.text
 
 
 def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> None:
@@ -462,3 +515,12 @@ def test_a_handler_for_an_api_that_nobody_described_is_a_mistake() -> None:
 def test_limits_that_could_never_be_met_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="max_buffered_bytes"):
         Limits(max_request_bytes=10, max_buffered_bytes=9)
+
+
+def test_a_broker_may_be_told_what_a_stranger_may_ask_of_it() -> None:
+    told = BrokerConfig(
+        1, "zk:2181", "h", connections_max_idle_ms=1_500, max_connections_per_ip=7, socket_request_max_bytes=9
+    )
+    limits = Limits.configured(told)
+    assert (limits.idle_timeout, limits.max_connections_per_ip, limits.max_request_bytes) == (1.5, 7, 9)
+    assert Limits.configured(BrokerConfig(1, "zk:2181", "h")) == Limits()

@@ -77,7 +77,7 @@ def test_after_a_failed_fsync_no_later_one_succeeds(storage: Storage, monkeypatc
             patch.setattr(os, "fsync", broken)
             with pytest.raises(OSError, match="Input/output"):
                 await file.fsync()
-        with pytest.raises(OSError, match="earlier fsync failed"):
+        with pytest.raises(OSError, match="earlier fsync or cut failed"):
             await file.fsync()
         file.close()
 

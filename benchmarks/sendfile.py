@@ -1,0 +1,139 @@
+"""What sendfile brings a consumer that reads a log from the beginning.
+
+A server of ours gives ranges of a log, through the log, the codec and the session as in a broker, to another process
+that asks for one after the other and throws them away: as fast a consumer as there can be. Both ways take turns in
+the same run; figures are the best of ``--rounds``, ratios are what is to be quoted.
+
+    python benchmarks/sendfile.py [--megabytes 512] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import socket
+import struct
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from system_under_test.log.log import Log, LogConfig
+from system_under_test.network.handler import Context
+from system_under_test.network.server import Server
+from system_under_test.protocol.api import APIS
+from system_under_test.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+)
+from system_under_test.protocol.header import encode_request
+from system_under_test.protocol.schema import request_info
+from system_under_test.records import message_set
+from system_under_test.storage import LocalStorage, local
+
+KB = 1024
+SIZES = (64 * KB, 256 * KB, 1024 * KB, 2048 * KB, 4096 * KB, 8192 * KB)
+"""Bytes of records in an answer; 1 MB is what clients ask for by default."""
+LOG_BYTES = 64 * KB * KB
+MESSAGE = 1000
+WAYS = {"copied": sys.maxsize, "sendfile": 0}
+"""From how many bytes on sendfile is used."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one reading: MB a second, and the server's processor time in microseconds for each answer."""
+
+    speed: float
+    cpu: float
+
+
+def consume(port: int, size: int, count: int, result: Connection) -> None:
+    """In a process of its own: so many answers, one after the other; sends the seconds."""
+    wanted = [FetchTopic(topic="t", partitions=[FetchPartition(partition=0, offset=0, max_bytes=size)])]
+    request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=size, topics=wanted)
+    asked, room = encode_request(request, 3, 1, "benchmark"), memoryview(bytearray(1024 * KB))
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        began = time.perf_counter()
+        for _ in range(count):
+            connection.sendall(asked)
+            left = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))[0]
+            while left:
+                left -= connection.recv_into(room[: min(left, len(room))])
+        result.send(time.perf_counter() - began)
+
+
+async def filled(folder: str) -> Log:
+    log, _ = await Log.open(
+        LocalStorage(folder), "t-0", LogConfig(), clean=False, recovery_point=0, wall_clock=time.time
+    )
+    batch = message_set.build([(None, bytes(MESSAGE), 1)] * 100)
+    while log.end_offset * MESSAGE < LOG_BYTES:
+        log.append(batch, 100)
+    return log
+
+
+async def measure(log: Log, size: int, total: int, sendfile_from: int) -> Figures:
+    local.SENDFILE_FROM = sendfile_from
+    offset, count = 0, max(20, min(5_000, total // size))
+
+    async def fetch(request: FetchRequest, _: Context) -> FetchResponse:
+        nonlocal offset
+        found = log.read(offset, size, limit=log.end_offset)
+        offset += found.size // MESSAGE - size // (20 * MESSAGE)  # about the next
+        if (offset + size // MESSAGE + 1) * MESSAGE > LOG_BYTES:
+            offset = 0
+        part = FetchPartitionResponse(partition=0, error_code=0, high_watermark=log.end_offset, records=found)
+        return FetchResponse(topics=[FetchTopicResponse(topic="t", partitions=[part])])
+
+    server = Server({request_info(FetchRequest).key: fetch}, APIS)
+    await server.start("127.0.0.1", 0)
+    here, there = multiprocessing.Pipe()
+    consumer = multiprocessing.Process(target=consume, args=(server.port, size, count, there))
+    cpu = time.process_time()
+    consumer.start()
+    while not here.poll():  # noqa: ASYNC110 (what is waited for is another process)
+        await asyncio.sleep(0.02)
+    cpu = time.process_time() - cpu
+    seconds = here.recv()
+    consumer.join()
+    await server.close()
+    return Figures(size * count / seconds / 1e6, cpu / count * 1e6)
+
+
+def best(figures: list[Figures]) -> Figures:
+    return Figures(max(one.speed for one in figures), min(one.cpu for one in figures))
+
+
+async def run(megabytes: int, rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        log = await filled(folder)
+        print("answer of  " + "".join(f"{way:>26}" for way in WAYS) + "   ratio of speed, of processor time")
+        for size in SIZES:
+            found: dict[str, list[Figures]] = {way: [] for way in WAYS}
+            for _ in range(rounds):
+                for way, threshold in WAYS.items():
+                    found[way].append(await measure(log, size, megabytes * KB * KB, threshold))
+            copied, sent = (best(found[way]) for way in WAYS)
+            both = "".join(f"{one.speed:10,.0f} MB/s {one.cpu:8,.0f} us" for one in (copied, sent))
+            print(f"{size // KB:6} KB  {both}   {sent.speed / copied.speed:8.2f} {copied.cpu / sent.cpu:8.2f}")
+        await log.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    multiprocessing.set_start_method("fork")
+    asyncio.run(run(options.megabytes, options.rounds))
+
+
+if __name__ == "__main__":
+    main()
