@@ -10,8 +10,9 @@ ISR_CHANGES = "/isr_change_notification"
 DELETE_TOPICS = "/admin/delete_topics"
 TOPIC_CONFIGS = "/config/topics"
 CLUSTER_ID = "/cluster/id"
+CONSUMERS = "/consumers"
 
-PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, "/config/changes", "/cluster")
+PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, "/config/changes", "/cluster", CONSUMERS)
 """What every broker makes sure of at its start."""
 
 
@@ -41,3 +42,7 @@ def topic_config(name: str) -> str:
 
 def delete_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
+
+
+def consumer_offset(group: str, name: str, index: int) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
