@@ -14,7 +14,6 @@ import msgspec
 
 from system_under_test.defects import DEFECTS
 
-
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Where the coordinators of groups keep them."""
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})

@@ -106,7 +106,7 @@ class Coordinator:
             OffsetFetchRequest: self._fetch,
         }
 
-    # -- what this broker coordinates ----------------------------------------------------------------------------------
+    # -- what this broker coordinates --------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._background.spawn(self._tidy_now_and_then(), "expiry of offsets")
@@ -157,7 +157,7 @@ class Coordinator:
             error_code=ErrorCode.NONE, coordinator_id=found.broker_id, host=found.host, port=found.port
         )
 
-    # -- membership ------------------------------------------------------------------------------------------------------
+    # -- membership ----------------------------------------------------------------------------------------------------
 
     async def _join(self, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
         try:
@@ -251,7 +251,7 @@ class Coordinator:
         code = ErrorCode.GROUP_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
         return ListGroupsResponse(error_code=code, groups=groups)
 
-    # -- offsets ---------------------------------------------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------------------------------
 
     async def _commit(self, request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
         if context.api_version == ZOOKEEPER_VERSION:
@@ -368,7 +368,7 @@ class Coordinator:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP) from error
         stored.serving()
 
-    # -- upkeep ------------------------------------------------------------------------------------------------------------
+    # -- upkeep --------------------------------------------------------------------------------------------------------
 
     async def _tidy_now_and_then(self) -> None:
         while True:
