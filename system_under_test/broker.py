@@ -1,6 +1,7 @@
 """One broker: puts the parts together, from the configuration to the listener, and takes them down again.
 
-Order of a start: ZooKeeper, logs (recovered when the last stop was not clean), registration, listener, controller.
+Order of a start: ZooKeeper, topics' settings, logs (recovered when the last stop was not clean), registration,
+listener, controller.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ from kazoo.protocol.states import KazooState
 from system_under_test.config import OFFSETS_TOPIC, BrokerConfig, ConfigError, parse
 from system_under_test.controller import admin
 from system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
+from system_under_test.controller.config_changes import ConfigChanges
 from system_under_test.controller.controller import Controller
 from system_under_test.controller.metadata import MetadataCache
+from system_under_test.controller.public_control import PublicControl
 from system_under_test.controller.registration import IdTaken, register
+from system_under_test.controller.shutdown import controlled_shutdown
 from system_under_test.controller.term import known_epoch
+from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.controller.traits import traits
 from system_under_test.events import EventLog
 from system_under_test.groups.coordinator import Coordinator
@@ -39,6 +44,13 @@ from system_under_test.network.handler import Context, Handler
 from system_under_test.network.server import Server
 from system_under_test.protocol import internal
 from system_under_test.protocol.api import APIS
+from system_under_test.protocol.control import (
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch import FetchRequest
 from system_under_test.protocol.internal import INTERNAL_APIS
@@ -46,6 +58,11 @@ from system_under_test.protocol.metadata import MetadataRequest, MetadataRespons
 from system_under_test.protocol.offsets import ListOffsetsRequest
 from system_under_test.protocol.produce import ProduceRequest
 from system_under_test.protocol.schema import Request, request_info
+from system_under_test.protocol.topic_changes import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    DescribeConfigsRequest,
+)
 from system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from system_under_test.replication import fetch, offsets, produce
 from system_under_test.replication.defective import partition_class
@@ -117,7 +134,13 @@ class Broker:
             self._background,
             self._make_offsets_topic,
         )
+        self._public_control = PublicControl(self._manager, self._zookeeper, self._cache)
+        self._config_changes = ConfigChanges(self._zookeeper, self._configure)
         self._server = Server(self._handlers(), {**APIS, **INTERNAL_APIS})
+
+    def _configure(self, topic: str, settings: TopicSettings) -> None:
+        self._manager.configure(topic, settings.values, settings.zxid)
+        self._controller.configure(topic, settings)
 
     def _hold_orders(self) -> Sequence[str]:
         """Read anew each time: a tester gives and withdraws them while this process runs."""
@@ -153,6 +176,7 @@ class Broker:
             await directory.make_root(self._runtime.storage, config.data_dir)
             self._clean_since = await directory.take_clean_marker(self._runtime.storage, config.data_dir)
             await self._claim_directory()
+            await self._in_spite_of_hiccups(self._config_changes.read_all)
             await self._manager.open(clean=self._clean_since is not None)
             await self._in_spite_of_hiccups(self._register)
             await self._server.start(config.host, config.port)
@@ -166,6 +190,7 @@ class Broker:
         self._manager.start()
         self._controller.start()
         self._coordinator.start()
+        self._background.spawn(self._config_changes.run(), "changes of settings")
         if self._zookeeper.session_id == self._registered_in:
             self._controller.registered()
         else:  # the session ended while nobody listened
@@ -273,6 +298,13 @@ class Broker:
             FetchRequest: partial(fetch.fetch, manager),
             ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),
             MetadataRequest: self._metadata,
+            LeaderAndIsrRequest: self._public_control.leader_and_isr,
+            StopReplicaRequest: self._public_control.stop_replica,
+            UpdateMetadataRequest: self._public_control.update_metadata,
+            ControlledShutdownRequest: partial(controlled_shutdown, self._controller),
+            CreatePartitionsRequest: partial(admin.create_partitions, self._controller),
+            AlterConfigsRequest: partial(admin.alter_configs, self._controller),
+            DescribeConfigsRequest: partial(admin.describe_configs, self._controller),
             CreateTopicsRequest: partial(admin.create_topics, self._controller),
             DeleteTopicsRequest: partial(admin.delete_topics, self._controller),
             **self._coordinator.handlers(),
@@ -298,14 +330,12 @@ class Broker:
             wanted = offsets_topic(OFFSETS_TOPIC, self.config)
             await auto_create(self._zookeeper, self.config, wanted, brokers, self._runtime.random)
 
-    async def _update_metadata(
-        self, request: internal.UpdateMetadataRequest, _: Context
-    ) -> internal.UpdateMetadataResponse:
+    async def _update_metadata(self, request: internal.UpdateMetadataRequest, _: Context) -> UpdateMetadataResponse:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         if self._manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
             self._cache.update(request)
             code = ErrorCode.NONE
-        return internal.UpdateMetadataResponse(error_code=code)
+        return UpdateMetadataResponse(error_code=code)
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -63,22 +63,27 @@ class TopicConfig(msgspec.Struct, frozen=True):
             config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
-        for name, least in _LEAST.items():
-            if getattr(config, name) < least:
-                raise ConfigError(f"topic settings {dict(settings)}: {name.replace('_', '.')} starts at {least}")
+        for name, (least, most) in _LIMITS.items():
+            if not least <= getattr(config, name) <= most:
+                raise ConfigError(f"topic settings {dict(settings)}: {name.replace('_', '.')} may be {least} to {most}")
         return config
 
 
-_LEAST = {
-    "min_insync_replicas": 1,
-    "flush_messages": 1,
-    "segment_ms": 1,
-    "segment_index_bytes": 8,
-    "index_interval_bytes": 1,
-    "retention_ms": -1,
-    "retention_bytes": -1,
-    "file_delete_delay_ms": 0,
+_INT, _LONG = 2**31 - 1, 2**63 - 1
+_LIMITS = {
+    "min_insync_replicas": (1, _INT),
+    "segment_bytes": (14, _INT),
+    "segment_ms": (1, _LONG),
+    "segment_index_bytes": (8, _INT),
+    "index_interval_bytes": (1, _INT),
+    "retention_ms": (-1, _LONG),
+    "retention_bytes": (-1, _LONG),
+    "file_delete_delay_ms": (0, _LONG),
+    "max_message_bytes": (1, _INT),
+    "flush_messages": (1, _LONG),
+    "flush_ms": (0, _LONG),
 }
+"""Kafka's, where a value outside would also be of no use."""
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

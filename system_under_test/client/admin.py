@@ -1,4 +1,4 @@
-"""Creates, deletes and describes topics. Changes go to the controller, wherever that is at the moment."""
+"""Creates, changes, deletes and describes topics. Changes go to the controller, wherever that is at the moment."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from dataclasses import dataclass, field
 
 from system_under_test.client.cluster_view import ClusterView
 from system_under_test.client.connection import CallError, Connection, NotSent, Unknown
-from system_under_test.client.errors import TOPIC_CHANGE_NOT_DONE, ClientError, Outcome, outcome
+from system_under_test.client.errors import TOPIC_CHANGE_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
 from system_under_test.client.metadata import BACK_OFF, Metadata
 from system_under_test.client.pool import Pool
 from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.topic_changes import (
+    AlterConfigsRequest,
+    AlteredTopic,
+    CreatePartitionsRequest,
+    DescribeConfigsRequest,
+    GrowingTopic,
+    NewReplicas,
+    TopicChangeResponse,
+)
 from system_under_test.protocol.topics import (
     ConfigEntry,
     CreatableTopic,
@@ -23,6 +32,7 @@ from system_under_test.runtime import Runtime
 
 CREATE_TOPICS_VERSION = 1
 DELETE_TOPICS_VERSION = 0
+PRIVATE_VERSION = 0
 
 BROKER_SHARE = 0.8
 """Of the time left that the controller may take, so that its answer comes before we give up."""
@@ -67,9 +77,7 @@ class Admin:
         specifications = {topic.name: _creatable(topic) for topic in topics}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers:
-            request = CreateTopicsRequest(
-                topics=[specifications[name] for name in names], timeout_ms=int(left * 1000 * BROKER_SHARE)
-            )
+            request = CreateTopicsRequest(topics=[specifications[name] for name in names], timeout_ms=_share(left))
             response = await connection.call(request, CREATE_TOPICS_VERSION, left)
             return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
 
@@ -79,11 +87,58 @@ class Admin:
         """What became of each."""
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers:
-            request = DeleteTopicsRequest(topics=names, timeout_ms=int(left * 1000 * BROKER_SHARE))
+            request = DeleteTopicsRequest(topics=names, timeout_ms=_share(left))
             response = await connection.call(request, DELETE_TOPICS_VERSION, left)
             return {entry.topic: (ErrorCode.of(entry.error_code), None) for entry in response.topics}
 
         return await self._change(list(names), call)
+
+    async def create_partitions(
+        self, topic: str, count: int, assignments: Sequence[Sequence[int]] = ()
+    ) -> TopicOutcome:
+        """Has the topic grow to ``count`` partitions; ``assignments`` places the new ones, else they are spread.
+
+        Refused, with ``INVALID_PARTITIONS``, when it has as many already: so a second try of one whose outcome was
+        unknown tells, too.
+        """
+
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+            growing = GrowingTopic(
+                topic=topic, count=count, assignments=[NewReplicas(replicas=list(r)) for r in assignments]
+            )
+            request = CreatePartitionsRequest(topics=[growing], timeout_ms=_share(left), validate_only=False)
+            return _answers(await connection.call(request, PRIVATE_VERSION, left))
+
+        return (await self._change([topic], call))[topic]
+
+    async def alter_config(self, topic: str, changes: Mapping[str, str | None]) -> TopicOutcome:
+        """Changes settings of the topic; None goes back to the brokers' default, what is not named stays.
+
+        Done means written: each broker follows as soon as it hears of it.
+        """
+        configs = [ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
+
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+            altered = AlteredTopic(topic=topic, configs=configs)
+            request = AlterConfigsRequest(topics=[altered], timeout_ms=_share(left), validate_only=False)
+            return _answers(await connection.call(request, PRIVATE_VERSION, left))
+
+        return (await self._change([topic], call))[topic]
+
+    async def describe_config(self, topic: str) -> dict[str, str]:
+        """The settings that the topic has of its own, as written. Raises ``ReadFailed``."""
+        found: dict[str, str] = {}
+
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+            request = DescribeConfigsRequest(topics=[topic], timeout_ms=_share(left))
+            (described,) = (await connection.call(request, PRIVATE_VERSION, left)).topics
+            found.update((entry.name, entry.value or "") for entry in described.configs)
+            return {topic: (ErrorCode.of(described.error_code), described.error_message)}
+
+        known = (await self._change([topic], call))[topic]
+        if known.outcome is not Outcome.DONE:
+            raise ReadFailed(f"settings of topic {topic}: {known.message or known.error}", error=known.error)
+        return found
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterView:
         """Brokers, controller and topics (None: all) as the first broker that answers sees them.
@@ -122,6 +177,15 @@ class Admin:
         except (ClientError, CallError) as error:
             return dict.fromkeys(names, TopicOutcome(Outcome.NOT_DONE, None, str(error)))
         return {name: _judge(answers.get(name)) for name in names}
+
+
+def _share(left: float) -> int:
+    """Milliseconds for the controller."""
+    return int(left * 1000 * BROKER_SHARE)
+
+
+def _answers(response: TopicChangeResponse) -> _Answers:
+    return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics, served by the active controller only (41 elsewhere).
+"""Changes of topics by request, served by the active controller only (41 elsewhere).
 
 What no broker could carry out is refused here, before it is in ZooKeeper, from where every controller to come would
 try it again.
@@ -7,13 +7,24 @@ try it again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
-from system_under_test.config import ConfigError, TopicConfig
 from system_under_test.controller.controller import Controller
-from system_under_test.controller.topics import TopicError
+from system_under_test.controller.topics import MAX_PARTITIONS, TopicError
 from system_under_test.network.handler import Context
 from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.topic_changes import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribedTopic,
+    TopicChangeResponse,
+    TopicChangeResult,
+)
 from system_under_test.protocol.topics import (
+    ConfigEntry,
     CreatableTopic,
     CreateTopicResult,
     CreateTopicsRequest,
@@ -24,58 +35,88 @@ from system_under_test.protocol.topics import (
 )
 from system_under_test.replication.purgatory import time_limit
 
-MAX_PARTITIONS = 1_000
-"""Of one new topic: its replicas are three open files each, and its states one write to ZooKeeper (1 MB at most)."""
-MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES = 14, 2**31 - 1
-"""Kafka's."""
+Said = tuple[ErrorCode, str | None]
 
 
-def check(topic: CreatableTopic) -> None:
-    """Raises ``TopicError`` for sizes that are no sizes; what a topic must be else is the controller's to know."""
-    count = max(topic.num_partitions, len(topic.replica_assignment))
-    if count > MAX_PARTITIONS:
-        raise TopicError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions; at most {MAX_PARTITIONS} at once")
+def _deadline(timeout_ms: int) -> float:
+    """The time limit is that of a whole request."""
+    return asyncio.get_running_loop().time() + time_limit(timeout_ms)
+
+
+async def _outcome(change: Coroutine[Any, Any, None], deadline: float) -> Said:
     try:
-        config = TopicConfig().override({entry.name: entry.value or "" for entry in topic.configs})
-    except ConfigError as error:
-        raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    if not MIN_SEGMENT_BYTES <= config.segment_bytes <= MAX_SEGMENT_BYTES:
-        allowed = f"{MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES}"
-        raise TopicError(ErrorCode.INVALID_CONFIG, f"segment.bytes is {config.segment_bytes}; it may be {allowed}")
-    if config.max_message_bytes < 1 or config.flush_ms < 0:
-        raise TopicError(ErrorCode.INVALID_CONFIG, "max.message.bytes starts at 1, flush.ms at 0")
+        async with asyncio.timeout_at(deadline):
+            await change
+    except TopicError as error:
+        return error.code, str(error)
+    except TimeoutError:
+        return ErrorCode.REQUEST_TIMED_OUT, "it goes on"
+    return ErrorCode.NONE, None
 
 
 async def create_topics(controller: Controller, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
-    """The time limit is that of the whole request."""
+    deadline = _deadline(request.timeout_ms)
     results = []
-    deadline = asyncio.get_running_loop().time() + time_limit(request.timeout_ms)
     for topic in request.topics:
-        code, message = ErrorCode.NONE, None
-        try:
-            check(topic)
-            async with asyncio.timeout_at(deadline):
-                await controller.create_topic(topic, request.validate_only)
-        except TopicError as error:
-            code, message = error.code, str(error)
-        except TimeoutError:
-            code, message = ErrorCode.REQUEST_TIMED_OUT, "the creation goes on"
+        code, message = await _outcome(_create(controller, topic, request.validate_only), deadline)
         results.append(CreateTopicResult(topic=topic.topic, error_code=code, error_message=message))
     return CreateTopicsResponse(topics=results)
 
 
+async def _create(controller: Controller, topic: CreatableTopic, validate_only: bool) -> None:
+    count = max(topic.num_partitions, len(topic.replica_assignment))
+    if count > MAX_PARTITIONS:
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions; at most {MAX_PARTITIONS} at once")
+    await controller.create_topic(topic, validate_only)
+
+
 async def delete_topics(controller: Controller, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    """The time limit is that of the whole request."""
+    deadline = _deadline(request.timeout_ms)
     results = []
-    deadline = asyncio.get_running_loop().time() + time_limit(request.timeout_ms)
     for name in dict.fromkeys(request.topics):
-        code = ErrorCode.NONE
-        try:
-            async with asyncio.timeout_at(deadline):
-                await controller.delete_topic(name)
-        except TopicError as error:
-            code = error.code
-        except TimeoutError:
-            code = ErrorCode.REQUEST_TIMED_OUT
+        code, _ = await _outcome(controller.delete_topic(name), deadline)
         results.append(DeleteTopicResult(topic=name, error_code=code))
     return DeleteTopicsResponse(topics=results)
+
+
+async def create_partitions(
+    controller: Controller, request: CreatePartitionsRequest, context: Context
+) -> TopicChangeResponse:
+    deadline = _deadline(request.timeout_ms)
+    results = []
+    for topic in request.topics:
+        assigned = [new.replicas for new in topic.assignments]
+        change = controller.add_partitions(topic.topic, topic.count, assigned, validate_only=request.validate_only)
+        results.append(_result(topic.topic, await _outcome(change, deadline)))
+    return TopicChangeResponse(topics=results)
+
+
+async def alter_configs(controller: Controller, request: AlterConfigsRequest, context: Context) -> TopicChangeResponse:
+    deadline = _deadline(request.timeout_ms)
+    results = []
+    for topic in request.topics:
+        changes = {entry.name: entry.value for entry in topic.configs}
+        change = controller.alter_settings(topic.topic, changes, validate_only=request.validate_only)
+        results.append(_result(topic.topic, await _outcome(change, deadline)))
+    return TopicChangeResponse(topics=results)
+
+
+def _result(topic: str, said: Said) -> TopicChangeResult:
+    return TopicChangeResult(topic=topic, error_code=said[0], error_message=said[1])
+
+
+async def describe_configs(
+    controller: Controller, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResponse:
+    deadline = _deadline(request.timeout_ms)
+    results = []
+    for name in dict.fromkeys(request.topics):
+        found: list[ConfigEntry] = []
+        code, message = await _outcome(_describe(controller, name, found), deadline)
+        results.append(DescribedTopic(topic=name, error_code=code, error_message=message, configs=found))
+    return DescribeConfigsResponse(topics=results)
+
+
+async def _describe(controller: Controller, topic: str, found: list[ConfigEntry]) -> None:
+    settings = await controller.settings_of(topic)
+    found += [ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]

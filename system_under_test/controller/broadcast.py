@@ -95,7 +95,7 @@ class Broadcast:
 
     def _tell_one(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
         updates = self._cluster.updates(partitions)
-        live = self._live()
+        live = self._cluster.live()
         mine = [update for update in updates if broker_id in update.replicas]
         if mine or full:
             settings = self._cluster.settings({update.topic for update in mine})
@@ -123,12 +123,6 @@ class Broadcast:
             ),
         )
 
-    def _live(self) -> list[internal.LiveBroker]:
-        return [
-            internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
-            for b in self._cluster.brokers.values()
-        ]
-
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
         """A replica's (last epoch, log end); None when it cannot be had now."""
         answer = self._send(
@@ -148,6 +142,28 @@ class Broadcast:
         end = answer.result().partitions[0]
         return (end.last_epoch, end.end_offset) if end.error_code == ErrorCode.NONE else None
 
+    def stop(self, broker_id: int, partitions: Sequence[PartitionId]) -> None:
+        """Has a broker stop these replicas of its own for the rest of their leader epoch."""
+        stopped = [
+            internal.StopReplicaPartition(
+                topic=name, partition=index, leader_epoch=self._cluster.states[name, index].value.leader_epoch
+            )
+            for name, index in partitions
+        ]
+        if stopped:
+            self._send(broker_id, lambda epoch: self._stop_replica(epoch, stopped, delete=False))
+
+    def _stop_replica(
+        self, broker_epoch: int, partitions: list[internal.StopReplicaPartition], *, delete: bool
+    ) -> internal.StopReplicaRequest:
+        return internal.StopReplicaRequest(
+            controller_id=self._config.broker_id,
+            controller_epoch=self._term.epoch,
+            broker_epoch=broker_epoch,
+            delete=delete,
+            partitions=partitions,
+        )
+
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
         """Have these brokers deleted their replicas of the topic? False when a line was closed before it said so."""
         partitions = [
@@ -158,16 +174,7 @@ class Broadcast:
             if name == topic and (name, index) in self._cluster.states
         ]
         answers = [
-            self._send(
-                replica,
-                lambda epoch: internal.StopReplicaRequest(
-                    controller_id=self._config.broker_id,
-                    controller_epoch=self._term.epoch,
-                    broker_epoch=epoch,
-                    delete=True,
-                    partitions=partitions,
-                ),
-            )
+            self._send(replica, lambda epoch: self._stop_replica(epoch, partitions, delete=True))
             for replica in replicas
         ]
         for answer in answers:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 
 from kazoo.exceptions import NoNodeError
 
-from system_under_test.config import ConfigError, TopicConfig
 from system_under_test.controller.leaders import LiveBroker
+from system_under_test.controller.topic_settings import TopicSettings, read_settings
+from system_under_test.protocol import internal
 from system_under_test.protocol.internal import (
     MemberEpoch,
     PartitionStateUpdate,
     TopicSetting,
     TopicSettingsUpdate,
 )
+from system_under_test.protocol.topics import is_topic_name
 from system_under_test.runtime import Watch, ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 
 PartitionId = tuple[str, int]
+
+MAX_ID = 2**31 - 1
+"""Of a partition or a broker: what goes over the wire."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Topic:
 
     czxid: int
     assignment: dict[int, list[int]]
-    settings: dict[str, str]
+    settings: TopicSettings
 
 
 @dataclass
@@ -41,6 +45,8 @@ class ClusterState:
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
     deleting: dict[str, None] = field(default_factory=dict)
+    leaving: dict[int, int] = field(default_factory=dict)
+    """Brokers that have said that they will stop, and in which of their lives (czxid)."""
     _forgotten: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
 
     def all_partitions(self) -> list[PartitionId]:
@@ -49,6 +55,10 @@ class ClusterState:
     def replicas_of(self, name: str) -> list[int]:
         assignment = self.topics[name].assignment
         return sorted({replica for replicas in assignment.values() for replica in replicas})
+
+    def staying(self) -> dict[int, LiveBroker]:
+        """Those alive that have not said that they will stop."""
+        return {b: life for b, life in self.brokers.items() if self.leaving.get(b) != life.czxid}
 
     def forget(self, name: str) -> None:
         for index in self.topics.pop(name).assignment:
@@ -61,6 +71,21 @@ class ClusterState:
     def when_forgotten(self, name: str, done: asyncio.Future[None]) -> None:
         """``done`` is set once the topic is no more."""
         self._forgotten.setdefault(name, []).append(done)
+
+    def configure(self, name: str, settings: TopicSettings) -> bool:
+        """Takes these unless there are younger ones, or no such topic; did it?"""
+        topic = self.topics.get(name)
+        if topic is None or settings.zxid <= topic.settings.zxid:
+            return False
+        self.topics[name] = replace(topic, settings=settings)
+        return True
+
+    def live(self) -> list[internal.LiveBroker]:
+        """As the brokers are told."""
+        return [
+            internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
+            for b in self.brokers.values()
+        ]
 
     def updates(self, partitions: Iterable[PartitionId]) -> list[PartitionStateUpdate]:
         """As the brokers are told; partitions without a state yet are left out."""
@@ -94,13 +119,16 @@ class ClusterState:
         return [
             TopicSettingsUpdate(
                 topic=name,
-                settings=[TopicSetting(name=key, value=value) for key, value in self.topics[name].settings.items()],
+                zxid=self.topics[name].settings.zxid,
+                settings=[
+                    TopicSetting(name=key, value=value) for key, value in self.topics[name].settings.values.items()
+                ],
             )
             for name in sorted(names)
         ]
 
 
-async def read_brokers(zookeeper: ZooKeeper, watch: Watch) -> dict[int, LiveBroker]:
+async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, LiveBroker]:
     """Everybody registered now, by id; the children are watched."""
     brokers = {}
     for name in await zookeeper.get_children(paths.BROKER_IDS, watch):
@@ -120,30 +148,23 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch) -> dict[int, LiveBrok
     return dict(sorted(brokers.items()))
 
 
-async def read_topic(zookeeper: ZooKeeper, cluster: ClusterState, name: str) -> None:
-    """Its assignment, settings and states, into ``cluster``."""
+async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None) -> Topic:
+    """Its assignment, watched, and its settings. Raises ``ZnodeError`` for an assignment that is none."""
     path = paths.topic(name)
-    data, stat = await zookeeper.get(path)
-    assignment = znodes.decode(znodes.TopicAssignment, path, data).partitions
-    settings: dict[str, str] = {}
-    with contextlib.suppress(NoNodeError):  # a topic need not have settings
-        data, _ = await zookeeper.get(paths.topic_config(name))
-        settings = _usable(name, znodes.decode(znodes.TopicSettings, paths.topic_config(name), data).config)
-    if not all(index.isdecimal() for index in assignment):
-        raise znodes.ZnodeError(f"znode {path} names partitions {sorted(assignment)}")
-    cluster.topics[name] = Topic(
-        stat.czxid, {int(index): list(replicas) for index, replicas in sorted(assignment.items())}, settings
-    )
+    data, stat = await zookeeper.get(path, watch)
+    if not is_topic_name(name):
+        raise znodes.ZnodeError(f"znode {path} has a name that no topic can have")
+    assignment = parse_assignment(path, data)
+    settings = await read_settings(zookeeper, name, stat.czxid)
+    return Topic(stat.czxid, assignment, settings or TopicSettings({}, stat.czxid))
 
 
-def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Without those that this broker does not know or cannot take: tools of others may write what they like there."""
-    usable = {}
-    for key, value in settings.items():
-        try:
-            TopicConfig().override({key: value})
-        except ConfigError as error:
-            _log.error("topic %s: %s; it is ignored", name, error)
-        else:
-            usable[key] = value
-    return usable
+def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:
+    """Replicas by partition. Raises ``ZnodeError`` for what no broker could be told."""
+    found = znodes.decode(znodes.TopicAssignment, path, data).partitions
+    for index, replicas in found.items():
+        if not (index.isascii() and index.isdecimal() and int(index) <= MAX_ID):
+            raise znodes.ZnodeError(f"znode {path} names a partition {index!r}")
+        if not replicas or len(set(replicas)) != len(replicas) or not all(0 <= r <= MAX_ID for r in replicas):
+            raise znodes.ZnodeError(f"znode {path} gives partition {index} the replicas {replicas}")
+    return dict(sorted((int(index), list(replicas)) for index, replicas in found.items()))

@@ -11,20 +11,22 @@ import asyncio
 import enum
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from system_under_test.config import BrokerConfig
-from system_under_test.controller import cluster_state, topics
+from system_under_test.controller import assignments, cluster_state, config_alteration, topics
 from system_under_test.controller.broadcast import Broadcast
 from system_under_test.controller.cluster_state import ClusterState
+from system_under_test.controller.deletion import Deletions
 from system_under_test.controller.leaders import LiveBroker
 from system_under_test.controller.metadata import MetadataCache
 from system_under_test.controller.partitions import PartitionMachine
-from system_under_test.controller.term import NOBODY, Fence, Replaced, Term, claim, holder
+from system_under_test.controller.rule import Action, Rule
+from system_under_test.controller.term import NOBODY, Replaced, Term, claim, holder
+from system_under_test.controller.topic_settings import TopicSettings, read_settings
 from system_under_test.controller.traits import CORRECT, Traits
 from system_under_test.events import EventLog
 from system_under_test.protocol.errors import ErrorCode
@@ -45,23 +47,14 @@ class Event(enum.Enum):
     CLAIM = "controller"
     BROKERS = "brokers"
     TOPICS = "topics"
+    ASSIGNMENTS = "assignments"
+    SETTINGS = "settings"
     ISR = "in-sync sets"
     DELETIONS = "deletions"
     REFUSED = "refused by a broker"
 
 
-@dataclass
-class Rule:
-    """What exists only while this broker is the active controller."""
-
-    term: Term
-    fence: Fence
-    cluster: ClusterState
-    partitions: PartitionMachine
-    brokers: Broadcast
-
-
-Action = Callable[[Rule], Awaitable[None]]
+_SEEN_IN_ZOOKEEPER = (Event.CLAIM, Event.BROKERS, Event.TOPICS, Event.ASSIGNMENTS, Event.ISR, Event.DELETIONS)
 
 
 class Controller:
@@ -90,6 +83,8 @@ class Controller:
         self._watches: dict[Event, Watch] = {}
         self._rule: Rule | None = None
         self._registered = False
+        self._deletions = Deletions(zookeeper, background, self.perform, lambda: self._notify(Event.DELETIONS))
+        self._new_settings: dict[str, TopicSettings] = {}
 
     def start(self) -> None:
         self._zookeeper.add_listener(self._session_changed)
@@ -133,7 +128,7 @@ class Controller:
                 if isinstance(item, Event):
                     self._notify(item)
                 # after a failure nobody knows which watches are set, so everything is looked at again
-                for event in (Event.CLAIM, Event.BROKERS, Event.TOPICS, Event.ISR, Event.DELETIONS):
+                for event in _SEEN_IN_ZOOKEEPER:
                     self._notify(event)
 
     async def _act(self, action: Action, done: asyncio.Future[None]) -> None:
@@ -165,10 +160,14 @@ class Controller:
             await self._brokers_changed(rule)
         elif event is Event.TOPICS:
             await self._topics_changed(rule)
+        elif event is Event.ASSIGNMENTS:
+            await self._assignments_changed(rule)
+        elif event is Event.SETTINGS:
+            await self._settings_changed(rule)
         elif event is Event.ISR:
             await self._isr_changed(rule)
         elif event is Event.DELETIONS:
-            await self._deletions_changed(rule)
+            await self._deletions.look(rule, self._watch(Event.DELETIONS))
         else:
             await rule.fence.write([])
 
@@ -261,10 +260,30 @@ class Controller:
         for name in names:
             if name not in cluster.topics:
                 try:
-                    await cluster_state.read_topic(self._zookeeper, cluster, name)
+                    cluster.topics[name] = await cluster_state.read_topic(
+                        self._zookeeper, name, self._watch(Event.ASSIGNMENTS)
+                    )
                 except znodes.ZnodeError as error:
                     _log.error("%s; the topic is ignored", error)
         await rule.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
+        rule.brokers.tell()
+
+    async def _assignments_changed(self, rule: Rule) -> None:
+        """Gives the partitions that were added to a topic a first state; a topic that made no sense may make some."""
+        for name in list(rule.cluster.topics):
+            await assignments.look_again(self._zookeeper, rule, name, self._watch(Event.ASSIGNMENTS))
+        await self._topics_changed(rule)
+
+    def configure(self, topic: str, settings: TopicSettings) -> None:
+        """A topic's settings are others; elections go by them."""
+        if self._rule is not None:  # whoever becomes controller later reads them himself
+            self._new_settings[topic] = settings
+            self._notify(Event.SETTINGS)
+
+    async def _settings_changed(self, rule: Rule) -> None:
+        changed = [name for name, settings in self._new_settings.items() if rule.cluster.configure(name, settings)]
+        self._new_settings = {}
+        await rule.partitions.update([p for p in rule.cluster.all_partitions() if p[0] in changed])
         rule.brokers.tell()
 
     async def _isr_changed(self, rule: Rule) -> None:
@@ -285,7 +304,7 @@ class Controller:
         for name in names:
             await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")
 
-    # -- topics by request ---------------------------------------------------------------------------------------------
+    # -- by request ---------------------------------------------------------------------------------------------
 
     async def create_topic(self, topic: CreatableTopic, validate_only: bool) -> None:
         """Returns once every partition has its first leader, as far as one is alive. Raises ``TopicError``."""
@@ -298,63 +317,48 @@ class Controller:
                 await rule.fence.write(topics.creation(topic.topic, plan))
                 await self._topics_changed(rule)
 
-        await self._do(act)
+        await self.perform(act)
 
     async def delete_topic(self, name: str) -> None:
-        """Returns once every replica and the topic itself are gone. Raises ``TopicError``.
+        """Returns once every replica and the topic itself are gone. Raises ``TopicError``."""
+        await self._deletions.request(name)
 
-        Whoever stops waiting stops nothing: the topic is marked, and goes when all its replicas can.
-        """
-        gone = asyncio.get_running_loop().create_future()
+    async def add_partitions(
+        self, name: str, count: int, assigned: Sequence[Sequence[int]], *, validate_only: bool
+    ) -> None:
+        """Returns once every new partition has its first leader, as far as one is alive. Raises ``TopicError``."""
+
+        async def act(rule: Rule) -> None:
+            await assignments.add(self._zookeeper, rule, name, count, assigned, validate_only=validate_only)
+            await self._assignments_changed(rule)
+
+        await self.perform(act)
+
+    async def alter_settings(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """Returns once they are written; the brokers follow. Raises ``TopicError``."""
+
+        async def act(rule: Rule) -> None:
+            await config_alteration.alter(self._zookeeper, rule, name, changes, validate_only=validate_only)
+
+        await self.perform(act)
+
+    async def settings_of(self, name: str) -> Mapping[str, str]:
+        """A topic's own settings, as they are in ZooKeeper now. Raises ``TopicError``."""
+        found: dict[str, str] = {}
 
         async def act(rule: Rule) -> None:
             if name not in rule.cluster.topics:
                 raise topics.TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-            if name not in rule.cluster.deleting:
-                await rule.fence.write(topics.deletion_mark(name))
-            rule.cluster.when_forgotten(name, gone)
-            self._notify(Event.DELETIONS)
+            read = await read_settings(self._zookeeper, name, 0)
+            found.update(read.values if read is not None else {})
 
-        await self._do(act)
-        await gone
+        await self.perform(act)
+        return found
 
-    async def _do(self, action: Action) -> None:
+    async def perform(self, action: Action) -> None:
+        """Does it between two events. Raises ``TopicError``: 41 when this broker is not the controller, -1 when the
+        outcome is unknown, and whatever the action raises.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((action, done))
         await done
-
-    async def _deletions_changed(self, rule: Rule) -> None:
-        """A topic goes once every replica lives and has deleted its files."""
-        marked = await self._zookeeper.get_children(paths.DELETE_TOPICS, self._watch(Event.DELETIONS))
-        for name in marked:
-            if name not in rule.cluster.topics:
-                await rule.fence.write(topics.forget_mark(name))
-                continue
-            if name not in rule.cluster.deleting and rule.brokers.reaches(rule.cluster.replicas_of(name)):
-                rule.cluster.deleting[name] = None
-                self._background.spawn(self._delete(rule, name), f"deleting {name}")
-
-    async def _delete(self, rule: Rule, name: str) -> None:
-        """One try; a replica that goes away meanwhile brings the next one when it is back."""
-        topic = rule.cluster.topics[name]
-        parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
-        deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
-
-        async def finish(current: Rule) -> None:
-            if current is not rule or rule.cluster.topics.get(name) is not topic:
-                return
-            rule.cluster.deleting.pop(name, None)
-            if deleted:
-                await rule.fence.write(await topics.removal(self._zookeeper, name, parts))
-                rule.cluster.forget(name)
-                rule.brokers.deleted(name)
-                rule.brokers.tell()
-
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait((finish, done))
-        await asyncio.wait([done])
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            _log.info("deleting topic %s: %s; again", name, error)
-        if error is not None or not deleted:
-            self._background.spawn(self._notify_later(Event.DELETIONS), f"deleting {name} again")

@@ -37,10 +37,10 @@ class MetadataCache:
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
             self._topics = {}
+        for topic in request.deleted:  # first: there may be another of that name by now
+            self._topics.pop(topic, None)
         for partition in request.partitions:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
-        for topic in request.deleted:
-            self._topics.pop(topic, None)
 
     def learn(self, request: LeaderAndIsrRequest) -> None:
         """A new role is news for clients too: whoever is turned away by the old leader must find the new one here,

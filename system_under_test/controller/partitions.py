@@ -86,13 +86,37 @@ class PartitionMachine:
                 continue
             self._note(partition, Versioned(wanted, version))
 
+    async def move_away(self, partition: PartitionId, broker_id: int) -> bool:
+        """Takes a broker out of the in-sync set, and its leadership to another member that stays; was it done?
+
+        Not when it is the last one, whoever else might be elected if it had failed.
+        """
+        topic, index = partition
+        assignment = self._cluster.topics[topic].assignment[index]
+        while True:
+            found = await self._refresh(partition)
+            if found is None or broker_id not in found.value.isr:
+                return False
+            policy = Policy(self._policy(topic).min_insync, unclean_election=False)
+            wanted = leaders.next_state(found.value, assignment, self._cluster.staying(), policy, self._term.epoch)
+            if not isinstance(wanted, PartitionState) or wanted.leader not in found.value.isr:
+                return False
+            try:
+                version = await self._write(partition, wanted, found)
+            except BadVersionError:
+                continue
+            self._note(partition, Versioned(wanted, version))
+            return True
+
+    def _policy(self, topic: str) -> Policy:
+        config = self._config.topic.override(self._cluster.topics[topic].settings.values)
+        return Policy(config.min_insync_replicas, config.unclean_leader_election_enable)
+
     async def _next(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
     ) -> PartitionState | None:
         brokers, epoch = self._cluster.brokers, self._term.epoch
-        topic = self._config.topic.override(self._cluster.topics[partition[0]].settings)
-        policy = Policy(topic.min_insync_replicas, topic.unclean_leader_election_enable)
-        wanted = self._decide(state, assignment, brokers, policy, epoch)
+        wanted = self._decide(state, assignment, brokers, self._policy(partition[0]), epoch)
         if not isinstance(wanted, AskLogEnds):
             return wanted
         if state.leader != znodes.NO_LEADER:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +14,12 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from system_under_test.config import BrokerConfig, ConfigError
 from system_under_test.controller.cluster_state import PartitionId
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.topics import CreatableTopic
+from system_under_test.protocol.topics import CreatableTopic, is_topic_name
 from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+MAX_PARTITIONS = 1_000
+"""At once: their replicas are three open files each, and their assignment is one znode (1 MB at most)."""
 
 
 class TopicError(Exception):
@@ -40,7 +40,7 @@ class Plan:
 
 def plan(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rng: random.Random) -> Plan:
     """Raises ``TopicError`` for anything that the topic must not be."""
-    if not _NAME.fullmatch(topic.topic) or topic.topic in (".", ".."):
+    if not is_topic_name(topic.topic):
         raise TopicError(
             ErrorCode.INVALID_TOPIC, f"{topic.topic!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
         )
@@ -60,7 +60,9 @@ def plan(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rn
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {topic.replication_factor} with {len(brokers)} live brokers",
         )
-    return Plan(spread(topic.num_partitions, topic.replication_factor, brokers, rng), settings)
+    start, shift = rng.randrange(len(brokers)), rng.randrange(len(brokers))
+    assignment = spread(range(topic.num_partitions), topic.replication_factor, brokers, start, shift)
+    return Plan(assignment, settings)
 
 
 def _assigned(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Sequence[int]]:
@@ -70,7 +72,7 @@ def _assigned(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Seq
         sorted(assignment) != list(range(len(topic.replica_assignment)))
         or len(factors) != 1
         or 0 in factors
-        or any(len(set(r)) != len(r) or not set(r) <= set(brokers) for r in assignment.values())
+        or not all(placeable(replicas, len(replicas), brokers) for replicas in assignment.values())
     ):
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -79,14 +81,18 @@ def _assigned(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Seq
     return assignment
 
 
+def placeable(replicas: Sequence[int], replication: int, brokers: Collection[int]) -> bool:
+    """Are these so many distinct live brokers?"""
+    return len(replicas) == len(set(replicas)) == replication and set(replicas) <= set(brokers)
+
+
 def spread(
-    partitions: int, replication: int, brokers: Sequence[int], rng: random.Random
+    partitions: range, replication: int, brokers: Sequence[int], start: int, shift: int
 ) -> Mapping[int, Sequence[int]]:
-    """Leaders go round the brokers from a random one; followers shift by one each time round (as Kafka's)."""
+    """Leaders go round the brokers from a certain one; followers shift by one each time round (as Kafka's)."""
     count = len(brokers)
-    start, shift = rng.randrange(count), rng.randrange(count)
     assignment = {}
-    for partition in range(partitions):
+    for partition in partitions:
         first = start + partition
         step = shift + partition // count
         replicas = [brokers[first % count]]

@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from system_under_test.protocol.control import (
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from system_under_test.protocol.fetch import FetchRequest
 from system_under_test.protocol.group_offsets import OffsetCommitRequest, OffsetFetchRequest
 from system_under_test.protocol.groups import (
@@ -72,6 +78,10 @@ APIS: Mapping[int, Api] = api_table(
         FetchRequest,
         ListOffsetsRequest,
         MetadataRequest,
+        LeaderAndIsrRequest,
+        StopReplicaRequest,
+        UpdateMetadataRequest,
+        ControlledShutdownRequest,
         OffsetCommitRequest,
         OffsetFetchRequest,
         GroupCoordinatorRequest,

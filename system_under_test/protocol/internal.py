@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from system_under_test.protocol.api import Api, api_table
+from system_under_test.protocol.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
 from system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
@@ -24,6 +25,11 @@ from system_under_test.protocol.schema import (
     request,
     wire,
 )
+from system_under_test.protocol.topic_changes import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    DescribeConfigsRequest,
+)
 
 
 @message
@@ -32,13 +38,6 @@ class LiveBroker:
     host: str = wire(STRING)
     port: int = wire(INT32)
     broker_epoch: int = wire(INT64)
-
-
-@message
-class PartitionResult:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
 
 
 @message
@@ -74,14 +73,11 @@ class TopicSetting:
 
 @message
 class TopicSettingsUpdate:
+    """``zxid``: as of which transaction of ZooKeeper."""
+
     topic: str = wire(STRING)
+    zxid: int = wire(INT64)
     settings: list[TopicSetting] = wire(array(TopicSetting))
-
-
-@message
-class LeaderAndIsrResponse:
-    error_code: int = wire(INT16)
-    partitions: list[PartitionResult] = wire(array(PartitionResult))
 
 
 @request(key=1000, versions=(0, 0))
@@ -101,12 +97,6 @@ class StopReplicaPartition:
     leader_epoch: int = wire(INT32)
 
 
-@message
-class StopReplicaResponse:
-    error_code: int = wire(INT16)
-    partitions: list[PartitionResult] = wire(array(PartitionResult))
-
-
 @request(key=1001, versions=(0, 0))
 class StopReplicaRequest(Request[StopReplicaResponse]):
     controller_id: int = wire(INT32)
@@ -114,11 +104,6 @@ class StopReplicaRequest(Request[StopReplicaResponse]):
     broker_epoch: int = wire(INT64)
     delete: bool = wire(BOOLEAN)
     partitions: list[StopReplicaPartition] = wire(array(StopReplicaPartition))
-
-
-@message
-class UpdateMetadataResponse:
-    error_code: int = wire(INT16)
 
 
 @request(key=1002, versions=(0, 0))
@@ -272,6 +257,9 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         EpochEndRequest,
         EndOffsetsRequest,
         LogEndRequest,
+        CreatePartitionsRequest,
+        AlterConfigsRequest,
+        DescribeConfigsRequest,
     ]
 )
 """Never announced."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
@@ -14,6 +16,13 @@ from system_under_test.protocol.schema import (
     request,
     wire,
 )
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """It becomes the name of a folder."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 @message

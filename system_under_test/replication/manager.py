@@ -18,15 +18,13 @@ from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, 
 from system_under_test.log.config import LogConfig
 from system_under_test.log.epochs import EpochHistory
 from system_under_test.log.log import CorruptLog, Log
+from system_under_test.protocol.control import LeaderAndIsrResponse, PartitionResult, StopReplicaResponse
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
     LiveBroker,
-    PartitionResult,
     PartitionStateUpdate,
     StopReplicaRequest,
-    StopReplicaResponse,
 )
 from system_under_test.replication.fetcher import Leader, LeaderFetcher
 from system_under_test.replication.isr_writer import IsrWriter
@@ -69,8 +67,9 @@ class ReplicaManager:
         self._log_config = log_config
         self._partition_class = partition_class
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._topic_czxids: dict[str, int] = {}
         self._topic_configs: dict[str, TopicConfig] = {}
+        self._configured_at: dict[str, int] = {}
+        """As of which transaction of ZooKeeper."""
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._controller_lock = asyncio.Lock()
         self._cutting = asyncio.Lock()
@@ -151,6 +150,17 @@ class ReplicaManager:
         for partition in self._partitions.values():
             await partition.log.close()
 
+    def configure(self, topic: str, settings: Mapping[str, str], zxid: int) -> None:
+        """What the topic has set for itself as of a transaction of ZooKeeper; older news changes nothing."""
+        if zxid <= self._configured_at.get(topic, -1):
+            return
+        self._configured_at[topic] = zxid
+        config = self._topic_configs[topic] = self.config.topic.override(settings)
+        for partition in self._partitions.values():
+            if partition.topic == topic:
+                partition.configure(config)
+        self._events.emit("topic-configured", key=topic, zxid=zxid, settings=dict(settings))
+
     # -- look-ups ------------------------------------------------------------------------------------------------
 
     @property
@@ -177,28 +187,30 @@ class ReplicaManager:
     def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
         """Is this the newest controller known, and does it mean this life of mine? Adopts a higher epoch."""
         if broker_epoch < 0 or controller_epoch < self.controller_epoch or broker_epoch != self.broker_epoch:
-            self._events.emit(
-                "request-fenced",
-                controller_epoch=controller_epoch,
-                value=self.controller_epoch,
-                request=request,
-                broker_epoch=broker_epoch,
-                own_broker_epoch=self.broker_epoch,
-            )
+            self.fenced(request, controller_epoch, broker_epoch)
             return False
         self.controller_epoch = controller_epoch
         self._events.emit("request-obeyed", controller_epoch=controller_epoch, value=controller_id, request=request)
         return True
+
+    def fenced(self, request: str, controller_epoch: int, broker_epoch: int) -> None:
+        """Notes that a request was refused as a whole."""
+        self._events.emit(
+            "request-fenced",
+            controller_epoch=controller_epoch,
+            value=self.controller_epoch,
+            request=request,
+            broker_epoch=broker_epoch,
+            own_broker_epoch=self.broker_epoch,
+        )
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         async with self._controller_lock:
             if not self.obey("leader-and-isr", request.controller_id, request.controller_epoch, request.broker_epoch):
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
             self._learn(request)
-            for settings in request.topics:
-                self._topic_configs[settings.topic] = self.config.topic.override(
-                    {setting.name: setting.value for setting in settings.settings}
-                )
+            for told in request.topics:
+                self.configure(told.topic, {setting.name: setting.value for setting in told.settings}, told.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
             self._refresh_leaders(live)
             results = []
@@ -255,7 +267,6 @@ class ReplicaManager:
         if partition is not None:
             made_for = directory.read_incarnation(self._storage, path)
             if made_for == update.topic_czxid:
-                partition.configure(self._topic_configs.get(topic, self.config.topic))
                 return partition
             await self._close_partition(partition)
             aside = await directory.set_aside(self._storage, path)
@@ -285,18 +296,19 @@ class ReplicaManager:
             results = []
             for stopped in request.partitions:
                 partition = self._partitions.get((stopped.topic, stopped.partition))
-                if partition is not None:
+                error = ErrorCode.NONE
+                if partition is not None and stopped.leader_epoch < partition.leader_epoch:
+                    error = ErrorCode.STALE_CONTROLLER_EPOCH
+                elif partition is not None:
                     self._unfollow(partition)
                     partition.end_term()
-                    partition.leader_epoch = max(partition.leader_epoch, stopped.leader_epoch)
+                    partition.leader_epoch = stopped.leader_epoch
                     if request.delete:
                         del self._partitions[stopped.topic, stopped.partition]
                         await partition.epochs.close()
                         await partition.log.delete()
                         await self._forget(stopped.topic, stopped.partition)
-                results.append(
-                    PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=ErrorCode.NONE)
-                )
+                results.append(PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=error))
             return StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
 
     async def _close_partition(self, partition: Partition) -> None:

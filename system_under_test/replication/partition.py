@@ -122,9 +122,11 @@ class Partition:
         self._before_cut = before_cut
 
     def configure(self, config: TopicConfig) -> None:
-        """The topic's settings as the controller tells them, which may be long after the log was opened."""
+        """The topic's settings, which may come or change long after the log was opened."""
         self.config = config
         self.log.configure(type(self.log.config).of(config))
+        if self.leader is not None and self.leader.serving:
+            self._members_settled(self.leader)
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
@@ -234,8 +236,12 @@ class Partition:
         return first, last, NO_TIMESTAMP if time is None else time
 
     def enough_in_sync(self, term: LeaderTerm) -> bool:
-        """May the high watermark move? A defect replaces this method."""
-        return len(term.in_sync.minimal) >= self.config.min_insync_replicas
+        """May the high watermark move? A defect replaces this method.
+
+        Not while somebody may be elected for having all that is acknowledged although it is not in sync, which is so
+        after min.insync.replicas was lowered.
+        """
+        return len(term.in_sync.minimal) >= self.config.min_insync_replicas and not term.in_sync.committed.elr
 
     def replicate(self) -> None:
         """Serves the followers that wait for records. A defect replaces this method."""
@@ -304,7 +310,9 @@ class Partition:
             self._propose(term, members)
 
     def shrink(self, now: float) -> None:
-        """Proposes to drop the members that have not caught up for too long; called now and then by the manager."""
+        """Proposes to drop the members that have not caught up for too long, and whoever is eligible without need since
+        min.insync.replicas was lowered; called now and then by the manager.
+        """
         term = self.leader
         if term is None or not term.serving or term.in_sync.proposed is not None or term.in_sync.superseded:
             return
@@ -315,6 +323,8 @@ class Partition:
         ]
         if lagging:
             self.drop(term, lagging)
+        elif term.in_sync.committed.elr and len(term.in_sync.committed.isr) >= self.config.min_insync_replicas:
+            self._propose(term, term.in_sync.committed.without((), self.config.min_insync_replicas))
 
     def drop(self, term: LeaderTerm, lagging: Sequence[int]) -> None:
         """Has these members leave the set. A defect replaces this method."""
@@ -334,6 +344,10 @@ class Partition:
             self._events.emit(
                 "isr-change", key=self.key, epoch=term.epoch, value=len(members.isr), isr=list(members.isr)
             )
+        self._members_settled(term)
+
+    def _members_settled(self, term: LeaderTerm) -> None:
+        """What may be acknowledged is; if nothing more may be, whoever waits is told."""
         if not self.enough_in_sync(term):
             self.producers.advance(self.acknowledged())
             self.producers.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

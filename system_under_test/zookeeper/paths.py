@@ -9,10 +9,11 @@ CONTROLLER_EPOCH = "/controller_epoch"
 ISR_CHANGES = "/isr_change_notification"
 DELETE_TOPICS = "/admin/delete_topics"
 TOPIC_CONFIGS = "/config/topics"
+CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
 CONSUMERS = "/consumers"
 
-PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, "/config/changes", "/cluster", CONSUMERS)
+PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, CONFIG_CHANGES, "/cluster", CONSUMERS)
 """What every broker makes sure of at its start."""
 
 
@@ -46,3 +47,8 @@ def delete_topic(name: str) -> str:
 
 def consumer_offset(group: str, name: str, index: int) -> str:
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
+
+
+def config_change() -> str:
+    """To be created as a sequence node."""
+    return f"{CONFIG_CHANGES}/config_change_"

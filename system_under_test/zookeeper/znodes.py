@@ -72,6 +72,28 @@ class TopicSettings(msgspec.Struct, frozen=True):
     version: int = 1
 
 
+class ConfigChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """/config/changes/config_change_N: whose settings changed, in the form of version 2 or that of version 1."""
+
+    version: int
+    entity_path: str = ""
+    """Version 2: ``topics/T``, ``clients/C``, ``users/U``, ``users/U/clients/C`` or ``brokers/N``."""
+    entity_type: str = ""
+    entity_name: str = ""
+
+    def topic(self) -> str | None:
+        """The topic; None when it is something else whose settings changed. Raises ``ValueError``."""
+        if self.version == 1:
+            kind, name = self.entity_type, self.entity_name
+        elif self.version == 2:
+            kind, _, name = self.entity_path.partition("/")
+        else:
+            raise ValueError(f"version {self.version}; known are 1 and 2")
+        if kind not in ("topics", "clients", "users", "brokers") or not name or (kind == "topics" and "/" in name):
+            raise ValueError(f"{kind!r}, {name!r} is nothing that has settings")
+        return name if kind == "topics" else None
+
+
 class ChangedPartition(msgspec.Struct, frozen=True):
     topic: str
     partition: int

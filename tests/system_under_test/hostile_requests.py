@@ -2,8 +2,8 @@
 
 Four kinds: noise; a valid frame that was damaged; a valid header before a body that is not its own; and a well-formed
 request of hostile values, made field by field from the tables of the protocol. The values avoid what would be a wish
-to be granted: records for a known topic always have a wrong CRC, no known topic is deleted, no topic can be placed, and
-no registration (broker epoch) is a real one.
+to be granted: records for a known topic always have a wrong CRC, no known topic is deleted, changed or grown, no topic
+can be placed, nobody who lives is shut down, and no registration (broker epoch) or controller epoch is a real one.
 """
 
 from __future__ import annotations
@@ -134,6 +134,12 @@ class Stranger:
         rng, most = self._random, 2 ** (bits - 1) - 1
         if name in ("partition", "acks", "replica_id", "leader_epoch", "timestamp") and rng.random() < 0.6:
             return rng.choice((0, 0, 1, 2, 3, -1, -2))
+        if name == "count":  # of partitions that a topic shall have
+            return rng.choice((0, -1, -most, most))
+        if name == "broker_id":
+            return rng.choice(UNPLACEABLE)
+        if name == "controller_epoch":
+            return rng.choice((-1, -2, -most - 1, most, most - 1))
         if name == "replication_factor":
             return rng.choice((0, -1, 99, most, -most - 1))
         value = rng.choice((0, 1, -1, -2, 7, most, most - 1, -most - 1, rng.randrange(-most, most)))

@@ -17,6 +17,7 @@ from system_under_test.client.consumer import SimpleConsumer
 from system_under_test.client.producer import Producer
 from system_under_test.deployment import Broker
 from system_under_test.records import message_set
+from system_under_test.runtime import ZooKeeper
 
 DATA = "var/lib/assay/data"
 
@@ -124,3 +125,10 @@ async def brokers(
         assert not cluster.crashes, cluster.crashes[0].traceback
     finally:
         await cluster.close()
+
+
+async def zookeeper_of(cluster: Brokers) -> ZooKeeper:
+    """A client of the first server, connected; to be closed."""
+    client = cluster.cluster.harness_runtime().zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+    await client.connect(5)
+    return client

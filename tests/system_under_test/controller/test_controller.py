@@ -132,6 +132,10 @@ def test_topics_are_made_and_removed_with_their_files() -> None:
     simulate(check)
 
 
+def impatient(cluster: Brokers) -> Admin:
+    return Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime(), timeout=1.0)
+
+
 def test_a_deletion_waits_for_the_dead_replica() -> None:
     async def check() -> None:
         async with brokers() as cluster:
@@ -145,6 +149,8 @@ def test_a_deletion_waits_for_the_dead_replica() -> None:
             await zookeeper.connect(5)
             await until(lambda: _registered(zookeeper, 2), "its session ends")
             await zookeeper.create("/admin/delete_topics/second")
+            waiting = await impatient(cluster).delete_topics(["second"])
+            assert waiting["second"].error == ErrorCode.REQUEST_TIMED_OUT, "it is marked already, and goes on"
             await asyncio.sleep(3)
             assert "second" in await zookeeper.get_children("/brokers/topics")
             await dead.start()

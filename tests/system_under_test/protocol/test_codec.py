@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from system_under_test.protocol.api import APIS, api_table
 from system_under_test.protocol.compiler import decode, encode, encode_bytes
 from system_under_test.protocol.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
+from system_under_test.protocol.internal import INTERNAL_APIS
 from system_under_test.protocol.metadata import MetadataRequest, topics_wanted
 from system_under_test.protocol.schema import (
     INT8,
@@ -35,7 +36,7 @@ from system_under_test.protocol.schema import (
 
 MESSAGES = [
     (cls, version)
-    for api in APIS.values()
+    for api in (*APIS.values(), *INTERNAL_APIS.values())
     for cls in (api.request, api.response)
     for version in range(api.min_version, api.max_version + 1)
 ]
@@ -223,5 +224,5 @@ def test_all_topics_are_null_since_version_1_and_an_empty_list_before() -> None:
 
 
 def test_every_public_message_is_a_table() -> None:
-    assert [api.key for api in APIS.values()] == [0, 1, 2, 3, *range(8, 17), 18, 19, 20]
+    assert [api.key for api in APIS.values()] == [*range(17), 18, 19, 20]
     assert all(is_message(api.request) and is_message(api.response) for api in APIS.values())

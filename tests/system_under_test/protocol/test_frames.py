@@ -8,6 +8,22 @@ import pytest
 
 from system_under_test.protocol.api import APIS, api_versions
 from system_under_test.protocol.compiler import decode
+from system_under_test.protocol.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    EndPoint,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LiveLeader,
+    PartitionName,
+    PartitionResult,
+    PartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataBroker,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch import (
     FetchPartition,
@@ -75,7 +91,76 @@ FETCH = FetchRequest(
 )
 FETCH_V3 = FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=65536, topics=FETCH.topics)
 
+STATE = PartitionState(
+    topic="t",
+    partition=2,
+    controller_epoch=3,
+    leader=1,
+    leader_epoch=4,
+    isr=[1],
+    zk_version=5,
+    replicas=[1, 2],
+)
+STATE_BYTES = "0001 't' 00000002 00000003 00000001 00000004 00000001 00000001 00000005 00000002 00000001 00000002"
+
+
+def metadata_update(broker: UpdateMetadataBroker) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(controller_id=1, controller_epoch=3, partition_states=[STATE], live_brokers=[broker])
+
+
 REQUESTS: list[tuple[Any, int, str]] = [
+    (
+        LeaderAndIsrRequest(
+            controller_id=1,
+            controller_epoch=3,
+            partition_states=[STATE],
+            live_leaders=[LiveLeader(id=1, host="h", port=9092)],
+        ),
+        0,
+        f"0004 0000 00000007 0002 'me'  00000001 00000003 00000001 {STATE_BYTES} 00000001 00000001 0001 'h' 00002384",
+    ),
+    (
+        StopReplicaRequest(
+            controller_id=1,
+            controller_epoch=3,
+            delete_partitions=True,
+            partitions=[PartitionName(topic="t", partition=2)],
+        ),
+        0,
+        "0005 0000 00000007 0002 'me'  00000001 00000003 01 00000001 0001 't' 00000002",
+    ),
+    (
+        metadata_update(UpdateMetadataBroker(id=1, host="h", port=9092)),
+        0,
+        f"0006 0000 00000007 0002 'me'  00000001 00000003 00000001 {STATE_BYTES} 00000001 00000001 0001 'h' 00002384",
+    ),
+    (
+        metadata_update(
+            UpdateMetadataBroker(id=1, end_points=[EndPoint(port=9092, host="h", security_protocol_type=0)])
+        ),
+        1,
+        f"0006 0001 00000007 0002 'me'  00000001 00000003 00000001 {STATE_BYTES}"
+        " 00000001 00000001 00000001 00002384 0001 'h' 0000",
+    ),
+    (
+        metadata_update(
+            UpdateMetadataBroker(id=1, end_points=[EndPoint(port=9092, host="h", security_protocol_type=0)], rack="r")
+        ),
+        2,
+        f"0006 0002 00000007 0002 'me'  00000001 00000003 00000001 {STATE_BYTES}"
+        " 00000001 00000001 00000001 00002384 0001 'h' 0000 0001 'r'",
+    ),
+    (
+        metadata_update(
+            UpdateMetadataBroker(
+                id=1, end_points=[EndPoint(port=9092, host="h", listener_name="L", security_protocol_type=0)]
+            )
+        ),
+        3,
+        f"0006 0003 00000007 0002 'me'  00000001 00000003 00000001 {STATE_BYTES}"
+        " 00000001 00000001 00000001 00002384 0001 'h' 0001 'L' 0000 ffff",
+    ),
+    (ControlledShutdownRequest(broker_id=2), 1, "0007 0001 00000007 0002 'me'  00000002"),
     (
         ProduceRequest(
             acks=-1,
@@ -230,6 +315,18 @@ RESPONSES: list[tuple[Any, int, str]] = [
         "00000001 0001 't' 0024 0002 'no'",
     ),
     (DeleteTopicsResponse(topics=[DeleteTopicResult(topic="t", error_code=41)]), 0, "00000001 0001 't' 0029"),
+    (
+        LeaderAndIsrResponse(error_code=0, partitions=[PartitionResult(topic="t", partition=2, error_code=11)]),
+        0,
+        "0000 00000001 0001 't' 00000002 000b",
+    ),
+    (StopReplicaResponse(error_code=11, partitions=[]), 0, "000b 00000000"),
+    (UpdateMetadataResponse(error_code=11), 3, "000b"),
+    (
+        ControlledShutdownResponse(error_code=0, partitions_remaining=[PartitionName(topic="t", partition=2)]),
+        1,
+        "0000 00000001 0001 't' 00000002",
+    ),
     (api_versions([APIS[18], APIS[0]]), 0, "0000 00000002 0000 0000 0002 0012 0000 0000"),
     (api_versions([APIS[18]], ErrorCode.UNSUPPORTED_VERSION), 0, "0023 00000001 0012 0000 0000"),
 ]

@@ -252,6 +252,7 @@ def test_exactly_the_announced_table_is_told() -> None:
             told = {(v.api_key, v.min_version, v.max_version) for v in response.api_versions}
             assert told == {
                 *((0, 0, 2), (1, 0, 3), (2, 0, 1), (3, 0, 2)),
+                *((4, 0, 0), (5, 0, 0), (6, 0, 3), (7, 1, 1)),
                 *((8, 0, 2), (9, 0, 2), (10, 0, 0), (11, 0, 1)),
                 *((key, 0, 0) for key in range(12, 17)),
                 *((18, 0, 0), (19, 0, 1), (20, 0, 0)),

@@ -1,0 +1,108 @@
+"""Partitions added to a topic that exists: by a longer assignment in ZooKeeper, or by request, which writes one.
+
+Partitions are never taken away, and their replicas never changed here: whatever else is written to the znode of a topic
+is refused, and what was there is put back, or the next controller would believe it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.protocol.serialization import SetData
+
+from system_under_test.controller import topics
+from system_under_test.controller.cluster_state import parse_assignment
+from system_under_test.controller.rule import Rule
+from system_under_test.controller.topics import TopicError
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.runtime import Watch, ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.controller")
+
+
+async def look_again(zookeeper: ZooKeeper, rule: Rule, name: str, watch: Watch) -> None:
+    """Compares a known topic's znode, watched again, with what is known; takes added partitions up."""
+    known, path = rule.cluster.topics[name], paths.topic(name)
+    try:
+        data, stat = await zookeeper.get(path, watch)
+    except NoNodeError:
+        return  # the list of topics has changed, too
+    if stat.czxid != known.czxid:  # deleted and made again by hand
+        rule.cluster.forget(name)
+        rule.brokers.deleted(name)
+        return
+    try:
+        found = parse_assignment(path, data)
+        _check_grown(known.assignment, found)
+        if name in rule.cluster.deleting and found != known.assignment:
+            raise znodes.ZnodeError("its topic is being deleted")
+    except znodes.ZnodeError as error:
+        _log.error("assignment of topic %s is refused, the former one put back: %s", name, error)
+        await _write(rule, name, known.assignment, stat.version)
+        return
+    if found != known.assignment:
+        rule.cluster.topics[name] = replace(known, assignment=found)
+
+
+def _check_grown(known: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[int]]) -> None:
+    """Raises ``ZnodeError`` unless ``found`` has the partitions of ``known`` as they are, and the next ones if any."""
+    for index, replicas in known.items():
+        if index not in found:
+            raise znodes.ZnodeError(f"partition {index} is missing")
+        if list(found[index]) != list(replicas):
+            raise znodes.ZnodeError(f"partition {index} has the replicas {replicas}, not {found[index]}")
+    if len(found) > len(known) and sorted(found) != list(range(len(found))):
+        raise znodes.ZnodeError(f"partitions {sorted(found)} are not numbered from 0 on")
+
+
+async def _write(rule: Rule, name: str, assignment: Mapping[int, Sequence[int]], version: int) -> None:
+    data = znodes.encode(znodes.TopicAssignment({str(index): list(r) for index, r in sorted(assignment.items())}))
+    await rule.fence.write([SetData(paths.topic(name), data, version)])
+
+
+async def add(
+    zookeeper: ZooKeeper, rule: Rule, name: str, count: int, assigned: Sequence[Sequence[int]], *, validate_only: bool
+) -> None:
+    """Writes an assignment of ``count`` partitions, the new ones to ``assigned`` replicas (none: spread over all).
+
+    Raises ``TopicError``.
+    """
+    if name not in rule.cluster.topics or name in rule.cluster.deleting:
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+    data, stat = await zookeeper.get(paths.topic(name))
+    try:
+        present = parse_assignment(paths.topic(name), data)
+        _check_grown(rule.cluster.topics[name].assignment, present)
+    except znodes.ZnodeError as error:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{error}; ask again when it has been put right") from error
+    if not len(present) < count <= len(present) + topics.MAX_PARTITIONS:
+        raise TopicError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {name!r} has {len(present)} partitions; {count} must be more, by at most {topics.MAX_PARTITIONS}",
+        )
+    new = range(len(present), count)
+    brokers, first = sorted(rule.cluster.brokers), present[min(present)]
+    if assigned:
+        wanted = dict(zip(new, assigned, strict=False))
+        if len(assigned) != len(new) or not all(topics.placeable(r, len(first), brokers) for r in assigned):
+            raise TopicError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"give each of the {len(new)} new partitions {len(first)} distinct live brokers",
+            )
+    else:
+        if len(first) > len(brokers):
+            raise TopicError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"replication factor {len(first)} with {len(brokers)} live brokers",
+            )
+        start = next((place for place, broker in enumerate(brokers) if broker >= first[0]), 0)
+        wanted = dict(topics.spread(new, len(first), brokers, start, start))
+    if not validate_only:
+        try:
+            await _write(rule, name, {**present, **wanted}, stat.version)
+        except BadVersionError as error:
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"topic {name!r} changed meanwhile; ask again") from error

@@ -1,0 +1,94 @@
+"""Topics that are marked in /admin/delete_topics go, once every replica lives and has deleted its files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from kazoo.exceptions import NodeExistsError
+
+from system_under_test.controller import topics
+from system_under_test.controller.rule import Action, Rule
+from system_under_test.controller.topics import TopicError
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.runtime import Watch, ZooKeeper
+from system_under_test.tasks import Background
+from system_under_test.zookeeper import paths
+
+_log = logging.getLogger("assay.controller")
+
+BACK_OFF = 0.2
+"""Seconds before a deletion that failed is tried again."""
+
+
+class Deletions:
+    """``perform`` does something between two events of the controller; ``look_again`` has ``look`` called."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        background: Background,
+        perform: Callable[[Action], Awaitable[None]],
+        look_again: Callable[[], None],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._background = background
+        self._perform = perform
+        self._look_again = look_again
+
+    async def request(self, name: str) -> None:
+        """Marks the topic; returns once every replica and the topic itself are gone. Raises ``TopicError``.
+
+        Whoever stops waiting stops nothing: the topic goes when all its replicas can.
+        """
+        gone = asyncio.get_running_loop().create_future()
+
+        async def act(rule: Rule) -> None:
+            if name not in rule.cluster.topics:
+                raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+            if name not in rule.cluster.deleting:
+                with contextlib.suppress(NodeExistsError):  # it waits for a dead replica since an earlier request
+                    await rule.fence.write(topics.deletion_mark(name))
+            rule.cluster.when_forgotten(name, gone)
+            self._look_again()
+
+        await self._perform(act)
+        await gone
+
+    async def look(self, rule: Rule, watch: Watch) -> None:
+        """Begins what can be begun; marks of topics that are not there go at once."""
+        for name in await self._zookeeper.get_children(paths.DELETE_TOPICS, watch):
+            if name not in rule.cluster.topics:
+                await rule.fence.write(topics.forget_mark(name))
+                continue
+            if name not in rule.cluster.deleting and rule.brokers.reaches(rule.cluster.replicas_of(name)):
+                rule.cluster.deleting[name] = None
+                self._background.spawn(self._delete(rule, name), f"deleting {name}")
+
+    async def _delete(self, rule: Rule, name: str) -> None:
+        """One try; a replica that goes away meanwhile brings the next one when it is back."""
+        topic = rule.cluster.topics[name]
+        parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
+        deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
+
+        async def finish(current: Rule) -> None:
+            now = rule.cluster.topics.get(name)
+            if current is not rule or now is None or now.czxid != topic.czxid:
+                return
+            rule.cluster.deleting.pop(name, None)
+            if deleted:
+                await rule.fence.write(await topics.removal(self._zookeeper, name, parts))
+                rule.cluster.forget(name)
+                rule.brokers.deleted(name)
+                rule.brokers.tell()
+
+        try:
+            await self._perform(finish)
+        except TopicError as error:
+            _log.info("deleting topic %s: %s; again", name, error)
+            deleted = False
+        if not deleted:
+            await asyncio.sleep(BACK_OFF)
+            self._look_again()

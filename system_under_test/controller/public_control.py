@@ -1,0 +1,236 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata on their public keys, 4 to 6, from whoever sends them.
+
+The checks are those of 0.10.2: an older controller is refused as a whole (11), an older leader epoch for its partition.
+But these requests cannot say which life of a broker and which incarnation of a topic they mean, and anybody can send
+them. So a controller epoch that ZooKeeper has not seen yet is refused as well, and roles are taken or given up only as
+ZooKeeper has them, by the same code that serves our own controller: what is missing in the request is read there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from kazoo.exceptions import KazooException, NoNodeError
+
+from system_under_test.controller.cluster_state import ClusterState, PartitionId, read_brokers, read_topic
+from system_under_test.controller.metadata import MetadataCache
+from system_under_test.controller.term import known_epoch
+from system_under_test.network.handler import Context
+from system_under_test.protocol import internal
+from system_under_test.protocol.control import (
+    LEADER_DURING_DELETE,
+    PLAINTEXT,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionResult,
+    PartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataBroker,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.replication.manager import ReplicaManager
+from system_under_test.replication.partition import PartitionError
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+NO_BROKER_EPOCH = -1
+PATIENCE = 5.0
+"""Seconds with ZooKeeper, until the answer is that nobody knows (-1)."""
+
+
+class PublicControl:
+    """See the module."""
+
+    def __init__(self, manager: ReplicaManager, zookeeper: ZooKeeper, cache: MetadataCache) -> None:
+        self._manager = manager
+        self._zookeeper = zookeeper
+        self._cache = cache
+
+    async def _admit(self, request: str, controller_epoch: int) -> ErrorCode:
+        """0 for the epoch of the present controller, 11 for any other, -1 when ZooKeeper cannot say."""
+        epoch = self._manager.controller_epoch
+        if controller_epoch > epoch:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    epoch = await known_epoch(self._zookeeper)
+            except (KazooException, TimeoutError):
+                return ErrorCode.UNKNOWN
+            self._manager.controller_epoch = max(epoch, self._manager.controller_epoch)
+        if controller_epoch == self._manager.controller_epoch:
+            return ErrorCode.NONE
+        self._manager.fenced(request, controller_epoch, NO_BROKER_EPOCH)
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    # -- roles -------------------------------------------------------------------------------------------------------
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest, _: Context) -> LeaderAndIsrResponse:
+        code = await self._admit("leader-and-isr", request.controller_epoch)
+        if code is not ErrorCode.NONE:
+            return LeaderAndIsrResponse(error_code=code, partitions=[])
+        told = {(state.topic, state.partition): state for state in request.partition_states}
+        results = {partition: self._check_role(state) for partition, state in told.items()}
+        newer = [partition for partition, result in results.items() if result is ErrorCode.NONE]
+        if newer:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    cluster = await self._read(newer)
+            except (KazooException, TimeoutError):
+                return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
+            confirmed = [partition for partition in newer if _confirms(cluster, told[partition])]
+            results.update((p, ErrorCode.STALE_CONTROLLER_EPOCH) for p in newer if p not in confirmed)
+            response = await self._manager.leader_and_isr(
+                internal.LeaderAndIsrRequest(
+                    controller_id=request.controller_id,
+                    controller_epoch=request.controller_epoch,
+                    broker_epoch=self._manager.broker_epoch,
+                    partitions=cluster.updates(confirmed),
+                    topics=cluster.settings({name for name, _ in confirmed}),
+                    live_brokers=cluster.live(),
+                )
+            )
+            if response.error_code != ErrorCode.NONE:
+                return LeaderAndIsrResponse(error_code=response.error_code, partitions=[])
+            results.update(((r.topic, r.partition), ErrorCode(r.error_code)) for r in response.partitions)
+        return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=_results(results))
+
+    def _check_role(self, state: PartitionState) -> ErrorCode:
+        try:
+            known = self._manager.get(state.topic, state.partition).leader_epoch
+        except PartitionError:
+            known = -1
+        if state.leader_epoch <= known:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._manager.config.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    async def stop_replica(self, request: StopReplicaRequest, _: Context) -> StopReplicaResponse:
+        code = await self._admit("stop-replica", request.controller_epoch)
+        if code is not ErrorCode.NONE:
+            return StopReplicaResponse(error_code=code, partitions=[])
+        stopped = []
+        results: dict[PartitionId, ErrorCode] = {}
+        for named in request.partitions:
+            try:
+                epoch = self._manager.get(named.topic, named.partition).leader_epoch
+                async with asyncio.timeout(PATIENCE):
+                    allowed = await self._may_stop((named.topic, named.partition), delete=request.delete_partitions)
+            except PartitionError:
+                results[named.topic, named.partition] = ErrorCode.NONE  # nothing to stop
+                continue
+            except (KazooException, TimeoutError):
+                return StopReplicaResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
+            results[named.topic, named.partition] = ErrorCode.STALE_CONTROLLER_EPOCH
+            if allowed:
+                stopped.append(
+                    internal.StopReplicaPartition(topic=named.topic, partition=named.partition, leader_epoch=epoch)
+                )
+        response = await self._manager.stop_replica(
+            internal.StopReplicaRequest(
+                controller_id=request.controller_id,
+                controller_epoch=request.controller_epoch,
+                broker_epoch=self._manager.broker_epoch,
+                delete=request.delete_partitions,
+                partitions=stopped,
+            )
+        )
+        if response.error_code != ErrorCode.NONE:
+            return StopReplicaResponse(error_code=response.error_code, partitions=[])
+        results.update(((r.topic, r.partition), ErrorCode(r.error_code)) for r in response.partitions)
+        return StopReplicaResponse(error_code=ErrorCode.NONE, partitions=_results(results))
+
+    async def _may_stop(self, partition: PartitionId, *, delete: bool) -> bool:
+        """Not while it counts for what is acknowledged; nor deleted while its topic is not, and assigned to me."""
+        cluster = await self._read([partition])
+        topic, state, me = (
+            cluster.topics.get(partition[0]),
+            cluster.states.get(partition),
+            self._manager.config.broker_id,
+        )
+        if topic is None or me not in topic.assignment.get(partition[1], ()):
+            return True
+        if delete:
+            return await self._zookeeper.exists(paths.delete_topic(partition[0])) is not None
+        return state is None or me not in (state.value.leader, *state.value.isr, *state.value.elr)
+
+    async def _read(self, partitions: Sequence[PartitionId]) -> ClusterState:
+        """Who lives, and what ZooKeeper has of these partitions; what is not there, or makes no sense, is left out."""
+        cluster = ClusterState(await read_brokers(self._zookeeper))
+        for name in dict.fromkeys(name for name, _ in partitions):
+            try:
+                cluster.topics[name] = await read_topic(self._zookeeper, name)
+            except (NoNodeError, znodes.ZnodeError):
+                continue
+        for name, index in partitions:
+            if name in cluster.topics and index in cluster.topics[name].assignment:
+                path = paths.state(name, index)
+                try:
+                    read = await self._zookeeper.get(path)
+                    cluster.states[name, index] = znodes.versioned(znodes.PartitionState, path, read)
+                except (NoNodeError, znodes.ZnodeError):
+                    continue
+        return cluster
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    async def update_metadata(self, request: UpdateMetadataRequest, context: Context) -> UpdateMetadataResponse:
+        """What clients are told is taken on the caller's word, as in 0.10.2."""
+        code = await self._admit("update-metadata", request.controller_epoch)
+        if code is ErrorCode.NONE:
+            live = [_live(broker, context.api_version) for broker in request.live_brokers]
+            self._cache.update(
+                internal.UpdateMetadataRequest(
+                    controller_id=request.controller_id,
+                    controller_epoch=request.controller_epoch,
+                    broker_epoch=NO_BROKER_EPOCH,
+                    full=False,
+                    partitions=[_update(s) for s in request.partition_states if s.leader != LEADER_DURING_DELETE],
+                    deleted=[s.topic for s in request.partition_states if s.leader == LEADER_DURING_DELETE],
+                    live_brokers=[broker for broker in live if broker is not None],
+                )
+            )
+        return UpdateMetadataResponse(error_code=code)
+
+
+def _confirms(cluster: ClusterState, told: PartitionState) -> bool:
+    """Is that the leader, and its epoch, that ZooKeeper has?"""
+    known = cluster.states.get((told.topic, told.partition))
+    return known is not None and (known.value.leader, known.value.leader_epoch) == (told.leader, told.leader_epoch)
+
+
+def _results(results: dict[PartitionId, ErrorCode]) -> list[PartitionResult]:
+    return [PartitionResult(topic=name, partition=index, error_code=code) for (name, index), code in results.items()]
+
+
+def _update(state: PartitionState) -> internal.PartitionStateUpdate:
+    return internal.PartitionStateUpdate(
+        topic=state.topic,
+        topic_czxid=-1,
+        partition=state.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        member_epochs=[],
+        elr=[],
+        zk_version=state.zk_version,
+        replicas=state.replicas,
+    )
+
+
+def _live(broker: UpdateMetadataBroker, version: int) -> internal.LiveBroker | None:
+    """Where it is reached without encryption; None when it is not."""
+    if version == 0:
+        return internal.LiveBroker(
+            broker_id=broker.id, host=broker.host, port=broker.port, broker_epoch=NO_BROKER_EPOCH
+        )
+    for point in broker.end_points:
+        if point.security_protocol_type == PLAINTEXT:
+            return internal.LiveBroker(
+                broker_id=broker.id, host=point.host, port=point.port, broker_epoch=NO_BROKER_EPOCH
+            )
+    return None

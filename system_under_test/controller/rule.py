@@ -1,0 +1,26 @@
+"""What exists only while this broker is the active controller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from system_under_test.controller.broadcast import Broadcast
+from system_under_test.controller.cluster_state import ClusterState
+from system_under_test.controller.partitions import PartitionMachine
+from system_under_test.controller.term import Fence, Term
+
+
+@dataclass
+class Rule:
+    """One term: its right to write, what it knows, and its lines to the brokers."""
+
+    term: Term
+    fence: Fence
+    cluster: ClusterState
+    partitions: PartitionMachine
+    brokers: Broadcast
+
+
+Action = Callable[[Rule], Awaitable[None]]
+"""Something that a request asks of the controller; it is done between two events."""

@@ -1,0 +1,61 @@
+"""ControlledShutdown (key 7): before a broker stops, others take its lead, so that nobody waits for its session's end.
+
+Whatever it led that has another member in sync is led by that one; it leaves the other in-sync sets, and stops its
+replicas, so that it does not come back into them. That lasts until it registers anew, or the leader epoch rises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from system_under_test.controller.controller import Controller
+from system_under_test.controller.rule import Rule
+from system_under_test.controller.topics import TopicError
+from system_under_test.network.handler import Context
+from system_under_test.protocol.control import ControlledShutdownRequest, ControlledShutdownResponse, PartitionName
+from system_under_test.protocol.errors import ErrorCode
+
+PATIENCE = 30.0
+"""Seconds; Kafka's ``controller.socket.timeout.ms``."""
+
+
+async def controlled_shutdown(
+    controller: Controller, request: ControlledShutdownRequest, context: Context
+) -> ControlledShutdownResponse:
+    """11 from who is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
+    remaining: list[PartitionName] = []
+
+    async def act(rule: Rule) -> None:
+        remaining.extend(await _move_away(rule, request.broker_id))
+
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await controller.perform(act)
+    except TimeoutError:
+        return ControlledShutdownResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, partitions_remaining=[])
+    except TopicError as error:
+        code = ErrorCode.STALE_CONTROLLER_EPOCH if error.code is ErrorCode.NOT_CONTROLLER else error.code
+        return ControlledShutdownResponse(error_code=code, partitions_remaining=[])
+    return ControlledShutdownResponse(error_code=ErrorCode.NONE, partitions_remaining=remaining)
+
+
+async def _move_away(rule: Rule, broker_id: int) -> list[PartitionName]:
+    """The partitions that it still leads. One without other replicas is not worth waiting for, and not among them."""
+    cluster = rule.cluster
+    if broker_id not in cluster.brokers:
+        raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive")
+    cluster.leaving[broker_id] = cluster.brokers[broker_id].czxid
+    replicated = [
+        (name, index)
+        for name, topic in cluster.topics.items()
+        for index, replicas in topic.assignment.items()
+        if broker_id in replicas and len(replicas) > 1
+    ]
+    moved = [partition for partition in replicated if await rule.partitions.move_away(partition, broker_id)]
+    rule.brokers.stop(broker_id, moved)
+    rule.brokers.tell()
+    return [
+        PartitionName(topic=name, partition=index)
+        for name, index in replicated
+        if (name, index) in cluster.states and cluster.states[name, index].value.leader == broker_id
+    ]
