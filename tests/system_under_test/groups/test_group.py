@@ -306,3 +306,24 @@ def test_a_commit_is_refused_between_generations() -> None:
             stage.group.may_commit("", -1)
 
     simulate(check())
+
+
+def test_who_waits_for_the_others_outlives_its_session_and_who_does_not_join_again_is_out() -> None:
+    async def check() -> None:
+        stage = scene()
+        answer = await stage.group.join(joining(), "slow", "/h", "slow")
+        await stage.group.sync(syncing(answer))
+        waiting = stage.group.join(joining(), "patient", "/h", "patient")
+
+        async def beat() -> None:  # it lives, but does not join again
+            while "slow" in stage.group.members:
+                with pytest.raises(GroupError) as told:
+                    stage.group.heartbeat("slow", answer.generation_id)
+                assert told.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+                await asyncio.sleep(SESSION / 3)
+
+        await beat()
+        joined = await waiting
+        assert (joined.error_code, [member.member_id for member in joined.members]) == (0, ["patient"])
+
+    simulate(check())
