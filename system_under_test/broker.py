@@ -23,9 +23,9 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState
 
-from system_under_test.config import BrokerConfig, ConfigError, parse
+from system_under_test.config import OFFSETS_TOPIC, BrokerConfig, ConfigError, parse
 from system_under_test.controller import admin
-from system_under_test.controller.auto_create import auto_create
+from system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
 from system_under_test.controller.config_changes import ConfigChanges
 from system_under_test.controller.controller import Controller
 from system_under_test.controller.metadata import MetadataCache
@@ -36,7 +36,7 @@ from system_under_test.controller.term import known_epoch
 from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.controller.traits import traits
 from system_under_test.events import EventLog
-from system_under_test.groups import unavailable
+from system_under_test.groups.coordinator import Coordinator
 from system_under_test.log import directory
 from system_under_test.log.checkpoints import CheckpointError
 from system_under_test.log.defective import log_config_class
@@ -112,6 +112,7 @@ class Broker:
             self._events,
             self._background,
             self._cache.learn,
+            lambda partition, term: self._coordinator.lead(partition, term),
             partition_class(config.defects),
             log_config_class(config.defects),
         )
@@ -123,6 +124,16 @@ class Broker:
             self._background,
             self._cache,
             traits(config.defects),
+        )
+        self._coordinator = Coordinator(
+            config,
+            runtime,
+            self._zookeeper,
+            self._manager,
+            self._cache,
+            self._events,
+            self._background,
+            self._make_offsets_topic,
         )
         self._public_control = PublicControl(self._manager, self._zookeeper, self._cache)
         self._config_changes = ConfigChanges(self._zookeeper, self._configure)
@@ -179,6 +190,7 @@ class Broker:
         self._zookeeper.add_listener(self._session_changed)
         self._manager.start()
         self._controller.start()
+        self._coordinator.start()
         self._background.spawn(self._config_changes.run(), "changes of settings")
         if self._zookeeper.session_id == self._registered_in:
             self._controller.registered()
@@ -296,7 +308,7 @@ class Broker:
             DescribeConfigsRequest: partial(admin.describe_configs, self._controller),
             CreateTopicsRequest: partial(admin.create_topics, self._controller),
             DeleteTopicsRequest: partial(admin.delete_topics, self._controller),
-            **unavailable.HANDLERS,
+            **self._coordinator.handlers(),
         }
         return {request_info(request).key: handler for request, handler in handlers.items()}
 
@@ -306,10 +318,18 @@ class Broker:
             brokers = [broker.broker_id for broker in self._cache.brokers()]
             for topic in response.topics:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    wanted = with_defaults(topic.topic, self.config, brokers)
                     topic.error_code = await auto_create(
-                        self._zookeeper, self.config, topic.topic, brokers, self._runtime.random
+                        self._zookeeper, self.config, wanted, brokers, self._runtime.random
                     )
         return response
+
+    async def _make_offsets_topic(self) -> None:
+        """Once enough brokers live; until then there are no groups."""
+        brokers = [broker.broker_id for broker in self._cache.brokers()]
+        if len(brokers) >= self.config.offsets_topic_replication_factor:
+            wanted = offsets_topic(OFFSETS_TOPIC, self.config)
+            await auto_create(self._zookeeper, self.config, wanted, brokers, self._runtime.random)
 
     async def _update_metadata(self, request: internal.UpdateMetadataRequest, _: Context) -> UpdateMetadataResponse:
         code = ErrorCode.STALE_CONTROLLER_EPOCH

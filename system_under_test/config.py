@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,10 @@ from system_under_test.defects import DEFECTS
 
 MAX_BUFFERED_REQUEST_BYTES = 256 * 1024 * 1024
 """Of large requests being received or handled, over all connections: one that is larger could never be received."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""Where the coordinators of groups keep them."""
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
+"""Topics that brokers alone write."""
 
 
 class ConfigError(Exception):
@@ -150,6 +155,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A connection that announces a larger request is closed."""
     auto_create_topics_enable: bool = False
     """Does a question about a topic that is none make it one, with the defaults above?"""
+    offsets_topic_partitions: int = 8
+    offsets_topic_replication_factor: int = 3
+    """The offsets topic is made as soon as somebody asks for a coordinator and so many brokers live."""
+    offsets_commit_timeout_ms: int = 5_000
+    offsets_retention_ms: int = 24 * 3600 * 1000
+    """For how long an offset of a group without members is kept, unless its committer says."""
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_bytes: int = 4096
+    group_min_session_timeout_ms: int = 500
+    group_max_session_timeout_ms: int = 300_000
     topic: TopicConfig = TopicConfig()
     hold: list[str] = []
     """Events after which the process stops itself (SIGSTOP), for a tester to decide what happens next."""

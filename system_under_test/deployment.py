@@ -135,6 +135,7 @@ class Broker:
             defects=list(self.active_defects),
             auto_create_topics_enable=self.auto_create_topics,
             default_partitions=self.auto_create_partitions,
+            offsets_topic_replication_factor=min(3, sum(n.role == BROKER for n in cluster.nodes)),
             session_timeout_ms=self.session_timeout_ms,
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}

@@ -33,7 +33,7 @@ LAYERS = {
     "zookeeper": set(),
     "protocol": set(),
     "network": {"protocol"},
-    "groups": {"network", "protocol"},
+    "groups": {"log", "network", "protocol", "records", "replication", "zookeeper"},
     "client": {"records", "protocol", "network", "zookeeper"},
 }
 """Inside the broker imports go down only."""

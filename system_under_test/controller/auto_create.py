@@ -13,21 +13,40 @@ from kazoo.exceptions import KazooException
 from system_under_test.config import BrokerConfig
 from system_under_test.controller import topics
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.topics import CreatableTopic
+from system_under_test.protocol.topics import ConfigEntry, CreatableTopic
 from system_under_test.runtime import ZooKeeper
 
 _log = logging.getLogger("assay.controller")
 
 
-async def auto_create(
-    zookeeper: ZooKeeper, config: BrokerConfig, name: str, brokers: Sequence[int], rng: random.Random
-) -> ErrorCode:
-    """5 when it is made, or another was faster: its leader comes later. Otherwise why there can be no such topic."""
-    wanted = CreatableTopic(
+def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
+    """What a topic is like about which nothing but its name is known."""
+    return CreatableTopic(
         topic=name,
         num_partitions=config.default_partitions,
         replication_factor=min(config.default_replication, max(1, len(brokers))),
     )
+
+
+def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
+    """Where groups are kept: the last of each key, and nothing is acknowledged that one broker alone has."""
+    replication = config.offsets_topic_replication_factor
+    return CreatableTopic(
+        topic=name,
+        num_partitions=config.offsets_topic_partitions,
+        replication_factor=replication,
+        configs=[
+            ConfigEntry(name="cleanup.policy", value="compact"),
+            ConfigEntry(name="min.insync.replicas", value=str(min(2, replication))),
+        ],
+    )
+
+
+async def auto_create(
+    zookeeper: ZooKeeper, config: BrokerConfig, wanted: CreatableTopic, brokers: Sequence[int], rng: random.Random
+) -> ErrorCode:
+    """5 when it is made, or another was faster: its leader comes later. Otherwise why there can be no such topic."""
+    name = wanted.topic
     try:
         await zookeeper.multi(topics.creation(name, topics.plan(wanted, sorted(brokers), config, rng)))
     except topics.TopicError as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from system_under_test.config import INTERNAL_TOPICS
 from system_under_test.network.handler import Context
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.internal import (
@@ -55,6 +56,11 @@ class MetadataCache:
     def brokers(self) -> Iterable[LiveBroker]:
         return self._brokers.values()
 
+    def leaders(self, topic: str) -> Sequence[LiveBroker | None]:
+        """The live leader of each of its partitions, by index; empty for a topic that is none."""
+        partitions = self._topics.get(topic, {})
+        return [self._brokers.get(partitions[index].leader) for index in sorted(partitions)]
+
     def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:
         wanted = topics_wanted(request, context.api_version)
         names = sorted(self._topics) if wanted is None else wanted
@@ -70,7 +76,8 @@ class MetadataCache:
         if partitions is None:
             return MetadataTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name, partitions=[])
         states = [self._partition(partitions[index]) for index in sorted(partitions)]
-        return MetadataTopic(error_code=ErrorCode.NONE, topic=name, partitions=states)
+        internal = name in INTERNAL_TOPICS
+        return MetadataTopic(error_code=ErrorCode.NONE, topic=name, is_internal=internal, partitions=states)
 
     def _partition(self, state: PartitionStateUpdate) -> MetadataPartition:
         led = state.leader != NO_LEADER and state.leader in self._brokers

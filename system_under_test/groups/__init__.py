@@ -1,1 +1,1 @@
-"""Groups of consumers. There is no coordinator yet: every request about a group says so."""
+"""Groups of consumers: membership, generations and committed offsets, kept by a coordinator in the offsets topic."""

@@ -19,6 +19,7 @@ from system_under_test.log import swap
 from system_under_test.log.config import LogConfig
 from system_under_test.log.scan import SegmentScan
 from system_under_test.log.segment import (
+    LOG_SUFFIX,
     RETIRED_SUFFIX,
     SUFFIXES,
     Segment,

@@ -29,7 +29,7 @@ from system_under_test.protocol.internal import (
 from system_under_test.replication.cleaner import LogCleaner
 from system_under_test.replication.fetcher import Leader, LeaderFetcher
 from system_under_test.replication.isr_writer import IsrWriter
-from system_under_test.replication.partition import Partition, PartitionError
+from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
 from system_under_test.runtime import Runtime, ZooKeeper
 from system_under_test.tasks import Background
 
@@ -37,7 +37,9 @@ _log = logging.getLogger("assay.replication")
 
 
 class ReplicaManager:
-    """See the module. ``broker_epoch`` is set by whoever registers this broker."""
+    """See the module. ``broker_epoch`` is set by whoever registers this broker; ``on_lead`` hears of each term in which
+    this broker leads.
+    """
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class ReplicaManager:
         events: EventLog,
         background: Background,
         learn: Callable[[LeaderAndIsrRequest], None],
+        on_lead: Callable[[Partition, LeaderTerm], None],
         partition_class: type[Partition] = Partition,
         log_config: type[LogConfig] = LogConfig,
     ) -> None:
@@ -61,6 +64,7 @@ class ReplicaManager:
         self._events = events
         self._background = background
         self._learn = learn
+        self._on_lead = on_lead
         self._log_config = log_config
         self._partition_class = partition_class
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -256,6 +260,8 @@ class ReplicaManager:
                 await partition.lead(update, now)
             except PartitionError as error:
                 return error.code
+            if partition.leader is not None:
+                self._on_lead(partition, partition.leader)
         else:
             partition.follow(update)
             if update.leader in live and partition.follower is not None:

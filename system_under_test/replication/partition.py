@@ -58,6 +58,8 @@ class LeaderTerm:
     serving: bool = False
     """Its epoch entry is on disk."""
     appended: bool = False
+    ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """For whoever does something of their own while this broker leads."""
 
 
 @dataclass
@@ -141,6 +143,8 @@ class Partition:
 
     def end_term(self) -> None:
         """No role until the next one begins."""
+        if self.leader is not None:
+            self.leader.ended.set_result(None)
         self.leader = None
         self.follower = None
         self.producers.fail(ErrorCode.NOT_LEADER_FOR_PARTITION)

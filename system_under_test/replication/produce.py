@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from system_under_test.config import TimestampType, TopicConfig
+from system_under_test.config import INTERNAL_TOPICS, TimestampType, TopicConfig
 from system_under_test.network.handler import CloseConnection, Context
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.produce import (
@@ -76,6 +76,8 @@ def _append(
     manager: ReplicaManager, topic: str, produced: ProducePartition, acks: int
 ) -> tuple[ProducePartitionResponse, asyncio.Future[ErrorCode] | None]:
     try:
+        if topic in INTERNAL_TOPICS:
+            raise PartitionError(ErrorCode.INVALID_TOPIC)
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = manager.get(topic, produced.partition)

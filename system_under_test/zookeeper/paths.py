@@ -11,8 +11,9 @@ DELETE_TOPICS = "/admin/delete_topics"
 TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
+CONSUMERS = "/consumers"
 
-PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, CONFIG_CHANGES, "/cluster")
+PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, CONFIG_CHANGES, "/cluster", CONSUMERS)
 """What every broker makes sure of at its start."""
 
 
@@ -42,6 +43,10 @@ def topic_config(name: str) -> str:
 
 def delete_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
+
+
+def consumer_offset(group: str, name: str, index: int) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
 
 
 def config_change() -> str:

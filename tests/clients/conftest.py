@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from cluster.deploy import start_system
 from cluster.docker import DockerCluster
 from cluster.doctor import engine_available
 from cluster.node import by_role
-from system_under_test.deployment import BROKER, PORT, Broker
+from system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
 
 HERE = Path(__file__).parent
 INSTALLED = Path(sys.prefix) / "clients"
@@ -46,6 +47,17 @@ class Live:
     def bootstrap(self) -> str:
         return ",".join(f"{node.address}:{PORT}" for node in by_role(self.cluster, BROKER))
 
+    def driver(self, adapter: str, package: Path | None = None) -> Driver:
+        return Driver(adapter, self.bootstrap, package)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Those of this name, of all brokers, by broker and in each one's order."""
+        lines: list[bytes] = []
+        for node in by_role(self.cluster, BROKER):
+            reading = node.read_file(EVENT_LOG)
+            lines += asyncio.run_coroutine_threadsafe(reading, self.loop).result(PATIENCE).splitlines()
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
     def do(self, action: str, broker: int) -> None:
         """``kill`` or ``start`` one broker."""
         node = next(node for node in by_role(self.cluster, BROKER) if node.index == broker)
@@ -63,6 +75,7 @@ class Driver:
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
+            start_new_session=True,
         )
         self._answers: queue.Queue[str] = queue.Queue()
         self._reading = threading.Thread(target=self._read, daemon=True)
@@ -94,6 +107,10 @@ class Driver:
             return self.end()
 
         return call
+
+    def kill(self) -> None:
+        """Ends it without a word to anybody, with what it has started."""
+        os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -134,13 +151,31 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         loop.close()
 
 
+@dataclass
+class Kind:
+    """A client of others, of which a test may have several."""
+
+    name: str
+    adapter: str
+    package: Path | None
+    live: Live
+
+    def start(self) -> Driver:
+        return self.live.driver(self.adapter, self.package)
+
+
 @pytest.fixture(params=list(CLIENTS), scope="module")
-def client(request: pytest.FixtureRequest, live: Live) -> Iterator[Driver]:
+def kind(request: pytest.FixtureRequest, live: Live) -> Kind:
     adapter, folder = CLIENTS[request.param]
     package = None if folder is None else INSTALLED / folder
     if (adapter == "kcat" and shutil.which("kcat") is None) or (package is not None and not package.is_dir()):
         pytest.skip(f"{request.param} is not installed; `make clients` does it")
-    driver = Driver(adapter, live.bootstrap, package)
+    return Kind(request.param, adapter, package, live)
+
+
+@pytest.fixture(scope="module")
+def client(kind: Kind) -> Iterator[Driver]:
+    driver = kind.start()
     try:
         yield driver
     finally:

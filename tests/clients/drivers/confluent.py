@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -14,6 +15,23 @@ class Client:
     def __init__(self, bootstrap: str) -> None:
         self._common = {"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 1000}
         self._admin = AdminClient(self._common)
+        self._member: Member | None = None
+
+    def enter(self, topic: str, group: str) -> None:
+        """Becomes a member of the group and reads on, committing as it goes, until it leaves."""
+        self._member = Member(self._common, topic, group)
+
+    def received(self) -> list[str]:
+        assert self._member is not None
+        return list(self._member.values)
+
+    def assigned(self) -> list[int]:
+        assert self._member is not None
+        return list(self._member.partitions)
+
+    def leave(self) -> None:
+        assert self._member is not None
+        self._member.leave()
 
     def brokers(self) -> list[int]:
         return sorted(self._admin.list_topics(timeout=WAIT).brokers)
@@ -86,6 +104,39 @@ class Client:
             return consumer.offsets_for_times([wanted], timeout=WAIT)[0].offset
         finally:
             consumer.close()
+
+
+class Member:
+    """Only its own thread touches the consumer: asked from another one, it may never answer."""
+
+    def __init__(self, common: dict[str, object], topic: str, group: str) -> None:
+        settings = {
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 1000,
+        }
+        self.values: list[str] = []
+        self.partitions: list[int] = []
+        self._consumer = Consumer(common | settings)
+        self._consumer.subscribe([topic])
+        self._going = True
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while self._going:
+            message = self._consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                self.values.append(message.value().decode())
+                self._consumer.commit(message, asynchronous=False)
+            self.partitions = sorted(found.partition for found in self._consumer.assignment())
+        self._consumer.close()
+
+    def leave(self) -> None:
+        self._going = False
+        self._thread.join()
 
 
 def _noting(offsets: dict[str, int]):  # type: ignore[no-untyped-def]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import CommitFailedError, RebalanceInProgressError
 
 WAIT = 20.0
 
@@ -14,6 +16,22 @@ class Client:
     def __init__(self, bootstrap: str) -> None:
         self._servers = bootstrap.split(",")
         self._admin = KafkaAdminClient(bootstrap_servers=self._servers)
+        self._member: Member | None = None
+
+    def enter(self, topic: str, group: str) -> None:
+        self._member = Member(self._servers, topic, group)
+
+    def received(self) -> list[str]:
+        assert self._member is not None
+        return list(self._member.values)
+
+    def assigned(self) -> list[int]:
+        assert self._member is not None
+        return list(self._member.partitions)
+
+    def leave(self) -> None:
+        assert self._member is not None
+        self._member.leave()
 
     def _consumer(self) -> KafkaConsumer:
         return KafkaConsumer(bootstrap_servers=self._servers, group_id=None, enable_auto_commit=False)
@@ -99,3 +117,45 @@ class Client:
             return -1 if found is None else found.offset
         finally:
             consumer.close()
+
+
+class Member:
+    """Only its own thread touches the consumer."""
+
+    def __init__(self, servers: list[str], topic: str, group: str) -> None:
+        self.values: list[str] = []
+        self.partitions: list[int] = []
+        self._consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=1000,
+            metadata_max_age_ms=1000,
+        )
+        self._going = True
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        committed = True
+        while self._going or not committed:
+            for messages in self._consumer.poll(200).values():
+                self.values += [message.value.decode() for message in messages]
+            self.partitions = sorted(found.partition for found in self._consumer.assignment())
+            committed = self._commit()
+        self._consumer.close()
+
+    def _commit(self) -> bool:
+        """In the midst of a rebalance it is refused; the next poll joins again."""
+        try:
+            self._consumer.commit()
+        except (CommitFailedError, RebalanceInProgressError):
+            return False
+        return True
+
+    def leave(self) -> None:
+        self._going = False
+        self._thread.join()

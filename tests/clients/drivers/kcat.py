@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import threading
 import time
 
 import confluent
@@ -15,6 +17,22 @@ class Client:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._other = confluent.Client(bootstrap)
+        self._member: Member | None = None
+
+    def enter(self, topic: str, group: str) -> None:
+        self._member = Member(self._bootstrap, topic, group)
+
+    def received(self) -> list[str]:
+        assert self._member is not None
+        return list(self._member.values)
+
+    def assigned(self) -> list[int]:
+        assert self._member is not None
+        return list(self._member.partitions)
+
+    def leave(self) -> None:
+        assert self._member is not None
+        self._member.leave()
 
     def _kcat(self, *argv: str, text: str | None = None) -> str:
         command = ["kcat", "-b", self._bootstrap, *argv]
@@ -77,3 +95,39 @@ class Client:
 
     def _asked(self, topic: str, partition: int, milliseconds: int) -> int:
         return int(self._kcat("-Q", "-t", f"{topic}:{partition}:{milliseconds}").split()[-1])
+
+
+class Member:
+    """``kcat -G``: it prints what it reads, and tells of its assignments where errors go. It commits by itself."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.values: list[str] = []
+        self.partitions: list[int] = []
+        command = ["kcat", "-b", bootstrap, "-G", group, topic, "-u", "-f", r"%s\n", "-X", "session.timeout.ms=6000"]
+        command += ["-X", "heartbeat.interval.ms=1000", "-X", "auto.offset.reset=earliest"]
+        command += ["-X", "auto.commit.interval.ms=200"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._hear)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.values.append(line.rstrip("\n"))
+
+    def _hear(self) -> None:
+        """``% Group g rebalanced (memberid x): assigned: t [0], t [1]``"""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            _, assigned, partitions = line.partition("assigned: ")
+            if assigned and "revoked" not in line:
+                self.partitions = sorted(int(part.split("]")[0]) for part in partitions.split("[")[1:])
+            elif "revoked" in line:
+                self.partitions = []
+
+    def leave(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(30)
+        for thread in self._threads:
+            thread.join()

@@ -1,0 +1,136 @@
+"""What lies in the offsets topic: for each group its generation and members, for each partition what was committed.
+
+The formats are those of Kafka 0.10.2: a key begins with its version, 1 for an offset and 2 for a group; a value with
+its own, 1 for either. A record without a value ends what its key names.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from system_under_test.protocol.compiler import decode, encode_bytes
+from system_under_test.protocol.schema import (
+    BYTES,
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    ProtocolError,
+    array,
+    message,
+    wire,
+)
+
+OFFSET_KEY: Final = 1
+GROUP_KEY: Final = 2
+VALUE: Final = 1
+_VERSION = struct.Struct(">h")
+
+
+@message
+class OffsetKey:
+    version: int = wire(INT16)
+    group: str = wire(STRING)
+    topic: str = wire(STRING)
+    partition: int = wire(INT32)
+
+
+@message
+class GroupKey:
+    version: int = wire(INT16)
+    group: str = wire(STRING)
+
+
+@message
+class OffsetValue:
+    """Times in milliseconds of the coordinator's clock; ``expire_timestamp`` is when it may go."""
+
+    version: int = wire(INT16)
+    offset: int = wire(INT64)
+    metadata: str = wire(STRING)
+    commit_timestamp: int = wire(INT64)
+    expire_timestamp: int = wire(INT64)
+
+
+@message
+class StoredMember:
+    """Timeouts in milliseconds."""
+
+    member_id: str = wire(STRING)
+    client_id: str = wire(STRING)
+    client_host: str = wire(STRING)
+    rebalance_timeout: int = wire(INT32)
+    session_timeout: int = wire(INT32)
+    subscription: bytes = wire(BYTES)
+    assignment: bytes = wire(BYTES)
+
+
+@message
+class GroupValue:
+    """Members of a generation whose leader has not assigned anything yet have empty assignments."""
+
+    version: int = wire(INT16)
+    protocol_type: str = wire(STRING)
+    generation: int = wire(INT32)
+    protocol: str | None = wire(NULLABLE_STRING)
+    leader: str | None = wire(NULLABLE_STRING)
+    members: list[StoredMember] = wire(array(StoredMember))
+
+
+@dataclass(frozen=True)
+class OffsetRecord:
+    group: str
+    topic: str
+    partition: int
+    value: OffsetValue | None
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    group: str
+    value: GroupValue | None
+
+
+class UnknownRecord(ValueError):
+    """Not a record of this topic, or of a later version; the message says which."""
+
+
+def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:
+    """Key and value."""
+    key = OffsetKey(version=OFFSET_KEY, group=record.group, topic=record.topic, partition=record.partition)
+    return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
+
+
+def encode_group(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Key and value."""
+    key = GroupKey(version=GROUP_KEY, group=record.group)
+    return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
+
+
+def parse(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord:
+    """Raises :class:`UnknownRecord`."""
+    try:
+        version = _version(key)
+        assert key is not None, "it has a version"
+        if value is not None and _version(value) != VALUE:
+            raise UnknownRecord(f"a value of version {_version(value)}")
+        if version == OFFSET_KEY:
+            offset: OffsetKey = decode(OffsetKey, 0, key, 0)
+            found = None if value is None else decode(OffsetValue, 0, value, 0)
+            return OffsetRecord(offset.group, offset.topic, offset.partition, found)
+        if version == GROUP_KEY:
+            group: GroupKey = decode(GroupKey, 0, key, 0)
+            return GroupRecord(group.group, None if value is None else decode(GroupValue, 0, value, 0))
+    except ProtocolError as error:
+        raise UnknownRecord(str(error)) from error
+    raise UnknownRecord(f"a key of version {version}")
+
+
+def _version(data: bytes | None) -> int:
+    if data is None or len(data) < _VERSION.size:
+        raise UnknownRecord("a record without a version")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version

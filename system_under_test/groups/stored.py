@@ -1,0 +1,196 @@
+"""One partition of the offsets topic, while this broker leads it: the groups that were loaded from it, and the way
+back into it.
+
+It is *ready* once all that former leaders wrote is known to be committed, and read. What is written counts when all
+in-sync replicas have it; where that cannot be told the outcome is unknown, and takes effect if it ever comes about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from system_under_test.config import BrokerConfig
+from system_under_test.events import EventLog
+from system_under_test.groups.group import Group, GroupError, Spawn
+from system_under_test.groups.records import (
+    GroupRecord,
+    OffsetRecord,
+    UnknownRecord,
+    encode_group,
+    encode_offset,
+    parse,
+)
+from system_under_test.log.log import CorruptLog
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.records import message_set
+from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
+
+_log = logging.getLogger("assay.groups")
+
+CHUNK: int = 256 * 1024
+"""Bytes that are read at a time while groups are loaded; others have a turn in between."""
+_TOLD = {
+    ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What members and committers are told when the offsets topic says this; else 15."""
+
+
+class StoredGroups:
+    """See the module. ``wall_clock`` in seconds since the epoch. Ended by whoever made it when the term is over."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        term: LeaderTerm,
+        config: BrokerConfig,
+        events: EventLog,
+        spawn: Spawn,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._partition = partition
+        self.term = term
+        self._config = config
+        self._events = events
+        self._spawn = spawn
+        self._wall_clock = wall_clock
+        self.groups: dict[str, Group] = {}
+        self.ready = False
+
+    @property
+    def index(self) -> int:
+        return self._partition.index
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Reads what former leaders wrote, as soon as all of it is committed."""
+        partition, term = self._partition, self.term
+        while partition.high_watermark < term.start_offset:
+            if partition.leader is not term:
+                return
+            woken = asyncio.get_running_loop().create_future()
+            partition.commit_readers.add(woken)
+            await woken
+        try:
+            found = await self._read(partition.log.start_offset, term.start_offset)
+        except CorruptLog as damage:
+            _log.error("%s: its groups cannot be loaded: %s", partition.key, damage)
+            return
+        if partition.leader is not term:
+            return
+        for record in found.values():
+            self._restore(record)
+        self.ready = True
+        self._events.emit("groups-loaded", key=partition.key, epoch=term.epoch, value=len(self.groups))
+
+    async def _read(self, first: int, end: int) -> dict[bytes | None, GroupRecord | OffsetRecord]:
+        """The last record of each key."""
+        log = self._partition.log
+        found: dict[bytes | None, GroupRecord | OffsetRecord] = {}
+        offset = first
+        while offset < end and self._partition.leader is self.term:
+            data = log.read(offset, CHUNK, limit=end).read()
+            messages = message_set.decode(data)
+            if not messages:
+                break
+            for message in messages:
+                try:
+                    found.pop(message.key, None)
+                    found[message.key] = parse(message.key, message.value)
+                except UnknownRecord as error:
+                    _log.error("%s at %d: %s; it is ignored", self._partition.key, message.offset, error)
+            offset = messages[-1].offset + 1
+            await asyncio.sleep(0)
+        return found
+
+    def _restore(self, record: GroupRecord | OffsetRecord) -> None:
+        if record.value is None:
+            return
+        group = self.group(record.group)
+        if isinstance(record, OffsetRecord):
+            group.offsets[record.topic, record.partition] = record.value
+        else:
+            assert isinstance(record, GroupRecord)
+            assert record.value is not None
+            group.load(record.value)
+
+    def end(self) -> None:
+        """The term is over: whoever waits looks for the new coordinator."""
+        self.ready = False
+        groups, self.groups = self.groups, {}
+        for group in groups.values():
+            group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def serving(self) -> None:
+        """Raises :class:`GroupError`: 14 while loading, 16 when the term is over."""
+        if self._partition.leader is not self.term:
+            raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+        if not self.ready:
+            raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)
+
+    def group(self, group_id: str) -> Group:
+        """It, made when there is none."""
+        if group_id not in self.groups:
+            self.groups[group_id] = Group(group_id, self._store_group, self._events, self._spawn)
+        return self.groups[group_id]
+
+    async def commit(self, group: Group, records: Sequence[OffsetRecord]) -> ErrorCode:
+        """Known to fetches as soon as, and whenever, it is committed, which may be after this has given up waiting."""
+
+        def committed(code: ErrorCode) -> None:
+            if code:
+                return
+            for record in records:
+                key = record.topic, record.partition
+                if record.value is None:
+                    group.offsets.pop(key, None)
+                else:
+                    group.offsets[key] = record.value
+
+        return await self._append([encode_offset(record) for record in records], committed)
+
+    async def forget(self, group: Group) -> None:
+        """Ends a group that nobody needs any more, here and in the offsets topic."""
+        del self.groups[group.group_id]
+        await self._append([encode_group(GroupRecord(group.group_id, None))])
+
+    async def _store_group(self, record: GroupRecord) -> ErrorCode:
+        return await self._append([encode_group(record)])
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    async def _append(
+        self,
+        records: Sequence[tuple[bytes, bytes | None]],
+        on_outcome: Callable[[ErrorCode], None] = lambda code: None,
+    ) -> ErrorCode:
+        """What to tell whoever asked: NONE once all in-sync replicas have it."""
+        partition = self._partition
+        now = int(self._wall_clock() * 1000)
+        data = message_set.build([(key, value, now) for key, value in records])
+        try:
+            if partition.leader is not self.term:
+                raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
+            _refuse_large(data, partition.config.max_message_bytes)
+            _, last, _ = partition.append(data, len(records), wait_for_all=True)
+        except PartitionError as error:
+            return _told(error.code)
+        future = partition.wait_for_commit(last)
+        future.add_done_callback(lambda done: on_outcome(done.result()) if not done.cancelled() else None)
+        await asyncio.wait([future], timeout=self._config.offsets_commit_timeout_ms / 1000)
+        return _told(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+
+
+def _refuse_large(data: bytes, max_message_bytes: int) -> None:
+    if any(size > max_message_bytes for _, size, _ in message_set.scan(data)):
+        raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    return code if code is ErrorCode.NONE else _TOLD.get(code, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)

@@ -1,0 +1,92 @@
+"""Version 0 of OffsetCommit and OffsetFetch: the offsets of a group in ZooKeeper, where consumers of the old design
+keep them. Nobody checks who commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.group_offsets import (
+    OffsetCommitRequest,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopicResponse,
+)
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths
+
+Check = Callable[[str, int, str | None], ErrorCode]
+
+
+async def commit(
+    zookeeper: ZooKeeper, request: OffsetCommitRequest, check: Check
+) -> Mapping[tuple[str, int], ErrorCode]:
+    """What to answer for each partition; -1 also where the outcome is unknown."""
+    codes = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            code = _check_group(request.group_id) or check(topic.topic, wanted.partition, wanted.metadata)
+            if not code:
+                path = paths.consumer_offset(request.group_id, topic.topic, wanted.partition)
+                code = await _write(zookeeper, path, str(wanted.offset).encode())
+            codes[topic.topic, wanted.partition] = code
+    return codes
+
+
+def _check_group(group_id: str) -> ErrorCode:
+    """It is to be the name of a znode."""
+    fits = group_id.isprintable() and group_id not in ("", ".", "..") and "/" not in group_id
+    return ErrorCode.NONE if fits else ErrorCode.INVALID_GROUP_ID
+
+
+async def _write(zookeeper: ZooKeeper, path: str, data: bytes) -> ErrorCode:
+    try:
+        try:
+            await zookeeper.set(path, data)
+        except NoNodeError:
+            try:
+                await zookeeper.create(path, data, makepath=True)
+            except NodeExistsError:
+                await zookeeper.set(path, data)
+    except KazooException:
+        return ErrorCode.UNKNOWN
+    return ErrorCode.NONE
+
+
+async def fetch(zookeeper: ZooKeeper, request: OffsetFetchRequest, check: Check) -> OffsetFetchResponse:
+    """3 for a partition of which nothing was ever committed, as 0.10.2 answers in this version alone."""
+    topics = []
+    for topic in request.topics or ():
+        parts = [
+            await _read(
+                zookeeper,
+                request.group_id,
+                topic.topic,
+                partition,
+                _check_group(request.group_id) or check(topic.topic, partition, None),
+            )
+            for partition in topic.partitions
+        ]
+        topics.append(OffsetFetchTopicResponse(topic=topic.topic, partitions=parts))
+    return OffsetFetchResponse(topics=topics)
+
+
+async def _read(
+    zookeeper: ZooKeeper, group_id: str, topic: str, partition: int, code: ErrorCode
+) -> OffsetFetchPartitionResponse:
+    offset = -1
+    if not code:
+        path = paths.consumer_offset(group_id, topic, partition)
+        try:
+            await zookeeper.sync(path)
+            data, _ = await zookeeper.get(path)
+            offset = int(data)
+        except NoNodeError:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except (KazooException, ValueError):
+            code = ErrorCode.UNKNOWN
+    return OffsetFetchPartitionResponse(partition=partition, offset=offset, metadata="", error_code=code)

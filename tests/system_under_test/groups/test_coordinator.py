@@ -1,0 +1,159 @@
+"""Groups on a cluster: who is in, who owns, what was committed, and that all of it survives its coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+
+from group_client import Member, ask, coordinator, listed
+from sim_brokers import Brokers, brokers, simulate, until
+
+from system_under_test.deployment import Broker
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.groups import GroupCoordinatorRequest
+from system_under_test.protocol.metadata import MetadataRequest
+
+
+async def all_in(*members: Member) -> None:
+    await asyncio.gather(*(member.enter() for member in members))
+    while len({member.generation for member in members}) > 1:
+        behind = [member for member in members if await member.heartbeat() != ErrorCode.NONE]
+        await asyncio.gather(*(member.enter() for member in behind))
+
+
+async def kill_coordinator(cluster: Brokers, group: str = "g") -> None:
+    address = await coordinator(cluster, group)
+    node = next(node for node in cluster.nodes if node.address == address)
+    await node.kill()
+
+
+def test_the_offsets_topic_is_made_for_the_first_who_asks_and_is_internal() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            first = await ask(cluster.nodes[0].address, GroupCoordinatorRequest(group_id="g"))
+            assert first.error_code == ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+            await coordinator(cluster)
+            metadata = await ask(cluster.nodes[0].address, MetadataRequest(topics=None), 1)
+            internal = {topic.topic: topic.is_internal for topic in metadata.topics}
+            assert internal == {"__consumer_offsets": True, "orders": False}
+
+    simulate(check)
+
+
+def test_members_share_a_generation_and_each_gets_what_the_leader_gave_it() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            members = [Member(cluster) for _ in range(3)]
+            await all_in(*members)
+            assert len({member.member_id for member in members}) == 3
+            assert sum(member.leader for member in members) == 1
+            assert [member.assignment.decode() for member in members] == [member.member_id for member in members]
+            described = await members[0].described()
+            assert (described.state, described.protocol, len(described.members)) == ("Stable", "range", 3)
+            assert await listed(cluster) == ["g"]
+
+    simulate(check)
+
+
+def test_a_member_that_leaves_and_one_that_falls_silent_are_replaced_in_a_new_generation() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            one, two, three = (Member(cluster, session_timeout_ms=2000) for _ in range(3))
+            await all_in(one, two, three)
+            before = one.generation
+            assert await two.leave() == ErrorCode.NONE
+            assert await one.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+            await all_in(one, three)
+            assert one.generation > before
+            assert await two.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+            async def alone() -> bool:  # three says nothing any more
+                if await one.heartbeat() != ErrorCode.NONE:
+                    await one.enter()
+                return len((await one.described()).members) == 1
+
+            await until(alone, "the silent member is gone", 10)
+
+    simulate(check)
+
+
+def test_an_old_generation_and_a_stranger_can_neither_commit_nor_live() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            zombie, fresh = Member(cluster), Member(cluster)
+            await all_in(zombie)
+            assert await zombie.commit(5) == ErrorCode.NONE
+            old = zombie.generation
+            await asyncio.gather(fresh.enter(), zombie.enter())
+            await all_in(zombie, fresh)
+            assert await zombie.commit(9, generation_id=old) == ErrorCode.ILLEGAL_GENERATION
+            assert await zombie.commit(9, member_id="stranger") == ErrorCode.UNKNOWN_MEMBER_ID
+            assert await zombie.commit(9, generation_id=-1, member_id="") == ErrorCode.UNKNOWN_MEMBER_ID
+            assert await fresh.committed() == 5
+            assert await fresh.commit(6) == ErrorCode.NONE
+            assert await zombie.committed() == 6
+
+    simulate(check)
+
+
+def test_anybody_commits_to_a_group_without_members() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            somebody = Member(cluster, group="tool")
+            assert await somebody.committed() == -1
+            assert await somebody.commit(3) == ErrorCode.NONE
+            assert await somebody.committed() == 3
+            assert await somebody.committed(version=2) == 3
+            assert await somebody.commit(4, topic="none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await somebody.commit(4, partition=99) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await somebody.commit(4, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+            assert (await somebody.described()).state == "Empty"
+
+    simulate(check)
+
+
+def test_version_0_keeps_offsets_in_zookeeper_and_apart() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            somebody = Member(cluster, group="old")
+            assert await somebody.committed(version=0) == -1
+            assert await somebody.commit(7, version=0) == ErrorCode.NONE
+            assert await somebody.committed(version=0) == 7
+            assert await somebody.committed() == -1
+
+    simulate(check)
+
+
+def test_members_generation_and_offsets_survive_the_coordinator_without_a_rebalance() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            one, two = (Member(cluster, session_timeout_ms=30_000) for _ in range(2))
+            await all_in(one, two)
+            assert await one.commit(11) == ErrorCode.NONE
+            before = one.generation
+            await kill_coordinator(cluster)
+            assert await one.heartbeat() == ErrorCode.NONE
+            assert await two.heartbeat() == ErrorCode.NONE
+            assert await two.committed() == 11
+            assert one.generation == before
+            assert (await one.described()).state == "Stable"
+            assert await one.commit(12) == ErrorCode.NONE
+            late = Member(cluster)
+            await asyncio.gather(late.enter(), one.enter(), two.enter())
+            await all_in(one, two, late)
+            assert late.generation > before, "no generation is given twice"
+
+    simulate(check)
+
+
+def test_a_generation_whose_assignment_was_never_stored_is_joined_again_after_a_failover() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            one = Member(cluster, session_timeout_ms=30_000)
+            assert await one.join() == ErrorCode.NONE
+            before = one.generation
+            await kill_coordinator(cluster)
+            assert await one.sync() == ErrorCode.REBALANCE_IN_PROGRESS
+            await one.enter()
+            assert one.generation > before
+
+    simulate(check)
