@@ -30,8 +30,9 @@ async def look_again(zookeeper: ZooKeeper, rule: Rule, name: str, watch: Watch) 
     try:
         data, stat = await zookeeper.get(path, watch)
     except NoNodeError:
-        return  # the list of topics has changed, too
-    if stat.czxid != known.czxid:  # deleted and made again by hand
+        data, stat = b"", None
+    if stat is None or stat.czxid != known.czxid:
+        # Deleted by hand, and made again since or presently: then the list of topics will look as if nothing had been.
         rule.cluster.forget(name)
         rule.brokers.deleted(name)
         return

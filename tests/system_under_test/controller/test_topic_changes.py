@@ -544,7 +544,10 @@ def test_a_topic_that_made_no_sense_is_made_once_it_does(caplog: pytest.LogCaptu
     simulate(check)
 
 
-def test_a_topic_deleted_and_made_again_behind_the_controllers_back_is_a_new_one() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_a_topic_deleted_and_made_again_behind_the_controllers_back_is_a_new_one(seed: int) -> None:
+    """Whether the controller looks between the two or after them."""
+
     async def check() -> None:
         async with tools() as (cluster, zookeeper, admin):
             await cluster.producer.send("orders", 0, [(None, b"of the old one")])
@@ -560,7 +563,7 @@ def test_a_topic_deleted_and_made_again_behind_the_controllers_back_is_a_new_one
             await led(cluster, admin, "orders", 1)
             await filled(cluster, "orders", 1)
 
-    simulate(check)
+    simulate(check, seed)
 
 
 def test_partitions_are_added_by_admin() -> None:
