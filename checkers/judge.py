@@ -18,6 +18,7 @@ from checkers import coverage
 from checkers.check import MOST_FINDINGS, Check, Family, build, count, findings
 from checkers.contract import NO_RECOVERY, Contract
 from checkers.engine import Engine, EngineError, Engines, Row
+from checkers.groups import GROUPS
 from checkers.log import LOG
 from checkers.ownership import OWNERSHIP
 from checkers.register import REGISTER, REGISTER_CAS
@@ -28,7 +29,7 @@ from checkers.validate import readable, validate
 from checkers.verdict import Examined, Finding, Judgement, Verdict
 from harness.core.history import HistoryReader
 
-FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OWNERSHIP, REPLICAS)
+FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OWNERSHIP, *GROUPS, REPLICAS)
 """Every family of checks, each judged where the history has rows of it."""
 
 

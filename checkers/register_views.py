@@ -5,6 +5,8 @@ How a register workload records itself in ``effects`` (``key`` is the register's
 - ``write``: ``value``; ``cas``: ``expected`` -> ``value``; outcomes ok, fail (certainly not done) or info.
 - ``read``: ``value``; only ok ones count. Null is the initial value: nothing was written yet; ``expected`` null means
   the same. A failed CAS that returns the current value gives a ``read`` row with outcome ok beside its own.
+- ``commit`` is a write, and ``fetched`` a read, of a group's offset in one partition: ``value`` is the number that the
+  commit bears, since offsets are not unique; their ``position`` is the offset, and no version.
 - ``position``: the version of the value, where the system returns one (a znode's version, an etcd revision): it rises
   with every change of the register.
 
@@ -29,12 +31,13 @@ INITIAL: Final = -INFINITY
 ROWS: Final = View(
     "register_rows",
     f"""
-    select e.op as op, e.sub as sub, e.process as process, e.key as key, e.kind as kind,
+    select e.op as op, e.sub as sub, e.process as process, e.key as key,
+        case e.kind when 'commit' then 'write' when 'fetched' then 'read' else e.kind end as kind,
         coalesce(e.value, {INITIAL}) as value, coalesce(e.expected, {INITIAL}) as expected,
-        e.position as position, e.call as call,
+        case when e.kind in ('write', 'read', 'cas') then e.position end as position, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
     from effects e left join (select key from effects where kind = 'add' group by key) a on e.key = a.key
-    where e.kind in ('write', 'read', 'cas') and a.key is null
+    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched') and a.key is null
     """,
     keep=True,
 )

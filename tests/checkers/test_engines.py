@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from group_histories import group_history, owned_twice, zombies
 from log_histories import Book, Row, SimulatedLog, broken, write
 from oracle import Judge
 from power_histories import CONTRACT as POWER_CONTRACT
@@ -39,6 +40,7 @@ from harness.core.history import EFFECTS, HistoryError, HistoryReader
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = 800
 REGISTERS = 1200
+GROUPS = 200
 INSTANCE = {
     "inconsistent-offset": ("position",),
     "duplicate": ("value",),
@@ -53,6 +55,8 @@ INSTANCE = {
     "nonmonotonic-poll": ("op", "sub"),
     "poll-skip": ("op", "sub"),
     "high-watermark-regression": ("op", "sub"),
+    "zombie-commit": ("place",),
+    "double-ownership": ("group_name", "epoch"),
 }
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
 
@@ -146,7 +150,8 @@ def node_events() -> list[Row]:
     return [
         {
             "time": seq, "node": f"n{rng.randint(1, 3)}", "incarnation": rng.randint(1, 2), "seq": seq, "detail": "{}",
-            "event": rng.choice(("first-append-in-epoch", "became-controller", "request-obeyed", "written")),
+            "event": rng.choice(("first-append-in-epoch", "became-controller", "request-obeyed", "written",
+                                "group-generation")),
             "key": f"k-{rng.randint(0, 40)}", "epoch": rng.randint(0, 9), "controller_epoch": rng.randint(0, 40),
             "zxid": seq if rng.random() < 0.3 else None, "position": rng.randint(0, 9),
         }
@@ -154,10 +159,15 @@ def node_events() -> list[Row]:
     ]  # fmt: skip
 
 
+def groups() -> list[list[Row]]:
+    first = (LOGS + REGISTERS) * 1000
+    return [group_history(f"g-{n}", random.Random(f"engines/g/{n}"), first + n * 1000) for n in range(GROUPS)]
+
+
 @pytest.mark.spark
 def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Application) -> None:
-    some_logs, some_registers = logs(), registers()
-    rows = [row for history in (*some_logs, *some_registers) for row in history]
+    some_logs, some_registers, some_groups = logs(), registers(), groups()
+    rows = [row for history in (*some_logs, *some_registers, *some_groups) for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
     compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
@@ -175,6 +185,10 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
         key = history[0]["key"]
         expected = Judge(history, linearizable_ends=True, compacted=key in compacted).found()
         assert _of(by_spark, key) == expected, key
+    late = {(key, place) for key, place in by_spark["zombie-commit"].found}
+    assert late == {instance for history in some_groups for instance in zombies(history)}
+    twice = {(group, key, epoch) for key, group, epoch in by_spark["double-ownership"].found}
+    assert twice == {instance for history in some_groups for instance in owned_twice(history)}
     wrong = {key for anomaly in REGISTER_ANOMALIES for (key,) in by_spark[anomaly].found}
     for history in some_registers:
         assert linearizable(history, versions=False) is (history[0]["key"] not in wrong), history
