@@ -34,6 +34,7 @@ from checkers.judge import FAMILIES, judge
 from checkers.log import LOG_ANOMALIES
 from checkers.register import REGISTER_ANOMALIES
 from checkers.source import register_contract, register_history
+from checkers.unflushed import UNFLUSHED_LOSS
 from checkers.verdict import Finding, Judgement, Verdict
 from harness.core.history import EFFECTS, HistoryError, HistoryReader
 
@@ -179,6 +180,8 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     assert list(by_spark) == list(by_duck)
     for anomaly, answer in by_duck.items():
         assert by_spark[anomaly] == answer, anomaly
+        if anomaly == UNFLUSHED_LOSS:
+            continue  # of contracts that allow it alone: below
         assert answer.found, f"no history had {anomaly}"
         assert answer.findings
     for history in some_logs:
