@@ -36,7 +36,7 @@ from system_under_test.controller.term import known_epoch
 from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.controller.traits import traits
 from system_under_test.events import EventLog
-from system_under_test.groups.coordinator import Coordinator
+from system_under_test.groups.defective import coordinator_class
 from system_under_test.log import directory
 from system_under_test.log.checkpoints import CheckpointError
 from system_under_test.log.defective import log_config_class
@@ -125,7 +125,7 @@ class Broker:
             self._cache,
             traits(config.defects),
         )
-        self._coordinator = Coordinator(
+        self._coordinator = coordinator_class(config.defects)(
             config,
             runtime,
             self._zookeeper,

@@ -114,6 +114,22 @@ _ALL = (
         "KAFKA-9835",
         "workloads/test_log.py --replay=schedules/isr-of-one.json --time-limit=60",
     ),
+    Defect(
+        "zombie-commit",
+        "the coordinator takes a commit whatever generation it is of, so a member of an old one rewinds its group",
+        "let members come and go; each of them commits now and then in the generation before",
+        ("zombie-commit",),
+        "what generations are there for (KIP-62, KAFKA-2464)",
+        "workloads/test_offsets.py --time-limit=20",
+    ),
+    Defect(
+        "coordinator-amnesia",
+        "a new coordinator serves before it has read what the former one had written",
+        "kill the leader of the group's partition of the offsets topic",
+        ("stale-read",),
+        "KAFKA-1721; what GROUP_LOAD_IN_PROGRESS is there for",
+        "workloads/test_offsets.py --nemesis=restart-rolling --time-limit=60",
+    ),
 )
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.name: defect for defect in _ALL})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from system_under_test.events import EventLog
@@ -72,6 +72,9 @@ class Cluster(Protocol):
 class Coordinator:
     """See the module. ``make_topic`` sees to it that the offsets topic comes into being."""
 
+    stored_class: ClassVar[type[StoredGroups]] = StoredGroups
+    """A defect has another."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -115,7 +118,7 @@ class Coordinator:
         """This broker leads a partition, until ``term.ended``."""
         if partition.topic != OFFSETS_TOPIC:
             return
-        stored = StoredGroups(
+        stored = self.stored_class(
             partition, term, self._config, self._events, self._background.spawn, self._runtime.wall_clock
         )
         self._led[partition.index] = stored

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from system_under_test.config import BrokerConfig
 from system_under_test.events import EventLog
@@ -41,6 +42,9 @@ _TOLD = {
 
 class StoredGroups:
     """See the module. ``wall_clock`` in seconds since the epoch. Ended by whoever made it when the term is over."""
+
+    group_class: ClassVar[type[Group]] = Group
+    """A defect has another."""
 
     def __init__(
         self,
@@ -137,7 +141,7 @@ class StoredGroups:
     def group(self, group_id: str) -> Group:
         """It, made when there is none."""
         if group_id not in self.groups:
-            self.groups[group_id] = Group(group_id, self._store_group, self._events, self._spawn)
+            self.groups[group_id] = self.group_class(group_id, self._store_group, self._events, self._spawn)
         return self.groups[group_id]
 
     async def commit(self, group: Group, records: Sequence[OffsetRecord]) -> ErrorCode:

@@ -1,0 +1,144 @@
+"""Members of a group by the client library: they share, notice that others come, go and die, and a commit that fails
+says what is known of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sim_brokers import Brokers, brokers, simulate, until
+
+from system_under_test.client.errors import Outcome, ReadFailed
+from system_under_test.client.membership import CommitFailed, JoinFailed, Membership, Position
+from system_under_test.deployment import Broker
+from system_under_test.protocol.errors import ErrorCode
+
+ORDERS = ("orders", 0)
+
+
+def member(cluster: Brokers, group: str = "g", **settings: Any) -> Membership:
+    made = Membership(
+        cluster.bootstrap,
+        group,
+        runtime=cluster.cluster.harness_runtime(),
+        **({"topics": ("orders",), "session_timeout": 2.0, "rebalance_timeout": 3.0} | settings),
+    )
+    cluster._open.append(made)
+    return made
+
+
+async def settle(*members: Membership) -> None:
+    """Each joins again whenever it has to, until all have been in one generation for a while."""
+
+    async def live(one: Membership) -> None:
+        while True:
+            if one.generation is None:
+                await one.enter(20)
+            await asyncio.sleep(0.05)
+
+    async def together() -> bool:
+        before = {one.generation for one in members}
+        await asyncio.sleep(1.0)
+        after = {one.generation for one in members}
+        return before == after and None not in after and len({one.number for one in after if one is not None}) == 1
+
+    lives = [asyncio.get_running_loop().create_task(live(one)) for one in members]
+    try:
+        await until(together, "one generation", 60)
+    finally:
+        for life in lives:
+            life.cancel()
+
+
+def owned(*members: Membership) -> list[tuple[str, int]]:
+    found = []
+    for one in members:
+        assert one.generation is not None
+        found += one.generation.partitions
+    return sorted(found)
+
+
+def test_members_share_the_partitions_whoever_comes_goes_and_falls_silent() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=4)) as cluster:
+            everything = [("orders", index) for index in range(4)]
+            one, two, three = (member(cluster) for _ in range(3))
+            await settle(one)
+            assert owned(one) == everything
+            await settle(one, two, three)
+            assert owned(one, two, three) == everything
+            assert one.generation is not None
+            assert two.generation is not None
+            before = one.generation.number
+            await two.leave()
+            await settle(one, three)
+            assert owned(one, three) == everything
+            assert one.generation.number > before
+            await three.close()  # it dies
+            await until(lambda: one.generation is None, "the survivor is told", 10)
+            await settle(one)
+            assert owned(one) == everything
+
+    simulate(check)
+
+
+def test_a_commit_says_what_is_known_of_it() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            one, two = member(cluster), member(cluster)
+            await settle(one)
+            assert (await one.committed([ORDERS]))[ORDERS] == Position(-1)
+            await one.commit({ORDERS: Position(5, "five")})
+            assert (await two.committed([ORDERS]))[ORDERS] == Position(5, "five")
+            former = one.generation
+            await settle(one, two)
+            with pytest.raises(CommitFailed) as refused:
+                await one.commit({ORDERS: Position(6)}, former)
+            assert (refused.value.outcome, refused.value.error) == (Outcome.NOT_DONE, ErrorCode.ILLEGAL_GENERATION)
+            assert one.generation is not None, "a commit of another generation says nothing of this one"
+            await one.commit({ORDERS: Position(7)})
+            for node in cluster.nodes:
+                await node.stop()
+            with pytest.raises(CommitFailed) as unknown:
+                await one.commit({ORDERS: Position(8)})
+            assert unknown.value.outcome is Outcome.UNKNOWN
+            with pytest.raises(ReadFailed):
+                await two.committed([ORDERS])
+            for node in cluster.nodes:
+                await node.resume()
+
+    simulate(check)
+
+
+def test_who_cannot_become_a_member_in_time_is_told() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            with pytest.raises(JoinFailed, match="INVALID_SESSION_TIMEOUT") as refused:
+                await member(cluster, session_timeout=0.01).enter()
+            assert refused.value.error is ErrorCode.INVALID_SESSION_TIMEOUT
+            for node in cluster.nodes:
+                await node.kill()
+            with pytest.raises(JoinFailed, match="not a member in time"):
+                await member(cluster, timeout=1.0).enter()
+
+    simulate(check)
+
+
+def test_it_goes_on_through_the_death_of_its_coordinator() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            one = member(cluster, session_timeout=6.0)
+            await settle(one)
+            await one.commit({ORDERS: Position(1)})
+            before = one.generation
+            coordinator = one._coordinator
+            assert coordinator is not None
+            await next(node for node in cluster.nodes if node.address == coordinator.host).kill()
+            await asyncio.sleep(5)
+            assert one.generation is before, "nobody had to join again"
+            assert (await one.committed([ORDERS]))[ORDERS] == Position(1)
+            await one.commit({ORDERS: Position(2)})
+
+    simulate(check)

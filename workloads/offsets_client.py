@@ -1,0 +1,179 @@
+"""Drives a group's coordinator: members that come and go, commits in their generation and on purpose in an older one,
+and fetches. One client is one process of the history, and one member of the group ``members``; to the group ``tools``,
+which has none, anybody may commit.
+
+==========  =====================  ============================================================================
+f           argument               result
+==========  =====================  ============================================================================
+``enter``   none                   ``{"generation", "owner", "partitions"}``
+``leave``   none                   none
+``commit``  ``{"number","offset"}``  ``{"generation", "owner"}``, null for one who is no member
+``zombie``  the same               as of a commit; it says to be in the generation before the present one
+``fetch``   none                   ``{"number", "offset"}``, null and -1 where nothing is committed
+==========  =====================  ============================================================================
+
+``key`` is a group and a partition: ``members/orders-0``. A commit's number is unique and lies in its metadata, since
+offsets may repeat. A member that has to join again does so before it commits, in the same operation, so that the group
+is not kept waiting; if that fails the commit certainly did not happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.core.client import Endpoint
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from system_under_test.client.errors import Outcome as Certainty
+from system_under_test.client.errors import ReadFailed
+from system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
+from workloads.log_client import split, told
+
+ENTER: Final = "enter"
+LEAVE: Final = "leave"
+COMMIT: Final = "commit"
+ZOMBIE: Final = "zombie"
+FETCH: Final = "fetch"
+
+MEMBERS: Final = "members"
+TOOLS: Final = "tools"
+SESSION_SECONDS: Final = 2.0
+REBALANCE_SECONDS: Final = 3.0
+CALL_SECONDS: Final = 2.0
+"""Two of them, to join and to commit, fit into an operation's time (5 s)."""
+
+
+class OffsetsClient:
+    """Operations as above."""
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        bootstrap = list(endpoint.all)
+        self._former: Generation | None = None
+        self._groups = {
+            group: Membership(
+                bootstrap,
+                group,
+                runtime=runtime,
+                topics=topics,
+                session_timeout=SESSION_SECONDS,
+                rebalance_timeout=REBALANCE_SECONDS,
+                timeout=CALL_SECONDS,
+            )
+            for group, topics in ((MEMBERS, ("orders",)), (TOOLS, ()))
+        }
+
+    async def close(self) -> None:
+        for membership in self._groups.values():
+            await membership.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        member = self._groups[MEMBERS]
+        try:
+            match operation.f:
+                case "enter":
+                    return Completion(Outcome.OK, await self._enter(member))
+                case "leave":
+                    self._remember(member)
+                    await member.leave()
+                    return Completion(Outcome.OK)
+                case "commit" | "zombie":
+                    return await self._commit(operation)
+                case "fetch":
+                    return await self._fetch(operation)
+        except JoinFailed as error:
+            return Completion(Outcome.FAIL, error=told(error))
+        except ReadFailed as error:
+            return Completion(Outcome.FAIL, error=told(error))
+        except CommitFailed as error:
+            known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
+            return Completion(known, {"generation": self._said}, error=told(error))
+        raise ValueError(f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE} and {FETCH}, not {operation.f!r}")
+
+    async def _enter(self, member: Membership) -> dict[str, Any]:
+        self._remember(member)
+        entered = await member.enter()
+        return {
+            "generation": entered.number,
+            "owner": entered.member_id,
+            "partitions": [f"{topic}-{index}" for topic, index in entered.partitions],
+        }
+
+    def _remember(self, member: Membership) -> None:
+        if member.generation is not None:
+            self._former = member.generation
+
+    async def _commit(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        group, partition = _named(operation.key)
+        membership = self._groups[group]
+        entered: dict[str, Any] | None = None
+        generation: Generation | None = None
+        self._said: int | None = None
+        if operation.f == ZOMBIE:
+            if self._former is None:
+                return Completion(Outcome.FAIL, error="no-former-generation")
+            generation = self._former
+        elif group == MEMBERS:
+            if membership.generation is None:
+                entered = await self._enter(membership)
+            generation = membership.generation
+            if generation is None:
+                return Completion(Outcome.FAIL, error="not-a-member")
+            self._former = generation
+        self._said = None if generation is None else generation.number
+        argument = operation.argument
+        await membership.commit({partition: Position(argument["offset"], str(argument["number"]))}, generation)
+        return Completion(Outcome.OK, {"generation": self._said, "entered": entered})
+
+    async def _fetch(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        group, partition = _named(operation.key)
+        found = (await self._groups[group].committed([partition]))[partition]
+        number = int(found.metadata) if found.metadata.lstrip("-").isdigit() else None
+        return Completion(Outcome.OK, {"number": number, "offset": found.offset})
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        """Those of an ``enter`` that a commit needed are its own."""
+        operation, result = completed.operation, completed.completion.result or {}
+        rows: list[Effect] = []
+        entered = result if operation.f == ENTER else result.get("entered")
+        if entered and completed.completion.outcome is Outcome.OK:
+            rows += _acquired(entered)
+        if operation.f in (COMMIT, ZOMBIE):
+            assert operation.key is not None
+            rows.append(
+                Effect(
+                    "commit",
+                    operation.key,
+                    position=operation.argument["offset"],
+                    value=operation.argument["number"],
+                    epoch=result.get("generation"),
+                    group=_named(operation.key)[0],
+                )
+            )
+        if operation.f == FETCH and result:
+            assert operation.key is not None
+            rows.append(
+                Effect(
+                    "fetched",
+                    operation.key,
+                    position=result["offset"],
+                    value=result["number"],
+                    group=_named(operation.key)[0],
+                )
+            )
+        return rows
+
+
+def _acquired(entered: dict[str, Any]) -> list[Effect]:
+    return [
+        Effect("acquire", key, epoch=entered["generation"], owner=entered["owner"], group=MEMBERS)
+        for key in entered["partitions"] or [MEMBERS]
+    ]
+
+
+def _named(key: str) -> tuple[str, tuple[str, int]]:
+    """``members/orders-3``: group, and topic with partition."""
+    group, _, partition = key.partition("/")
+    return group, split(partition)

@@ -1,0 +1,42 @@
+"""Offsets of consumer groups: one register for each group and partition, which nobody of an old generation can write.
+
+pytest workloads/test_offsets.py --nemesis=kill
+pytest workloads/test_offsets.py --cluster=sim --nemesis=partition,stop
+
+Members of one group join, leave and fall silent all through the run, so that generations come and go; now and then one
+of them commits on purpose as a member of the generation before. To another group, without members, anybody commits.
+"""
+
+from __future__ import annotations
+
+from checkers.contract import forbid
+from checkers.groups import GROUP_ANOMALIES
+from checkers.ownership import OWNERSHIP_ANOMALIES
+from checkers.register import REGISTER
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.generator import Context, Generator, unfold
+from harness.core.operation import Operation, Phase
+from system_under_test.deployment import Broker
+from workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
+
+SYSTEM = Broker(partitions=3, replication=3, min_insync=2)
+PARTITIONS = list(SYSTEM.keys())
+KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
+CONTRACT = forbid(*REGISTER.anomalies, *GROUP_ANOMALIES, *OWNERSHIP_ANOMALIES, may_stall=["power-loss"])
+WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
+
+
+def step(number: int, context: Context) -> tuple[Operation, int]:
+    f = context.choose(WEIGHTS, salt=1)
+    if f == LEAVE and context.below(4, salt=4):
+        f = COMMIT
+    key = context.choose(KEYS[:-1] if f == ZOMBIE else KEYS, salt=2)
+    argument = {"number": number, "offset": context.below(1000, salt=3)} if f in (COMMIT, ZOMBIE) else None
+    return Operation(f, key, argument), number + 1
+
+
+@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT)
+def test_offsets(settings: Settings) -> Generator:
+    """A fetch tells the latest commit, and no commit of an old generation is one."""
+    return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]
