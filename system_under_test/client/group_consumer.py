@@ -38,8 +38,10 @@ class Received:
 
 
 class GroupConsumer:
-    """See the module. ``on_revoked`` hears of what was owned, before the group is joined again; ``on_assigned`` of
-    what is owned then. A member whose generation is over has lost its partitions already, whatever it does in ``on_revoked``.
+    """See the module.
+
+    ``on_revoked`` hears of what was owned, before the group is joined again; ``on_assigned`` of what is owned then. A
+    member whose generation is over has lost its partitions already, whatever it does in ``on_revoked``.
 
     ``reset``: ``earliest`` or ``latest``. Timeouts in seconds.
     """
