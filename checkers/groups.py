@@ -8,11 +8,12 @@ How a workload records itself in ``effects``; ``group`` is the group's name, ``e
 - ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
   ``epoch`` it is that of one who is no member. ``fetched``: ``value`` and ``position`` as committed.
 
-A generation is over for everybody once somebody is in the next one: with each operation at its generation, real time
-must not contradict their order (rule U). Within one generation it says nothing, for a member that has missed its answer
-is told again, when others have committed already. A commit of unknown outcome counts when its number was fetched; it
-happened by the first such fetch's return. What a coordinator stored is in the brokers' event logs: ``group-generation``
-(``key``, ``epoch``), written each time that a generation was put into the offsets topic.
+A generation is over for everybody once somebody is in the next one: no commit may be called after that, and be accepted
+(rule U, with each operation at its generation). Within one generation nothing is said, for a member that has missed its
+answer is told again, when others have committed already; nor of who is told an old generation: a coordinator that does
+not know that it was replaced may tell so, and whoever believes it cannot commit. A commit of unknown outcome counts
+when its number was fetched; it happened by the first such fetch's return. What a coordinator stored is in the brokers'
+event logs: ``group-generation`` (``key``, ``epoch``), written each time that a generation went into the offsets topic.
 """
 
 from __future__ import annotations
@@ -22,13 +23,22 @@ from typing import Final
 from checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
 from checkers.engine import INFINITY, Row
 
+FORGOTTEN: Final = View(
+    "group_forgotten",
+    "select key from events where event = 'group-forgotten' and key is not null group by key",
+    keep=True,
+)
+"""A group without members and offsets is forgotten in the end, and begins anew: nothing is said of its generations."""
+
 STEPS: Final = View(
     "group_steps",
     f"""
     select e.group as key, e.epoch as place, 0 as commits, e.op as op, min(e.sub) as sub, min(e.call) as call,
         min(e.ret) as ret
     from effects e
+        left join group_forgotten g on e.group = g.key
     where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.epoch is not null and e.ret is not null
+        and g.key is null
     group by e.group, e.epoch, e.op
     union all
     select e.group, e.epoch, 1, e.op, min(e.sub), min(e.call),
@@ -36,8 +46,8 @@ STEPS: Final = View(
     from effects e left join (
         select key, value, min(ret) as ret from effects
         where kind = 'fetched' and outcome = 'ok' and ret is not null group by key, value
-        ) f on e.key = f.key and e.value = f.value
-    where e.kind = 'commit' and e.group is not null and e.epoch >= 0
+        ) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
+    where e.kind = 'commit' and e.group is not null and e.epoch >= 0 and g.key is null
         and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
     group by e.group, e.epoch, e.op
     """,
@@ -48,11 +58,10 @@ STEPS: Final = View(
 
 def _zombie(row: Row, evidence: Evidence) -> Told:
     late, first = row["late_op"], row["first_op"]
-    done = "committed to" if row["commits"] else "was told to be in"
-    what = f"{evidence.who(late)} {done} generation {row['late_place']} of {row['key']}"
     claim = (
-        f"{what}, called at {evidence.called(late)}, although {evidence.who(first)} had been in generation "
-        f"{row['first_place']} by {evidence.returned(first)}."
+        f"{evidence.who(late)} committed to generation {row['late_place']} of {row['key']}, called at "
+        f"{evidence.called(late)}, although {evidence.who(first)} had been in generation {row['first_place']} by "
+        f"{evidence.returned(first)}."
     )
     return Told(claim, (first, late))
 
@@ -60,14 +69,15 @@ def _zombie(row: Row, evidence: Evidence) -> Told:
 ZOMBIE_COMMIT: Final = Check(
     anomaly="zombie-commit",
     views=(
+        FORGOTTEN,
         STEPS,
         View(
             "group_levels",
             """
-            select key, place, last_call, first_ret, max(last_call) over (partition by key order by place nulls first
+            select key, place, first_ret, max(last_commit) over (partition by key order by place nulls first
                 rows between unbounded preceding and 1 preceding) as before
-            from (select key, place, max(call) as last_call, min(ret) as first_ret from group_steps group by key, place)
-                as folded
+            from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret
+                from group_steps group by key, place) as folded
             """,
         ),
         View(
@@ -78,10 +88,10 @@ ZOMBIE_COMMIT: Final = Check(
     ),
     evidence=f"""
         select f.key as key, f.place as first_place, min(a.op) as first_op, min(b.place) as late_place,
-            min(b.op) as late_op, max(b.commits) as commits
+            min(b.op) as late_op
         from (select * from found_zombie_commit order by key nulls first, place nulls first limit {MOST_FINDINGS}) f
             join group_steps a on a.key = f.key and a.place = f.place and a.ret = f.first_ret
-            join group_steps b on b.key = f.key and b.place < f.place and b.call = f.before
+            join group_steps b on b.key = f.key and b.place < f.place and b.call = f.before and b.commits = 1
         group by f.key, f.place order by f.key nulls first, f.place nulls first
         """,
     examined="select count(*) as examined from group_steps where commits = 1",
@@ -100,12 +110,15 @@ def _reused(row: Row, _: Evidence) -> Told:
 GENERATION_REUSE: Final = Check(
     anomaly="generation-reuse",
     views=(
+        FORGOTTEN,
         View(
             "found_generation_reuse",
             """
-            select key, epoch, count(*) as stored, min(node) as low_node, max(node) as high_node, max(time) as moment
-            from events where event = 'group-generation' and key is not null and epoch is not null
-            group by key, epoch having count(*) > 1
+            select e.key as key, e.epoch as epoch, count(*) as stored, min(e.node) as low_node,
+                max(e.node) as high_node, max(e.time) as moment
+            from events e left join group_forgotten g on e.key = g.key
+            where e.event = 'group-generation' and e.key is not null and e.epoch is not null and g.key is null
+            group by e.key, e.epoch having count(*) > 1
             """,
             keep=True,
         ),

@@ -318,6 +318,10 @@ class Broker:
             brokers = [broker.broker_id for broker in self._cache.brokers()]
             for topic in response.topics:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    if topic.topic == OFFSETS_TOPIC:
+                        await self._make_offsets_topic()
+                        topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+                        continue
                     wanted = with_defaults(topic.topic, self.config, brokers)
                     topic.error_code = await auto_create(
                         self._zookeeper, self.config, wanted, brokers, self._runtime.random

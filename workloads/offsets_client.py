@@ -48,6 +48,7 @@ class OffsetsClient:
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         bootstrap = list(endpoint.all)
+        self._present: Generation | None = None
         self._former: Generation | None = None
         self._groups = {
             group: Membership(
@@ -68,12 +69,13 @@ class OffsetsClient:
 
     async def invoke(self, operation: Operation) -> Completion:
         member = self._groups[MEMBERS]
+        self._said: int | None = None
+        self._entered: dict[str, Any] | None = None
         try:
             match operation.f:
                 case "enter":
                     return Completion(Outcome.OK, await self._enter(member))
                 case "leave":
-                    self._remember(member)
                     await member.leave()
                     return Completion(Outcome.OK)
                 case "commit" | "zombie":
@@ -86,44 +88,44 @@ class OffsetsClient:
             return Completion(Outcome.FAIL, error=told(error))
         except CommitFailed as error:
             known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
-            return Completion(known, {"generation": self._said}, error=told(error))
+            return Completion(known, {"generation": self._said, "entered": self._entered}, error=told(error))
         raise ValueError(f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE} and {FETCH}, not {operation.f!r}")
 
     async def _enter(self, member: Membership) -> dict[str, Any]:
-        self._remember(member)
         entered = await member.enter()
+        self._note(entered)
         return {
             "generation": entered.number,
             "owner": entered.member_id,
             "partitions": [f"{topic}-{index}" for topic, index in entered.partitions],
         }
 
-    def _remember(self, member: Membership) -> None:
-        if member.generation is not None:
-            self._former = member.generation
+    def _note(self, generation: Generation) -> None:
+        """The one before the present is that of a zombie."""
+        if self._present is not None and self._present != generation:
+            self._former = self._present
+        self._present = generation
 
     async def _commit(self, operation: Operation) -> Completion:
         assert operation.key is not None
         group, partition = _named(operation.key)
         membership = self._groups[group]
-        entered: dict[str, Any] | None = None
         generation: Generation | None = None
-        self._said: int | None = None
         if operation.f == ZOMBIE:
             if self._former is None:
                 return Completion(Outcome.FAIL, error="no-former-generation")
             generation = self._former
         elif group == MEMBERS:
             if membership.generation is None:
-                entered = await self._enter(membership)
+                self._entered = await self._enter(membership)
             generation = membership.generation
             if generation is None:
-                return Completion(Outcome.FAIL, error="not-a-member")
-            self._former = generation
+                return Completion(Outcome.FAIL, {"entered": self._entered}, error="not-a-member")
+            self._note(generation)
         self._said = None if generation is None else generation.number
         argument = operation.argument
         await membership.commit({partition: Position(argument["offset"], str(argument["number"]))}, generation)
-        return Completion(Outcome.OK, {"generation": self._said, "entered": entered})
+        return Completion(Outcome.OK, {"generation": self._said, "entered": self._entered})
 
     async def _fetch(self, operation: Operation) -> Completion:
         assert operation.key is not None
@@ -138,7 +140,7 @@ class OffsetsClient:
         operation, result = completed.operation, completed.completion.result or {}
         rows: list[Effect] = []
         entered = result if operation.f == ENTER else result.get("entered")
-        if entered and completed.completion.outcome is Outcome.OK:
+        if entered and completed.ret is not None:  # it was in, whatever became of the commit
             rows += _acquired(entered)
         if operation.f in (COMMIT, ZOMBIE):
             assert operation.key is not None
@@ -168,7 +170,7 @@ class OffsetsClient:
 
 def _acquired(entered: dict[str, Any]) -> list[Effect]:
     return [
-        Effect("acquire", key, epoch=entered["generation"], owner=entered["owner"], group=MEMBERS)
+        Effect("acquire", key, epoch=entered["generation"], owner=entered["owner"], group=MEMBERS, outcome=Outcome.OK)
         for key in entered["partitions"] or [MEMBERS]
     ]
 

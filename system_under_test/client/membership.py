@@ -296,11 +296,15 @@ class Membership:
         self._raise_worst(codes)
 
     def _raise_worst(self, codes: set[ErrorCode]) -> None:
+        """Of several partitions some may be committed where others are refused: of all together nobody knows then."""
         known = {code: outcome(code, OFFSET_COMMIT_NOT_DONE) for code in sorted(codes)}
-        for worst in (Outcome.UNKNOWN, Outcome.NOT_DONE):
-            for code, what in known.items():
-                if what is worst:
-                    raise CommitFailed(f"group {self.group}: answered {code.name}", what, error=code)
+        bad = [code for code in known if known[code] is not Outcome.DONE]
+        if not bad:
+            return
+        alike = set(known.values()) == {Outcome.NOT_DONE}
+        names = ", ".join(code.name for code in bad)
+        what = Outcome.NOT_DONE if alike else Outcome.UNKNOWN
+        raise CommitFailed(f"group {self.group}: answered {names}", what, error=bad[0])
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
         """What is committed for each. Raises ``ReadFailed``."""

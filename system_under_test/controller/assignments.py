@@ -13,6 +13,7 @@ from dataclasses import replace
 from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import SetData
 
+from system_under_test.config import INTERNAL_TOPICS
 from system_under_test.controller import topics
 from system_under_test.controller.cluster_state import parse_assignment
 from system_under_test.controller.rule import Rule
@@ -72,6 +73,8 @@ async def add(
 
     Raises ``TopicError``.
     """
+    if name in INTERNAL_TOPICS:  # groups belong to a partition by their number
+        raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; its partitions are never more")
     if name not in rule.cluster.topics or name in rule.cluster.deleting:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
     data, stat = await zookeeper.get(paths.topic(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from system_under_test.config import INTERNAL_TOPICS
 from system_under_test.network.handler import Context
@@ -56,10 +56,9 @@ class MetadataCache:
     def brokers(self) -> Iterable[LiveBroker]:
         return self._brokers.values()
 
-    def leaders(self, topic: str) -> Sequence[LiveBroker | None]:
-        """The live leader of each of its partitions, by index; empty for a topic that is none."""
-        partitions = self._topics.get(topic, {})
-        return [self._brokers.get(partitions[index].leader) for index in sorted(partitions)]
+    def leaders(self, topic: str) -> Mapping[int, LiveBroker | None]:
+        """The live leader of each partition that is known; empty for a topic that is none."""
+        return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}
 
     def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:
         wanted = topics_wanted(request, context.api_version)

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
+from kazoo.exceptions import KazooException, NoNodeError
+
 from system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from system_under_test.events import EventLog
 from system_under_test.groups import zookeeper_offsets
@@ -52,10 +54,16 @@ from system_under_test.replication.offsets import proven_end
 from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
 from system_under_test.runtime import Runtime, ZooKeeper
 from system_under_test.tasks import Background
+from system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.groups")
 
 NO_OFFSET: Final = -1
+LATEST_TIME: Final = 2**63 - 1
+LONGEST_CLIENT_ID: Final = 249
+"""Characters of a member's own name that become part of its id, which is stored and sent to the others."""
+BACK_OFF: Final = 0.1
+"""Seconds before ZooKeeper is asked again."""
 ZOOKEEPER_VERSION: Final = 0
 """Version 0 of OffsetCommit and OffsetFetch means ZooKeeper."""
 CommitCodes = Mapping[tuple[str, int], ErrorCode]
@@ -64,8 +72,8 @@ CommitCodes = Mapping[tuple[str, int], ErrorCode]
 class Cluster(Protocol):
     """What a coordinator asks of the cluster's metadata."""
 
-    def leaders(self, topic: str) -> Sequence[LiveBroker | None]:
-        """The live leader of each of its partitions, by index; empty for a topic that is none."""
+    def leaders(self, topic: str) -> Mapping[int, LiveBroker | None]:
+        """The live leader of each partition that is known; empty for a topic that is none."""
         ...
 
 
@@ -95,6 +103,10 @@ class Coordinator:
         self._background = background
         self._make_topic = make_topic
         self._led: dict[int, StoredGroups] = {}
+        self._partitions = 0
+        """Of the offsets topic; 0 while that is not known. Groups belong to one of them by this number, which never
+        changes: what the brokers' metadata knows of a topic may be a part of it.
+        """
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
@@ -123,7 +135,27 @@ class Coordinator:
         )
         self._led[partition.index] = stored
         term.ended.add_done_callback(lambda _: self._end(stored))
-        self._background.spawn(stored.load(), f"loading {partition.key}")
+        self._background.spawn(self._load(stored), f"loading {partition.key}")
+
+    async def _load(self, stored: StoredGroups) -> None:
+        while not await self._count_partitions():
+            if stored.ended:
+                return
+            await asyncio.sleep(BACK_OFF)
+        await stored.load()
+
+    async def _count_partitions(self) -> int:
+        """How many the offsets topic has; 0 when there is none, or that cannot be told now."""
+        if not self._partitions:
+            path = paths.topic(OFFSETS_TOPIC)
+            try:
+                data, _ = await self._zookeeper.get(path)
+                self._partitions = len(znodes.decode(znodes.TopicAssignment, path, data).partitions)
+            except NoNodeError:
+                return 0
+            except (KazooException, znodes.ZnodeError) as error:
+                _log.info("partitions of %s: %r", OFFSETS_TOPIC, error)
+        return self._partitions
 
     def _end(self, stored: StoredGroups) -> None:
         stored.end()
@@ -132,10 +164,9 @@ class Coordinator:
 
     def _stored(self, group_id: str) -> StoredGroups:
         """Raises :class:`GroupError`: 14, 15, 16."""
-        partitions = len(self._cluster.leaders(OFFSETS_TOPIC))
-        if not partitions:
+        if not self._partitions:
             raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
-        stored = self._led.get(partition_of(group_id, partitions))
+        stored = self._led.get(partition_of(group_id, self._partitions))
         if stored is None:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         stored.serving()
@@ -149,10 +180,11 @@ class Coordinator:
         return group
 
     async def _find(self, request: GroupCoordinatorRequest, _: Context) -> GroupCoordinatorResponse:
-        leaders = self._cluster.leaders(OFFSETS_TOPIC)
-        if not leaders:
+        partitions = await self._count_partitions()
+        if not partitions:
             await self._make_topic()
-        found = leaders[partition_of(request.group_id, len(leaders))] if leaders else None
+        leaders = self._cluster.leaders(OFFSETS_TOPIC)
+        found = leaders.get(partition_of(request.group_id, partitions)) if partitions else None
         if found is None:
             code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
             return GroupCoordinatorResponse(error_code=code, coordinator_id=-1, host="", port=-1)
@@ -168,10 +200,10 @@ class Coordinator:
             stored = self._stored(request.group_id)
             if request.member_id and request.group_id not in stored.groups:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
-            client_id = context.client_id or ""
+            client_id = (context.client_id or "")[:LONGEST_CLIENT_ID]
             new_id = f"{client_id}-{self._runtime.random.getrandbits(128):032x}"
             host = context.peer.rpartition(":")[0]
-            return await stored.group(request.group_id).join(request, client_id, f"/{host}", new_id)
+            return await stored.join(request, client_id, f"/{host}", new_id)
         except GroupError as error:
             return JoinGroupResponse(
                 error_code=error.code,
@@ -277,7 +309,7 @@ class Coordinator:
         )
 
     def _check_offset(self, topic: str, partition: int, metadata: str | None) -> ErrorCode:
-        if not 0 <= partition < len(self._cluster.leaders(topic)):
+        if partition not in self._cluster.leaders(topic):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -301,7 +333,7 @@ class Coordinator:
                     offset=wanted.offset,
                     metadata=wanted.metadata or "",
                     commit_timestamp=committed,
-                    expire_timestamp=committed + retention,
+                    expire_timestamp=min(committed + retention, LATEST_TIME),
                 )
                 records.append(OffsetRecord(request.group_id, topic.topic, wanted.partition, value))
         code = await self._commit_records(request, records)
@@ -389,7 +421,7 @@ class Coordinator:
         old = [
             OffsetRecord(group.group_id, topic, partition, None)
             for (topic, partition), value in group.offsets.items()
-            if value.expire_timestamp <= now
+            if value.expire_timestamp <= now and not group.pending[topic, partition]
         ]
         if old:
             code = await stored.commit(group, old)

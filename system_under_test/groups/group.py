@@ -70,6 +70,11 @@ class Member:
     joining: asyncio.Future[JoinGroupResponse] | None = None
     syncing: asyncio.Future[SyncGroupResponse] | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Is somebody there who has asked and is not answered yet?"""
+        return any(asked is not None and not asked.done() for asked in (self.joining, self.syncing))
+
     def answer_join(self, response: JoinGroupResponse) -> None:
         if self.joining is not None and not self.joining.done():
             self.joining.set_result(response)
@@ -100,6 +105,8 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     offsets: dict[tuple[str, int], OffsetValue] = field(default_factory=dict)
+    pending: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Commits of each that were appended, and of which nobody knows yet what became."""
     _attempted: int = 0
     """The highest generation that may be in the offsets topic."""
     _electing: bool = False
@@ -254,7 +261,8 @@ class Group:
     @property
     def deletable(self) -> bool:
         """No members, and nothing that anybody committed."""
-        return self.state is GroupState.EMPTY and not self._electing and not self.members and not self.offsets
+        busy = self._electing or self.members or self.offsets or any(self.pending.values())
+        return self.state is GroupState.EMPTY and not busy
 
     # -- members ---------------------------------------------------------------------------------------------------
 
@@ -279,6 +287,9 @@ class Group:
         """It lives: its session begins anew."""
         loop = asyncio.get_running_loop()
         member.deadline = loop.time() + member.session_timeout
+        if member.timer is not None and member.timer.when() > member.deadline:  # its session is shorter now
+            member.timer.cancel()
+            member.timer = None
         if member.timer is None:
             member.timer = loop.call_at(member.deadline, self._look_after, member)
 
@@ -288,8 +299,8 @@ class Group:
         if self.members.get(member.member_id) is not member:
             return
         loop = asyncio.get_running_loop()
-        if member.joining is not None or member.syncing is not None:
-            self._hear(member)  # it waits for us
+        if member.waits:
+            self._hear(member)  # for us
         elif loop.time() < member.deadline:
             member.timer = loop.call_at(member.deadline, self._look_after, member)
         else:
@@ -320,9 +331,18 @@ class Group:
         self._await_joins()
 
     def _await_joins(self) -> None:
+        self._limit_waiting(self._give_up_waiting)
+
+    def _limit_waiting(self, then: Callable[[], None]) -> None:
         longest = max((member.rebalance_timeout for member in self.members.values()), default=0.0)
         _cancel(self._limit)
-        self._limit = asyncio.get_running_loop().call_later(longest, self._give_up_waiting)
+        self._limit = asyncio.get_running_loop().call_later(longest, then)
+
+    def _give_up_syncing(self) -> None:
+        """The leader lives, but does not assign."""
+        if self.state is GroupState.SYNCING:
+            self._prepare("nothing was assigned in time")
+            self._elect_if_complete()
 
     def _give_up_waiting(self) -> None:
         for member in [member for member in self.members.values() if member.joining is None]:
@@ -364,6 +384,8 @@ class Group:
         names = [member.member_id for member in present]
         self.events.emit("group-generation", key=self.group_id, epoch=generation, value=len(names), members=names)
         self.state = GroupState.SYNCING if present else GroupState.EMPTY
+        if present:
+            self._limit_waiting(self._give_up_syncing)
         for member in present:
             member.assignment, member.announced = b"", True
         for member in present:
@@ -415,6 +437,7 @@ class Group:
             self._elect_if_complete()
             return
         self.state = GroupState.STABLE
+        _cancel(self._limit)
         self.events.emit("group-assigned", key=self.group_id, epoch=generation, value=len(self.members))
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")

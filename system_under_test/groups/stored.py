@@ -23,8 +23,10 @@ from system_under_test.groups.records import (
     encode_offset,
     parse,
 )
-from system_under_test.log.log import CorruptLog
+from system_under_test.log.log import CorruptLog, OffsetOutOfRange
 from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
+from system_under_test.protocol.schema import ProtocolError
 from system_under_test.records import message_set
 from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
 
@@ -62,7 +64,7 @@ class StoredGroups:
         self._spawn = spawn
         self._wall_clock = wall_clock
         self.groups: dict[str, Group] = {}
-        self.ready = False
+        self.ready = self.ended = False
 
     @property
     def index(self) -> int:
@@ -81,7 +83,7 @@ class StoredGroups:
             await woken
         try:
             found = await self._read(partition.log.start_offset, term.start_offset)
-        except CorruptLog as damage:
+        except (CorruptLog, OffsetOutOfRange) as damage:
             _log.error("%s: its groups cannot be loaded: %s", partition.key, damage)
             return
         if partition.leader is not term:
@@ -124,7 +126,7 @@ class StoredGroups:
 
     def end(self) -> None:
         """The term is over: whoever waits looks for the new coordinator."""
-        self.ready = False
+        self.ready, self.ended = False, True
         groups, self.groups = self.groups, {}
         for group in groups.values():
             group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
@@ -144,10 +146,23 @@ class StoredGroups:
             self.groups[group_id] = self.group_class(group_id, self._store_group, self._events, self._spawn)
         return self.groups[group_id]
 
+    async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
+        """As :meth:`Group.join`; a group that is none yet becomes one by the first who may join it."""
+        if sum(len(protocol.metadata) for protocol in request.protocols) > self._partition.config.max_message_bytes:
+            raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
+        known = self.groups.get(request.group_id)
+        group = known or self.group_class(request.group_id, self._store_group, self._events, self._spawn)
+        joined = group.join(request, client_id, client_host, new_id)
+        self.groups.setdefault(request.group_id, group)
+        return await joined
+
     async def commit(self, group: Group, records: Sequence[OffsetRecord]) -> ErrorCode:
         """Known to fetches as soon as, and whenever, it is committed, which may be after this has given up waiting."""
+        keys = [(record.topic, record.partition) for record in records]
+        group.pending.update(keys)
 
         def committed(code: ErrorCode) -> None:
+            group.pending.subtract(keys)
             if code:
                 return
             for record in records:
@@ -160,12 +175,19 @@ class StoredGroups:
         return await self._append([encode_offset(record) for record in records], committed)
 
     async def forget(self, group: Group) -> None:
-        """Ends a group that nobody needs any more, here and in the offsets topic."""
+        """Ends a group that nobody needs any more, here and in the offsets topic; its generations may begin anew."""
         del self.groups[group.group_id]
+        self._events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
         await self._append([encode_group(GroupRecord(group.group_id, None))])
 
     async def _store_group(self, record: GroupRecord) -> ErrorCode:
-        return await self._append([encode_group(record)])
+        try:
+            encoded = encode_group(record)
+        except ProtocolError as error:
+            _log.error("group %s cannot be stored: %s", record.group, error)
+            return ErrorCode.UNKNOWN
+        code = await self._append([encoded])
+        return ErrorCode.UNKNOWN if code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE else code
 
     # -- the log -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +196,10 @@ class StoredGroups:
         records: Sequence[tuple[bytes, bytes | None]],
         on_outcome: Callable[[ErrorCode], None] = lambda code: None,
     ) -> ErrorCode:
-        """What to tell whoever asked: NONE once all in-sync replicas have it."""
+        """What to tell whoever asked: NONE once all in-sync replicas have it.
+
+        ``on_outcome`` hears what became of it, once, however late.
+        """
         partition = self._partition
         now = int(self._wall_clock() * 1000)
         data = message_set.build([(key, value, now) for key, value in records])
@@ -184,11 +209,29 @@ class StoredGroups:
             _refuse_large(data, partition.config.max_message_bytes)
             _, last, _ = partition.append(data, len(records), wait_for_all=True)
         except PartitionError as error:
+            on_outcome(error.code)
             return _told(error.code)
+        except OSError as error:
+            _log.error("%s: %s", partition.key, error)
+            on_outcome(ErrorCode.UNKNOWN)
+            return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
         future = partition.wait_for_commit(last)
-        future.add_done_callback(lambda done: on_outcome(done.result()) if not done.cancelled() else None)
+        self._follow(future, last, on_outcome)
         await asyncio.wait([future], timeout=self._config.offsets_commit_timeout_ms / 1000)
         return _told(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+
+    def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
+        """Where too few are in sync the record stays in the log, and counts as soon as enough are again."""
+
+        def done(_: asyncio.Future[ErrorCode]) -> None:
+            code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()
+            waits = code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            if waits and self._partition.leader is self.term:
+                self._follow(self._partition.wait_for_commit(last), last, on_outcome)
+            else:
+                on_outcome(code)
+
+        future.add_done_callback(done)
 
 
 def _refuse_large(data: bytes, max_message_bytes: int) -> None:

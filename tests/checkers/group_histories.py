@@ -39,7 +39,7 @@ def group_history(group: str, rng: random.Random, first_op: int, length: int = 8
 
 
 def zombies(rows: list[Row]) -> set[tuple[str, int]]:
-    """(group, generation) of each operation that came about before one of an older generation was called."""
+    """(group, generation) of each operation that came about before a commit of an older generation was called."""
     fetched = {}
     for row in rows:
         if row["kind"] == "fetched" and row["outcome"] == "ok":
@@ -53,12 +53,12 @@ def zombies(rows: list[Row]) -> set[tuple[str, int]]:
         if row["outcome"] == "info" and row["kind"] == "commit":
             ret = fetched.get((row["key"], row["value"]))
         if row["outcome"] != "fail" and ret is not None:
-            steps.append((row["group"], row["epoch"], row["call"], ret))
+            steps.append((row["group"], row["epoch"], row["call"], ret, row["kind"]))
     return {
         (group, generation)
-        for group, generation, _, ret in steps
-        for other, older, call, _ in steps
-        if other == group and older < generation and call > ret
+        for group, generation, _, ret, _ in steps
+        for other, older, call, _, kind in steps
+        if kind == "commit" and other == group and older < generation and call > ret
     }
 
 

@@ -65,8 +65,8 @@ HAVE = [
      [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, None), "info"), fetched(3, 7, (8, 9))], "process 2 committed"),
     ("zombie-commit", [commit(1, 2, (1, 5)), commit(2, 1, (6, 7))],
      [commit(1, 2, (1, 5)), commit(2, 1, (6, 7), "fail")], "process 2 committed"),
-    ("zombie-commit", [*acquire(1, 2, "a", (1, 5)), *acquire(2, 1, "b", (6, 7))],
-     [*acquire(1, 2, "a", (1, 5)), *acquire(2, 2, "b", (6, 7))], "process 2 was told to be in generation 1"),
+    ("zombie-commit", [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, 7))],
+     [*acquire(1, 2, "a", (1, 5)), *acquire(2, 1, "b", (6, 7))], "process 2 committed to generation 1"),
     ("zombie-commit", [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, 7))],
      [*acquire(1, 2, "a", (1, None)), commit(2, 1, (6, 7))], "process 2 committed"),
     ("zombie-commit", [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, 7))],
@@ -95,6 +95,15 @@ def test_a_generation_that_was_stored_twice_is_found(tmp_path: Path) -> None:
         ("generation-reuse", "Generation 3 of g was stored 2 times, by n1 and by n2.")
     ]
     assert found(tmp_path / "good", [], [stored("n1", 3), stored("n2", 4), stored("n1", 5, seq=2)]) == []
+
+
+def test_a_group_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
+    forgotten = stored("n1", 3, seq=2) | {"event": "group-forgotten"}
+    rows = [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, 7))]
+    assert found(tmp_path / "history", rows, [stored("n1", 3), forgotten, stored("n2", 3, seq=9)]) == []
+    other = forgotten | {"key": "another"}
+    told = found(tmp_path / "other", rows, [stored("n1", 3), other, stored("n2", 3, seq=9)])
+    assert {one.anomaly for one in told} == {"zombie-commit", "generation-reuse"}
 
 
 def test_every_pair_of_many_histories(tmp_path: Path) -> None:

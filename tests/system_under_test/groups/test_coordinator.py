@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from group_client import Member, ask, coordinator, listed
 from sim_brokers import Brokers, brokers, simulate, until
 
+from system_under_test.client.admin import Admin
+from system_under_test.client.errors import Outcome, SendFailed
 from system_under_test.deployment import Broker
+from system_under_test.network.connection import Connection
 from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import GroupCoordinatorRequest
+from system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from system_under_test.protocol.groups import GroupCoordinatorRequest, GroupProtocol, JoinGroupRequest
 from system_under_test.protocol.metadata import MetadataRequest
 
 
@@ -155,5 +160,91 @@ def test_a_generation_whose_assignment_was_never_stored_is_joined_again_after_a_
             assert await one.sync() == ErrorCode.REBALANCE_IN_PROGRESS
             await one.enter()
             assert one.generation > before
+
+    simulate(check)
+
+
+def test_a_client_of_any_name_becomes_a_member_with_an_id_that_can_be_stored() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            request = JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=6000,
+                rebalance_timeout_ms=6000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[GroupProtocol(name="range", metadata=b"")],
+            )
+            connection = await Connection.open(await coordinator(cluster), 9092, 1.0, "x" * 32_760)
+            try:
+                answer = await connection.call(request, 1, 20.0)
+            finally:
+                await connection.close()
+            assert answer.error_code == ErrorCode.NONE
+            assert answer.member_id.startswith("x" * 249 + "-")
+            assert len(answer.member_id) < 300
+
+    simulate(check)
+
+
+def test_a_commit_that_too_few_had_counts_when_enough_have_it_again() -> None:
+    """Told 15, which means unknown: whoever is asked after a failover must not know more than who was asked before."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            somebody = Member(cluster, group="tool")
+            assert await somebody.commit(5) == ErrorCode.NONE
+            address = await coordinator(cluster, "tool")
+            followers = [node for node in cluster.nodes if node.address != address]
+            for node in followers:
+                await node.stop()
+            request = OffsetCommitRequest(
+                group_id="tool",
+                generation_id=-1,
+                member_id="",
+                retention_time_ms=-1,
+                topics=[OffsetCommitTopic(topic="orders", partitions=[OffsetCommitPartition(
+                    partition=0, offset=9, metadata="")])],
+            )  # fmt: skip
+            answer = await ask(address, request, 2)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+            for node in followers:
+                await node.resume()
+
+            async def known() -> bool:
+                return await somebody.committed() == 9
+
+            await until(known, "the commit has come about", 30)
+            await kill_coordinator(cluster, "tool")
+            assert await somebody.committed() == 9
+
+    simulate(check)
+
+
+def test_the_offsets_topic_is_the_same_however_it_comes_to_be_and_does_not_grow() -> None:
+    async def check() -> None:
+        async with brokers(Broker(auto_create_topics=True, auto_create_partitions=2)) as cluster:
+
+            async def made() -> bool:
+                answer = await ask(cluster.nodes[0].address, MetadataRequest(topics=["__consumer_offsets"]), 1)
+                return [len(part.replicas) for part in answer.topics[0].partitions] == [3] * 8
+
+            await until(made, "it is made as coordinators need it")
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            cluster._open.append(admin)
+            assert (await admin.describe_config("__consumer_offsets"))["cleanup.policy"] == "compact"
+            refused = await admin.create_partitions("__consumer_offsets", 9)
+            assert (refused.outcome, refused.error) == (Outcome.NOT_DONE, ErrorCode.INVALID_TOPIC)
+
+    simulate(check)
+
+
+def test_nobody_but_brokers_writes_the_offsets_topic() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            await coordinator(cluster)
+            with pytest.raises(SendFailed) as refused:
+                await cluster.producer.send("__consumer_offsets", 0, [(b"k", b"v")])
+            assert refused.value.error is ErrorCode.INVALID_TOPIC
 
     simulate(check)

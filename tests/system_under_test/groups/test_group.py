@@ -329,3 +329,50 @@ def test_who_waits_for_the_others_outlives_its_session_and_who_does_not_join_aga
         assert (joined.error_code, [member.member_id for member in joined.members]) == (0, ["patient"])
 
     simulate(check())
+
+
+def test_a_leader_that_does_not_assign_has_everybody_join_again() -> None:
+    async def check() -> None:
+        stage = scene()
+        first = stage.group.join(joining(), "a", "/h", "a")
+        leading = await first
+        other = stage.group.join(joining(), "b", "/h", "b")
+        leading = await stage.group.join(joining("a"), "a", "/h", "-")
+        following = await other
+        waiting = stage.group.sync(syncing(following))
+        while not waiting.done():
+            stage.group.heartbeat("a", leading.generation_id)  # it lives
+            await asyncio.sleep(SESSION / 3)
+        assert waiting.result().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+    simulate(check())
+
+
+def test_somebody_who_goes_away_while_joining_is_forgotten_after_a_session() -> None:
+    async def check() -> None:
+        stage = scene()
+        answer = await stage.group.join(joining(), "slow", "/h", "slow")
+        await stage.group.sync(syncing(answer))
+        for number in range(5):
+            stage.group.join(joining(), "gone", "/h", f"gone-{number}").cancel()
+        for _ in range(int(1.5 * SESSION)):
+            await asyncio.sleep(1)
+            with pytest.raises(GroupError):
+                stage.group.heartbeat("slow", answer.generation_id)
+            if list(stage.group.members) == ["slow"]:
+                return
+        pytest.fail(f"there are {sorted(stage.group.members)}")
+
+    simulate(check())
+
+
+def test_a_group_of_which_a_commit_is_under_way_is_not_forgotten() -> None:
+    async def check() -> None:
+        group = scene().group
+        assert group.deletable
+        group.pending["orders", 0] += 1
+        assert not group.deletable
+        group.pending["orders", 0] -= 1
+        assert group.deletable
+
+    simulate(check())
