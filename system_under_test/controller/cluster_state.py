@@ -162,6 +162,8 @@ async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None
 def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:
     """Replicas by partition. Raises ``ZnodeError`` for what no broker could be told."""
     found = znodes.decode(znodes.TopicAssignment, path, data).partitions
+    if not found:
+        raise znodes.ZnodeError(f"znode {path} names no partition")
     for index, replicas in found.items():
         if not (index.isascii() and index.isdecimal() and int(index) <= MAX_ID):
             raise znodes.ZnodeError(f"znode {path} names a partition {index!r}")

@@ -15,6 +15,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from system_under_test.controller.topic_settings import TopicSettings, read_settings
+from system_under_test.protocol.topics import is_topic_name
 from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 
@@ -78,6 +79,8 @@ class ConfigChanges:
                 continue
             try:
                 topic = znodes.decode(znodes.ConfigChange, path, data).topic()
+                if topic is not None and not is_topic_name(topic):
+                    raise ValueError(f"{topic!r} is no name of a topic")
             except (znodes.ZnodeError, ValueError) as error:
                 _log.error("change of settings %s: %s; it is ignored", path, error)
             else:

@@ -151,11 +151,15 @@ class PublicControl:
             cluster.states.get(partition),
             self._manager.config.broker_id,
         )
-        if topic is None or me not in topic.assignment.get(partition[1], ()):
+        if topic is None:  # gone; or it makes no sense, and then nobody knows
+            return await self._zookeeper.exists(paths.topic(partition[0])) is None
+        if me not in topic.assignment.get(partition[1], ()):
             return True
         if delete:
             return await self._zookeeper.exists(paths.delete_topic(partition[0])) is not None
-        return state is None or me not in (state.value.leader, *state.value.isr, *state.value.elr)
+        if state is None:
+            return await self._zookeeper.exists(paths.state(*partition)) is None
+        return me not in (state.value.leader, *state.value.isr, *state.value.elr)
 
     async def _read(self, partitions: Sequence[PartitionId]) -> ClusterState:
         """Who lives, and what ZooKeeper has of these partitions; what is not there, or makes no sense, is left out."""

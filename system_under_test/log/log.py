@@ -224,6 +224,13 @@ class Log:
         for segment in self._segments:
             segment.config = self.config
 
+    async def allow_gaps(self) -> None:
+        """Durably, and for good: whoever this log is copied from has some."""
+        await self.tombstones.begin()
+        self.config = replace(self.config, compacted=True)
+        for segment in self._segments:
+            segment.config = self.config
+
     def append_replicated(self, data: bytes) -> int:
         """Appends what the leader has at ``end_offset``, offsets kept, and returns the new ``end_offset``.
 
@@ -434,9 +441,7 @@ class Log:
         async with self._flushing:
             if self._closed or self._damage is not None or self._cuts != cuts or old[0] not in self._segments:
                 return False
-            first = self._segments.index(old[0])
-            before, after = self._segments[:first], self._segments[first + len(old) :]
-            end = after[0].base_offset
+            end = self._segments[self._segments.index(old[-1]) + 1].base_offset
             self._swap = swap.swap_path(self._directory, base, end)
             try:
                 self._storage.rename(swap.cleaned_path(self._directory, base), self._swap)
@@ -451,7 +456,8 @@ class Log:
             new = open_segment(self._storage, self._directory, base, self.config, now_ms=written)
             new.adopt(scan)
             new.synced = new.changes
-            self._replace((*before, new, *after))
+            first = self._segments.index(old[0])  # anew: while the folder was fsynced appends may have rolled
+            self._replace((*self._segments[:first], new, *self._segments[first + len(old) :]))
             self._retired += [segment.close for segment in old]
             await self._storage.fsync_directory(self._directory)
             return True

@@ -48,6 +48,7 @@ class Tombstones:
         self._storage = storage
         self._path = f"{directory}/{TOMBSTONES}"
         self._writing = asyncio.Lock()
+        self._closed = False
         self._known = storage.exists(self._path)
         self._state = _parse(self._path, storage.read_bytes(self._path)) if self._known else State()
 
@@ -69,6 +70,11 @@ class Tombstones:
         """The tombstones below this offset, which is at most ``limit``, have had their time; 0 when none have."""
         expired = (row.offset for row in self.rows() if now_ms - row.time >= retention_ms and row.offset <= limit)
         return max(expired, default=0)
+
+    async def close(self) -> None:
+        """The directory is about to go: nothing is written from now on."""
+        async with self._writing:
+            self._closed = True
 
     async def begin(self) -> None:
         """From now on the log may have gaps."""
@@ -105,7 +111,7 @@ class Tombstones:
     async def _change(self, change: Callable[[State], State]) -> None:
         async with self._writing:
             state = change(self._state)
-            if state == self._state and self._known:
+            if self._closed or (state == self._state and self._known):
                 return
             lines = [f"gaps {state.gaps}", *(f"{offset} {time}" for offset, time in state.rows)]
             await write_atomic(self._storage, self._path, format_lines(lines))

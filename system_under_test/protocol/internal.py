@@ -122,6 +122,7 @@ class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
 @message
 class ReplicaFetchPartition:
     topic: str = wire(STRING)
+    topic_czxid: int = wire(INT64)
     partition: int = wire(INT32)
     leader_epoch: int = wire(INT32)
     fetch_offset: int = wire(INT64)
@@ -158,7 +159,10 @@ class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
 
 @message
 class EpochQuery:
+    """``topic_czxid`` tells a topic from another of the same name, before or after it."""
+
     topic: str = wire(STRING)
+    topic_czxid: int = wire(INT64)
     partition: int = wire(INT32)
     leader_epoch: int = wire(INT32)
     epoch: int = wire(INT32)
@@ -180,6 +184,8 @@ class EpochAnswer:
     epoch: int = wire(INT32)
     end_offset: int = wire(INT64)
     log_start: int = wire(INT64)
+    gaps: bool = wire(BOOLEAN)
+    """May the leader's log have gaps?"""
     history: list[EpochEntry] = wire(array(EpochEntry))
 
 

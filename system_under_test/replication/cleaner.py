@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from system_under_test.config import BrokerConfig
 from system_under_test.log import cleaner
-from system_under_test.log.checkpoints import CLEANED, OffsetCheckpoint
+from system_under_test.log.checkpoints import CLEANED, CheckpointError, OffsetCheckpoint
 from system_under_test.log.log import CorruptLog
 from system_under_test.records.message import RecordError
 from system_under_test.replication.partition import Partition
@@ -34,7 +34,17 @@ class LogCleaner:
         self._config = config
         self._partitions = partitions
         self._cutting = cutting
-        self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}")
+        self._storage = storage
+        self._path = f"{config.data_dir}/{CLEANED}"
+        self._checkpoint = OffsetCheckpoint(storage, self._path)
+
+    def open(self) -> None:
+        """A checkpoint that makes no sense is none: then everything is looked at again."""
+        try:
+            self._checkpoint.load()
+        except CheckpointError as error:
+            _log.error("%s; it is removed", error)
+            self._storage.remove(self._path)
 
     async def run(self) -> None:
         """Ends only by cancellation."""

@@ -199,7 +199,7 @@ async def replica_fetch(
     for wanted in request.partitions:
         try:
             partition = manager.get(wanted.topic, wanted.partition)
-            term = partition.leading_at(wanted.leader_epoch)
+            term = partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
             partition.record_fetch(term, request.replica_id, request.replica_epoch, wanted.fetch_offset, now)
         except PartitionError as error:
             refused[wanted.topic, wanted.partition] = error.code
@@ -242,7 +242,7 @@ def _read_for_follower(
 
 
 def _read_replica(partition: Partition, wanted: ReplicaFetchPartition) -> ReplicaFetchedPartition:
-    partition.leading_at(wanted.leader_epoch)
+    partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
     records = _Unsettled(_stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True))
     return ReplicaFetchedPartition(
         topic=wanted.topic,

@@ -128,7 +128,13 @@ class LeaderFetcher:
             replica_id=self._broker_id,
             broker_epoch=leader.broker_epoch,
             partitions=[
-                EpochQuery(topic=p.topic, partition=p.index, leader_epoch=t.epoch, epoch=p.epochs.latest())
+                EpochQuery(
+                    topic=p.topic,
+                    topic_czxid=p.incarnation,
+                    partition=p.index,
+                    leader_epoch=t.epoch,
+                    epoch=p.epochs.latest(),
+                )
                 for p, t in followed
             ],
         )
@@ -161,6 +167,7 @@ class LeaderFetcher:
             partitions=[
                 ReplicaFetchPartition(
                     topic=p.topic,
+                    topic_czxid=p.incarnation,
                     partition=p.index,
                     leader_epoch=t.epoch,
                     fetch_offset=p.log.end_offset,
@@ -209,6 +216,8 @@ async def apply_epoch_answer(partition: Partition, term: FollowerTerm, answer: E
         await partition.truncate(term, end, f"epoch {answer.epoch} of the leader ends there")
         if not agreed:
             return  # what is left ends in another epoch: ask again
+    if answer.gaps and partition.follower is term and not log.config.compacted:
+        await log.allow_gaps()
     if partition.follower is term:
         partition.agree(term, [(entry.epoch, entry.start_offset) for entry in answer.history])
         reach(partition, term)
@@ -228,7 +237,8 @@ def reach(partition: Partition, term: FollowerTerm, next_offset: int = 0) -> boo
 async def apply_fetched(partition: Partition, term: FollowerTerm, fetched: ReplicaFetchedPartition, now: float) -> None:
     """Appends what the leader sent, entering its epochs on the way; asks anew, later, after an error or damage."""
     if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        if partition.is_beyond_reach(fetched.log_start):
+        # an empty log may lie beyond the leader's end, and has no history that would say so
+        if partition.is_beyond_reach(fetched.log_start) or partition.log.start_offset == partition.log.end_offset:
             await partition.discard(term, fetched.log_start, "out of the leader's range")
         term.reconciled = False
         term.retry_at = now + BACK_OFF

@@ -29,7 +29,7 @@ from system_under_test.protocol.internal import (
 from system_under_test.replication.cleaner import LogCleaner
 from system_under_test.replication.fetcher import Leader, LeaderFetcher
 from system_under_test.replication.isr_writer import IsrWriter
-from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
+from system_under_test.replication.partition import UNKNOWN, LeaderTerm, Partition, PartitionError
 from system_under_test.runtime import Runtime, ZooKeeper
 from system_under_test.tasks import Background
 
@@ -87,12 +87,15 @@ class ReplicaManager:
     async def open(self, *, clean: bool) -> None:
         """Opens every log on disk, recovering it first after an unclean stop."""
         await directory.remove_deleted(self._storage, self.config.data_dir)
+        self._cleaner.open()
         for topic, index in directory.partition_directories(self._storage, self.config.data_dir):
             await self._open_partition(topic, index, clean=clean)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool) -> Partition:
         path = self._path(topic, index)
         config = self._topic_configs.get(topic, self.config.topic)
+        found = directory.read_incarnation(self._storage, path)
+        made_for = UNKNOWN if found is None else found
         log, recovery = await Log.open(
             self._storage,
             path,
@@ -120,6 +123,7 @@ class ReplicaManager:
             on_flush_due=self._on_flush_due,
             before_cut=self._before_cut,
         )
+        partition.incarnation = made_for
         self._partitions[topic, index] = partition
         self._events.emit(
             "recovered",
@@ -325,6 +329,7 @@ class ReplicaManager:
                         async with self._configuring:
                             del self._partitions[stopped.topic, stopped.partition]
                             await partition.epochs.close()
+                            await partition.log.tombstones.close()
                             await partition.log.delete()
                             await self._forget(stopped.topic, stopped.partition)
                 results.append(PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=error))
@@ -335,6 +340,7 @@ class ReplicaManager:
         partition.end_term()
         partition.stop_timers()
         await partition.epochs.close()
+        await partition.log.tombstones.close()
         await partition.log.close()
         del self._partitions[partition.topic, partition.index]
 
@@ -408,7 +414,12 @@ class ReplicaManager:
         await self._high_watermarks.write({(p.topic, p.index): p.noted_mark() for p in here})
         async with self._cutting:
             await self._recovery_points.write(
-                {(p.topic, p.index): p.log.flushed_offset for p in here if p.log.damage is None}
+                {
+                    (p.topic, p.index): p.log.flushed_offset
+                    for p in here
+                    # one that has gone since must not be vouched for under the name of the next
+                    if p.log.damage is None and self._partitions.get((p.topic, p.index)) is p
+                }
             )
 
     async def _before_cut(self, partition: Partition, offset: int) -> None:

@@ -8,9 +8,11 @@ reached the start of its epoch (KIP-207), else the end could go back (KAFKA-2334
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from kazoo.exceptions import KazooException
 
+from system_under_test.log.segment import CorruptLog
 from system_under_test.network.handler import Context
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.internal import (
@@ -39,6 +41,8 @@ from system_under_test.replication.manager import ReplicaManager
 from system_under_test.replication.partition import Partition, PartitionError
 from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.replication")
 
 
 async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
@@ -95,6 +99,10 @@ async def _list_partition(
     except PartitionError as error:
         answer.error_code = error.code
         answer.offsets = []
+    except CorruptLog as damage:
+        _log.error("%s-%d: %s", topic, wanted.partition, damage)
+        answer.error_code = ErrorCode.CORRUPT_MESSAGE
+        answer.offsets = []
     return answer
 
 
@@ -133,7 +141,7 @@ async def epoch_end(manager: ReplicaManager, request: EpochEndRequest, context: 
 def _epoch_end(manager: ReplicaManager, query: EpochQuery) -> EpochAnswer:
     try:
         partition = manager.get(query.topic, query.partition)
-        partition.leading_at(query.leader_epoch)
+        partition.leading_at(query.leader_epoch, query.topic_czxid)
     except PartitionError as error:
         return _refusal(query, error.code)
     epoch, end = partition.epochs.end_offset_for(query.epoch, partition.log.end_offset)
@@ -144,6 +152,7 @@ def _epoch_end(manager: ReplicaManager, query: EpochQuery) -> EpochAnswer:
         epoch=epoch,
         end_offset=end,
         log_start=partition.log.start_offset,
+        gaps=partition.log.config.compacted,
         history=[EpochEntry(epoch=e, start_offset=start) for e, start in partition.epochs.entries()],
     )
 
@@ -156,6 +165,7 @@ def _refusal(query: EpochQuery, code: ErrorCode) -> EpochAnswer:
         epoch=-1,
         end_offset=-1,
         log_start=-1,
+        gaps=False,
         history=[],
     )
 

@@ -110,6 +110,8 @@ class Partition:
         self.config = config
         self.is_configured = False
         """Has the controller told the topic's settings in this life? Until then nothing of the log may be taken out."""
+        self.incarnation = UNKNOWN
+        """The czxid of the topic's znode."""
         self.replicas: tuple[int, ...] = ()
         self.leader_epoch = UNKNOWN
         """The highest ever told to this incarnation."""
@@ -211,10 +213,13 @@ class Partition:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return self.leader
 
-    def leading_at(self, epoch: int) -> LeaderTerm:
-        """The same, for a peer that names the epoch; another epoch is refused (KIP-320)."""
+    def leading_at(self, epoch: int, incarnation: int) -> LeaderTerm:
+        """The same, for a peer that names the epoch and the topic's czxid; other ones are refused (KIP-320).
+
+        A topic that was deleted and made again by hand begins with the epoch of the one before.
+        """
         term = self.leading()
-        if term.epoch != epoch:
+        if term.epoch != epoch or self.incarnation != incarnation:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return term
 

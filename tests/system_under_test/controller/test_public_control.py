@@ -315,6 +315,21 @@ def test_a_replica_out_of_sync_is_not_deleted_while_its_topic_stays() -> None:
     simulate(check)
 
 
+def test_a_replica_of_a_topic_that_makes_no_sense_is_not_deleted() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            zookeeper = await zookeeper_of(cluster)
+            node = await cluster.leader()
+            await zookeeper.set("/brokers/topics/orders", b"nonsense")
+            answer = await call(node, stop(delete=True))
+            assert [p.error_code for p in answer.partitions] == [E.STALE_CONTROLLER_EPOCH]
+            assert len(cluster.stored(node, "orders-0")) == 1
+            await zookeeper.close()
+
+    simulate(check)
+
+
 def test_what_nobody_else_can_lead_remains() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1, min_insync=1)) as cluster:

@@ -189,6 +189,8 @@ def test_a_broker_cut_from_zookeeper_reads_all_settings_anew() -> None:
         b'{"version":2,"entity_path":"topics/"}',
         b'{"version":2,"entity_path":"orders"}',
         b'{"version":1,"entity_type":"pets","entity_name":"orders"}',
+        b'{"version":2,"entity_path":"topics/.."}',
+        b'{"version":1,"entity_type":"topics","entity_name":"."}',
     ],
 )
 def test_an_announcement_that_makes_no_sense_is_one_line_and_the_next_one_counts(
@@ -593,5 +595,16 @@ def test_partitions_are_added_by_admin() -> None:
             assert (await admin.create_partitions("nothing", 2)).error is E.UNKNOWN_TOPIC_OR_PARTITION
             written = json.loads((await zookeeper.get("/brokers/topics/orders"))[0])["partitions"]
             assert len(written) == 5
+
+    simulate(check)
+
+
+def test_a_topic_without_partitions_is_none_and_harms_nobody() -> None:
+    async def check() -> None:
+        async with tools() as (_, zookeeper, admin):
+            await zookeeper.create("/brokers/topics/hollow", assignment())
+            refused = await admin.create_partitions("hollow", 2)
+            assert (refused.outcome, refused.error) == (Outcome.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+            assert (await admin.create_partitions("orders", 2)).outcome is Outcome.DONE
 
     simulate(check)

@@ -16,6 +16,7 @@ from system_under_test.log.cleaner import Cleaning, Interrupted
 from system_under_test.log.tombstones import TOMBSTONES
 from system_under_test.records import message_set
 from system_under_test.records.compression import GZIP
+from system_under_test.records.message import CorruptMessage
 from system_under_test.records.wrapper import wrap
 
 DIRECTORY = "orders-0"
@@ -388,5 +389,51 @@ def test_retention_takes_segments_of_which_compaction_has_left_nothing() -> None
         assert log.start_offset == log.segment_offsets[0] > 0
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 1)
+
+    run(scenario)
+
+
+def test_what_is_appended_while_segments_are_swapped_stays_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appends wait for nobody: they may begin segments while the folder is being made durable."""
+
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values("a1", "a2", "a3", "a4", "a5", "a6", "b1"))
+        fsync, appended = log.storage.fsync_directory, []
+
+        async def busy(path: str) -> None:
+            await fsync(path)
+            if not appended:
+                segments = len(log.segment_offsets)
+                while len(log.segment_offsets) == segments or log.end_offset % 3 != 2:
+                    appended.append(log.end_offset)
+                    log.append(message_set.build([(b"c%d" % len(appended), b"new", 5)]), 1)
+
+        monkeypatch.setattr(log.storage, "fsync_directory", busy)
+        await bench.clean()
+        assert len(appended) > 2
+        assert bench.offsets() == [5, 6, *appended]
+        await bench.fill(*values("d1"))
+        assert bench.offsets() == [5, 6, *appended, appended[-1] + 1]
+        assert log.flushed_offset == log.end_offset
+        kept = bench.stored()
+        bench.disk.power_loss()
+        await bench.open(recovery_point=log.flushed_offset)
+        assert bench.stored() == kept
+
+    run(scenario)
+
+
+def test_a_log_that_is_copied_from_one_with_gaps_may_have_them() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(compacted=False)
+        with pytest.raises(CorruptMessage):
+            log.append_replicated(message_set.build([(b"a", b"1", 5)], base_offset=7))
+        await log.allow_gaps()
+        assert log.append_replicated(message_set.build([(b"a", b"1", 5)], base_offset=7)) == 8
+        await log.flush()
+        bench.disk.power_loss()
+        await bench.open(compacted=False, recovery_point=8)
+        assert bench.offsets() == [7], "that is known at the next start, too"
 
     run(scenario)

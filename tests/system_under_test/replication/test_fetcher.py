@@ -31,3 +31,21 @@ def test_offsets_left_out_before_an_epochs_start_are_refused_not_waited_for(firs
     assert not term.reconciled
     assert term.retry_at == 100.0 + BACK_OFF
     assert term.history == [(2, 8)]
+
+
+def test_an_empty_log_beyond_the_leaders_end_starts_over() -> None:
+    """Retention has emptied it, and nobody's history says where the leader's log ended."""
+    discarded: list[int] = []
+
+    async def discard(_: Any, start: int, reason: str) -> None:
+        discarded.append(start)
+
+    log = SimpleNamespace(start_offset=100, end_offset=100)
+    partition: Any = SimpleNamespace(key="orders-0", log=log, discard=discard, is_beyond_reach=lambda start: False)
+    term: Any = SimpleNamespace(history=[], reconciled=True, retry_at=0.0)
+    answer = ReplicaFetchedPartition(
+        topic="orders", partition=0, error_code=1, high_watermark=-1, log_start=10, records=b""
+    )
+    asyncio.run(apply_fetched(partition, term, answer, now=100.0))
+    assert discarded == [10]
+    assert not term.reconciled
