@@ -320,7 +320,10 @@ def test_a_replica_of_a_topic_that_makes_no_sense_is_not_deleted() -> None:
         async with brokers() as cluster:
             await cluster.producer.send("orders", 0, [(None, b"x")])
             zookeeper = await zookeeper_of(cluster)
-            node = await cluster.leader()
+            controller = await cluster.controller()
+            await controller.stop()  # it would put the assignment back
+            node = next(node for node in cluster.nodes if node is not controller)
+            await until(lambda: len(cluster.stored(node, "orders-0")) == 1, "replicated")
             await zookeeper.set("/brokers/topics/orders", b"nonsense")
             answer = await call(node, stop(delete=True))
             assert [p.error_code for p in answer.partitions] == [E.STALE_CONTROLLER_EPOCH]
