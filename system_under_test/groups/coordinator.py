@@ -224,6 +224,8 @@ class Coordinator:
 
     async def _sync(self, request: SyncGroupRequest, _: Context) -> SyncGroupResponse:
         try:
+            if sum(len(given.assignment) for given in request.assignments) > self._config.topic.max_message_bytes:
+                raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
             return await self._member_of(request.group_id).sync(request)
         except GroupError as error:
             return SyncGroupResponse(error_code=error.code, assignment=b"")
