@@ -155,12 +155,12 @@ class Conductor:
         self._wake.set()
         for number in sorted([*self._armed, *self._fired]):
             self._never(number, "the run ended first")
-        errors = []
-        for number in list(self._in_force):
-            error = await self._heal(number)
-            if error is not None:
-                errors.append(error)
-        return tuple(errors)
+        while True:
+            before = list(self._in_force)
+            errors = [error for number in before if (error := await self._heal(number)) is not None]
+            # one may be in another's way: a frozen node's rules cannot be changed before it has been thawed
+            if not errors or len(errors) == len(before):
+                return tuple(errors)
 
     async def settle(self) -> None:
         """Waits until every healed fault has been reported as recovered, or as not so within its deadline.

@@ -129,6 +129,7 @@ def test_an_injection_that_hangs_fails_and_is_undone() -> None:
     assert play.row(2, FaultPhase.HEALED).bit is True
 
 
+@example(1, ["clock", "freeze", "partition-bridge"], {("n1", "accept_all"): 1, ("n3", "thaw"): 2})
 @settings(max_examples=150, deadline=None)
 @given(
     st.integers(0, 2**32),
