@@ -7,7 +7,7 @@ import time
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import CommitFailedError, RebalanceInProgressError
+from kafka.errors import CommitFailedError, KafkaConnectionError, RebalanceInProgressError
 
 WAIT = 20.0
 
@@ -37,7 +37,11 @@ class Client:
         return KafkaConsumer(bootstrap_servers=self._servers, group_id=None, enable_auto_commit=False)
 
     def brokers(self) -> list[int]:
-        described = self._admin.describe_cluster()["brokers"]
+        """None while the one that it asks is just starting: it asks no other."""
+        try:
+            described = self._admin.describe_cluster()["brokers"]
+        except KafkaConnectionError:
+            return []
         return sorted(broker["broker_id" if "broker_id" in broker else "node_id"] for broker in described)
 
     def topics(self) -> list[str]:
