@@ -62,6 +62,14 @@ class System(Protocol):
         """Folders of this Python path that are copied to real nodes, below ``/opt/assay``."""
         return ()
 
+    @property
+    def turning_points(self) -> Sequence[str]:
+        """Events in which a process says that somebody else is in charge from now on, or what else counts has changed.
+
+        A search strikes there more often than at others: what is handed over is easily dropped.
+        """
+        return ()
+
     def event_log(self, node: Node) -> str | None:
         """Absolute path of the file into which a real process writes its event log; None for one that writes none."""
         return None

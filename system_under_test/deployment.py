@@ -153,6 +153,7 @@ class Broker:
     # -- for faults -------------------------------------------------------------------------------------------------
 
     start_events = ("registered", "recovered", "became-follower")
+    turning_points = ("became-leader", "became-follower", "became-controller", "isr-change", "groups-loaded")
 
     def hold_file(self, node: _Node) -> str:
         return HOLD_FILE

@@ -124,6 +124,7 @@ def terrain(system: System, base: Settings) -> Terrain:
         base=Example.of(base, Schedule(0)),
         faults=tuple(faults),
         keys=tuple(system.keys()),
+        turning_points=tuple(system.turning_points),
         variants=tuple((name, tuple(values)) for name, values in variants.items()),
         ensemble=ZOOKEEPER_ROLE in system.roles,
     )
