@@ -15,6 +15,8 @@ Entry = Callable[[Any, Sequence[str]], Coroutine[Any, Any, int]]
 
 ZOOKEEPER_ROLE = "zookeeper"
 ZOOKEEPER_PORT = 2181
+CLIENT_ROLE = "client"
+"""Of nodes on which nothing of the system runs, but clients of it."""
 
 
 class DeploymentError(Exception):

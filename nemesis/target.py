@@ -22,9 +22,8 @@ from dataclasses import dataclass
 import msgspec
 
 from cluster.node import Cluster, Node, by_role
-from cluster.system import ZOOKEEPER_ROLE, System
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
 
-CLIENT_ROLE = "client"
 FIND_SECONDS = 1.0
 """How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""
 FIND_EVERY = 0.1

@@ -77,7 +77,7 @@ class Exploration:
         if budget.examples is not None:
             # Dealt out so that together they are exactly as many.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
-        return Explorer(player, terrain(self.experiment.system, base), budget, note=note)
+        return Explorer(player, terrain(self.experiment.deployed(), base), budget, note=note)
 
     def _told(self, found: Found) -> str:
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
