@@ -20,7 +20,7 @@ from harness.core.operation import Operation, Phase
 from system_under_test.deployment import Broker
 from workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
-SYSTEM = Broker(partitions=3, replication=3, min_insync=2).with_setting("flush.messages", "1")
+SYSTEM = Broker(partitions=3, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())
 KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
 CONTRACT = forbid(*REGISTER.anomalies, *GROUP_ANOMALIES, *OWNERSHIP_ANOMALIES, may_stall=["power-loss"])

@@ -33,6 +33,8 @@ class WithClientNodes:
         for name in dir(system):
             if not name.startswith("_") and name not in vars(WithClientNodes):
                 vars(self)[name] = getattr(system, name)
+        if getattr(client, "holds_sessions", False):
+            self.client_sessions = True
 
     def __repr__(self) -> str:
         return f"{self._system!r} with clients {self._client} on nodes of their own"

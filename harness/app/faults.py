@@ -11,7 +11,7 @@ from nemesis.catalogue import FaultNameError, catalogue, descriptions, select, u
 from nemesis.draw import draw
 from nemesis.fault import Census
 from nemesis.schedule import Record, Schedule, ScheduleError, decode
-from nemesis.target import TargetError
+from nemesis.target import TargetError, groups
 from nemesis.target import parse as parse_target
 from nemesis.trigger import EVERY, TriggerError
 from nemesis.trigger import parse as parse_trigger
@@ -103,7 +103,9 @@ def schedule(system: System, settings: Settings) -> Schedule:
     return draw(
         derive(settings.seed, "nemesis"),
         settings.nemesis,
-        census=Census(servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys())),
+        census=Census(
+            servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
+        ),
         interval=settings.nemesis_interval,
         time_limit=settings.time_limit,
         target=None if settings.nemesis_target is None else parse_target(settings.nemesis_target),
