@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cluster.node import Cluster, Node, by_role
 from cluster.system import CLIENT_ROLE, System
-from harness.core.client import Endpoint
+from harness.core.client import Endpoint, Home
 from harness.remote import PORT, server
 
 CODE: Final = ("harness/core", "harness/remote", "system_under_test")
@@ -100,6 +100,6 @@ def importable(client: type[Any]) -> str:
 
 def housed(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:
     """Each with a node for its clients to live on, in turns, so that every node gets its share of them."""
-    homes = [f"{node.address}:{PORT}" for node in by_role(cluster, CLIENT_ROLE)]
+    homes = [Home(node.name, f"{node.address}:{PORT}") for node in by_role(cluster, CLIENT_ROLE)]
     pairs = range(math.lcm(len(endpoints), len(homes)))
     return [replace(endpoints[i % len(endpoints)], home=homes[i % len(homes)]) for i in pairs]

@@ -71,7 +71,10 @@ async def receive(reader: asyncio.StreamReader, kind: Any) -> Any:
 
     Raises ``OSError``, also for a line that makes no sense.
     """
-    line = await reader.readline()
+    try:
+        line = await reader.readline()
+    except ValueError as error:
+        raise ConnectionError(f"a message of more than {LONGEST} bytes") from error
     if not line.endswith(b"\n"):
         return None
     try:

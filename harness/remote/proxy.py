@@ -35,11 +35,11 @@ class RemoteClient:
         """Raises ``OSError``, and :class:`RemoteError` for what the client's own ``open`` raised."""
         if endpoint.home is None:
             raise ValueError(f"no node is named for a client of {endpoint.node} to live on")
-        host, _, port = endpoint.home.rpartition(":")
+        host, _, port = endpoint.home.address.rpartition(":")
         self._reader, self._writer = await asyncio.open_connection(host, int(port), limit=LONGEST)
         answer = await self._ask(Open(replace(endpoint, home=None), self._limit))
         if not isinstance(answer, Opened):
-            raise ConnectionError(f"the worker process at {endpoint.home} was gone before the client was open")
+            raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
 
     async def invoke(self, operation: Operation) -> Completion:
         """Raises :class:`RemoteError` for what escaped from the client, and ``TypeError`` for what JSON cannot say."""

@@ -121,7 +121,8 @@ class _Session:
         except OSError as error:
             _log.debug("a connection of the harness broke: %s", error)
         finally:
-            following.cancel()
+            if not following.cancel() and not following.cancelled():
+                following.exception()  # why the connection broke is of no interest any more
             self._writer.close()
             await self._close()
 

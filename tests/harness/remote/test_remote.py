@@ -18,6 +18,7 @@ from cluster.sim.loop import SimLoop
 from cluster.system import System
 from harness.app.client_nodes import WithClientNodes
 from harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport
+from harness.core.client import Home
 from harness.core.generator import limit
 from harness.core.interpreter import run as interpret
 from harness.remote import PORT, RemoteClient, RemoteError, server
@@ -100,7 +101,7 @@ async def opened(node: Node, name: str = "n1") -> RemoteClient:
 
 
 def endpoint(node: Node, name: str = "n1") -> Endpoint:
-    return Endpoint(name, "10.0.0.1:9092", ("10.0.0.1:9092",), f"{node.address}:{PORT}")
+    return Endpoint(name, "10.0.0.1:9092", ("10.0.0.1:9092",), Home(node.name, f"{node.address}:{PORT}"))
 
 
 def simulated(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -176,7 +177,7 @@ def test_what_escapes_from_the_client_arrives_with_its_traceback_and_no_verdict_
                 recorder=Recorder(),
                 concurrency=1,
             )
-            assert [one.completion.outcome for one in completed] == [Outcome.INFO]
+            assert [(one.worker, one.completion.outcome) for one in completed] == [("w0@client1", Outcome.INFO)]
             return report
 
     report = simulated(main)
