@@ -50,8 +50,9 @@ class ZooKeeperExpire(Partition):
     async def inject(self, injection: Injection) -> None:
         """Raises ``TargetError`` when a target holds no session."""
         keepers = zookeepers(injection.context.cluster)
-        held = await zookeeper.connected(keepers)
-        mine = {node.name: _of(node.address, held) for node in injection.targets}
+        held, alive = await zookeeper.connected(keepers), await zookeeper.sessions(keepers) or set()
+        listed = {session: known for session, known in held.items() if session in alive}
+        mine = {node.name: _of(node.address, listed) for node in injection.targets}
         without = [name for name, sessions in mine.items() if not sessions]
         if without:
             raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
