@@ -10,12 +10,24 @@ from harness.core.operation import Completed, Completion, Effect, Operation
 
 
 @dataclass(frozen=True)
+class Home:
+    """A node that clients live on, and where its worker process listens: ``host:port``."""
+
+    node: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Endpoint:
-    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each."""
+    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each.
+
+    ``home``: where the client lives, if on a node of its own; None: in the harness.
+    """
 
     node: str
     address: str
     all: tuple[str, ...]
+    home: Home | None = None
 
 
 class Client(Protocol):

@@ -44,6 +44,26 @@ def test_the_offsets_topic_is_made_for_the_first_who_asks_and_is_internal() -> N
     simulate(check)
 
 
+def test_the_finder_names_the_coordinator_of_a_group_and_the_next_one_once_it_is_dead() -> None:
+    async def check() -> None:
+        async with brokers(Broker(groups=("g",))) as cluster:
+            address = await coordinator(cluster)
+            found = await cluster.system.find(cluster.cluster, "coordinator", "g")
+            assert found is not None
+            assert found.address == address
+            leader = await cluster.system.find(cluster.cluster, "coordinator", "g-" * 20)
+            assert leader in cluster.nodes, "of any group, also of one without members"
+            await found.kill()
+
+            async def another() -> bool:
+                now = await cluster.system.find(cluster.cluster, "coordinator", "g")
+                return now is not None and now is not found
+
+            await until(another, "the next coordinator is found")
+
+    simulate(check)
+
+
 def test_members_share_a_generation_and_each_gets_what_the_leader_gave_it() -> None:
     async def check() -> None:
         async with brokers() as cluster:
