@@ -133,6 +133,10 @@ class GroupConsumer:
             positions = {partition: Position(offset, metadata) for partition, offset in self._positions.items()}
             await self._membership.commit(positions, self._generation)
 
+    def fall_silent(self, seconds: float) -> None:
+        """No heartbeats for so long: what a consumer is like that was stopped, to its group."""
+        self._membership.fall_silent(seconds)
+
     async def close(self, *, leave: bool = True) -> None:
         """Without ``leave`` the others learn of it when its session is over."""
         if leave and self._generation is not None:
