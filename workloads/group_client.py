@@ -26,9 +26,11 @@ from workloads.log_client import LARGEST, LogClient, number, told
 from workloads.log_operations import END, POLL, SEND
 
 TOPIC: Final = "orders"
-REBALANCE_SECONDS: Final = 3.0
+REBALANCE_SECONDS: Final = 1.5
+"""A member that does not join again within it is left out."""
 CALL_SECONDS: Final = 2.0
-"""To join, to learn what is committed and to read fit into an operation's time (5 s) unless all three go wrong."""
+"""Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
+operation's time (5 s) unless all three go wrong."""
 IDLE_SECONDS: Final = 0.1
 """A member that owns nothing waits as long as one at the end of its partitions."""
 

@@ -52,8 +52,8 @@ DRAIN: Final = "drain"
 SESSION_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 3.0
 """Longer than a session, shorter than an operation may take."""
-CHURN_SECONDS: Final = 1.5
-"""Between two members that leave, die or fall silent, on average: a generation takes about a second."""
+CHURN_SECONDS: Final = 1.2
+"""Between two members that leave, die or fall silent, on average."""
 
 
 def poll(group: str) -> Generator:
@@ -71,14 +71,14 @@ def commit(group: str, keys: Sequence[str]) -> Generator:
 
 
 def churn(group: str) -> Generator:
-    """Members that leave, die and fall silent, for ever."""
+    """Members that leave, die and fall silent, in turn, for ever."""
 
-    def step(state: None, context: Context) -> tuple[Operation, None]:
-        f = context.choose((LEAVE, DIE, SILENCE), salt=8)
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        f = (LEAVE, SILENCE, DIE)[turn % 3]
         argument: dict[str, Any] = {"group": group}
-        return Operation(f, argument=argument | ({"seconds": SILENT_SECONDS} if f == SILENCE else {})), None
+        return Operation(f, argument=argument | ({"seconds": SILENT_SECONDS} if f == SILENCE else {})), turn + 1
 
-    return unfold(step, None)
+    return unfold(step, 0)
 
 
 def traffic(keys: Sequence[str], group: str = WORKERS) -> Generator:
