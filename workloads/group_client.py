@@ -31,6 +31,8 @@ REBALANCE_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
 """Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
 operation's time (5 s) unless all three go wrong."""
+DREAMY_SECONDS: Final = 0.5
+"""One that wakes works on for so long before its first heartbeat tells it that it was taken for dead."""
 IDLE_SECONDS: Final = 0.1
 """A member that owns nothing waits as long as one at the end of its partitions."""
 
@@ -108,7 +110,7 @@ class Member:
         await self._consumer.commit(str(number))
 
     async def silence(self, seconds: float) -> None:
-        self._consumer.fall_silent(seconds)
+        self._consumer.fall_silent(seconds + DREAMY_SECONDS)
         await asyncio.sleep(seconds)
 
     async def leave(self) -> None:

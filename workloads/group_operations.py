@@ -26,7 +26,7 @@ assignment number of its own. An answer that failed tells of ownership nonethele
 A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
 are all that it may concern, for where nobody can tell which it did. A member that **leaves** tells the group; one that
 **dies** does not; both join again, as another member, with their next poll. One that is **silent** sends no heartbeat
-and does nothing else for so long, and does not know then that it was taken for dead.
+and does nothing else for so long, and goes on then as if nothing were, until a heartbeat or a commit is refused.
 """
 
 from __future__ import annotations
