@@ -15,6 +15,8 @@ Entry = Callable[[Any, Sequence[str]], Coroutine[Any, Any, int]]
 
 ZOOKEEPER_ROLE = "zookeeper"
 ZOOKEEPER_PORT = 2181
+CLIENT_ROLE = "client"
+"""Of nodes on which nothing of the system runs, but clients of it."""
 
 
 class DeploymentError(Exception):
@@ -79,7 +81,7 @@ class System(Protocol):
         return None
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        """Who is ``leader`` or ``coordinator`` (of key) or ``controller`` now; None when nobody is known to be."""
+        """Who is ``leader`` (of a key), ``coordinator`` (of a group) or ``controller`` now; None: nobody is known."""
         return None
 
     def keys(self) -> Sequence[str]:
@@ -159,6 +161,24 @@ class Damageable(Protocol):
         promise of its own. Asked while the node's process is dead.
         """
         ...
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """A system whose clients form groups; ``find(cluster, "coordinator", group)`` says who coordinates one."""
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Those that the workload uses; empty when it uses none."""
+        ...
+
+
+@runtime_checkable
+class ClientSessions(Protocol):
+    """A system whose clients, on nodes of their own, hold sessions at ZooKeeper themselves."""
+
+    @property
+    def client_sessions(self) -> bool: ...
 
 
 @runtime_checkable

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from cluster.system import System
 from nemesis.clock import Clock
+from nemesis.consumer import (
+    ConsumerFromCoordinator,
+    ConsumerFromZooKeeper,
+    CutConsumer,
+    KillConsumer,
+    StopConsumer,
+)
 from nemesis.damage import Damage, Way
+from nemesis.expire import ZooKeeperExpire
 from nemesis.fast_fail import FastFail
 from nemesis.fault import Fault
 from nemesis.freeze import Freeze
@@ -54,11 +62,15 @@ def catalogue() -> dict[str, Fault]:
     """All faults, sorted by name; a new mapping each time, for whoever wants to add faults of their own."""
     faults: Sequence[Fault] = (
         Clock(),
+        ConsumerFromCoordinator(),
+        ConsumerFromZooKeeper(),
+        CutConsumer(),
         *(Damage(way) for way in Way),
         FastFail(),
         Freeze(),
         Hold(),
         Kill(),
+        KillConsumer(),
         OneWay(),
         Partition(),
         *(Partition(shape) for shape in Shape),
@@ -66,6 +78,8 @@ def catalogue() -> dict[str, Fault]:
         Restart(),
         RollingRestart(),
         Stop(),
+        StopConsumer(),
+        ZooKeeperExpire(),
         ZooKeeperKill(),
         ZooKeeperPause(),
     )

@@ -26,15 +26,15 @@ from typing import Any
 import msgspec
 
 from cluster import zookeeper
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
+from cluster.node import Cluster, Node
+from cluster.system import ZOOKEEPER_ROLE, System
 from nemesis.attempt import attempt
 from nemesis.catalogue import catalogue
 from nemesis.cuts import Cuts
-from nemesis.fault import Bite, Context, Fault, Injection
+from nemesis.fault import NOT_READY_ERRORS, Bite, Context, Fault, Injection
 from nemesis.row import FaultPhase, FaultRow, Stage
 from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
-from nemesis.target import KEYED, Chosen, Scene, Target, resolve, servers, zookeepers
+from nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
 from nemesis.trigger import Armed, Fired
 
 ACTION_SECONDS = 30.0
@@ -42,9 +42,6 @@ ACTION_SECONDS = 30.0
 RECOVERY_SECONDS = 60.0
 READY_EVERY = 0.25
 READY_SECONDS = 5.0
-
-NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
-
 
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
@@ -85,9 +82,9 @@ class Conductor:
         self._system = system
         self._servers = servers(cluster, system)
         self._zookeepers = zookeepers(cluster)
+        self._clients = clients(cluster)
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._context = Context(cluster, system, Cuts(cluster), self._last_events)
-        self._cluster = cluster
         self._schedule = schedule
         # Drawn now, in the order of the steps: what happens in between must not change who is hit.
         self._seeds = [rng.getrandbits(32) if step.seed is None else step.seed for step in schedule.steps]
@@ -266,13 +263,22 @@ class Conductor:
 
     async def _choose(self, number: int, step: Step, fault: Fault, fired: Fired | None) -> Chosen | str:
         """The targets, or why there are none."""
-        busy, keys = self._busy(fault), self._system.keys()
+        busy = self._busy(fault)
         target, origin = step.target, None if fired is None else fired.origin
+        scene = Scene(
+            self._servers,
+            self._zookeepers,
+            self._system.keys(),
+            self._context.find,
+            busy,
+            origin,
+            self._clients,
+            groups(self._system),
+        )
         if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
             # The leader, or a follower, of what the event was about.
             about = fired.line.get("key")
-            target = Target(target.kind, about if about in keys else None)
-        scene = Scene(self._servers, self._zookeepers, keys, self._find, busy, origin)
+            target = Target(target.kind, about if about in scene.whose(target.kind) else None)
         chosen: list[Chosen] = []
 
         async def choose() -> None:
@@ -285,6 +291,8 @@ class Conductor:
 
     def _sparing(self, chosen: Chosen, scene: Scene) -> Chosen:
         """The same, or one server that suffers already, when a majority of the servers would suffer otherwise."""
+        if not any(node in self._servers for node in chosen.nodes):
+            return chosen
         suffering = {name for held in self._in_force.values() for name in held.names}
         suffer = [n for n in self._servers if n.name in suffering or n.name in {node.name for node in chosen.nodes}]
         free = [node for node in self._servers if node.name in suffering and node.name not in scene.busy]
@@ -297,13 +305,6 @@ class Conductor:
         """The nodes that a fault holds which clashes with this one."""
         holders = [held for held in self._in_force.values() if self._faults[held.step.fault].scope.clashes(fault.scope)]
         return sorted({name for held in holders for name in held.names})
-
-    async def _find(self, what: str, key: str | None) -> Node | None:
-        try:
-            return await self._system.find(self._cluster, what, key)
-        except NOT_READY_ERRORS:
-            # In the middle of another fault there may be nobody to ask: the same as nobody known, asked again.
-            return None
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
         """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""

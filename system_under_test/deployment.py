@@ -20,6 +20,7 @@ from system_under_test.defects import DEFECTS
 from system_under_test.disks import DATA
 from system_under_test.network.connection import CallError, Connection
 from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.groups import GroupCoordinatorRequest
 from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
@@ -78,6 +79,8 @@ class Broker:
     """Of a topic that is made because somebody asked for it."""
     session_timeout_ms: int = 3_000
     """ZooKeeper grants from 1 to 10 s."""
+    groups: tuple[str, ...] = ()
+    """Groups of consumers that the workload uses, for faults of their coordinators."""
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
@@ -270,11 +273,13 @@ class Broker:
     async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""
         brokers = [node for node in cluster.nodes if node.role == BROKER]
-        answers = await asyncio.gather(*(_metadata(node) for node in brokers))
-        votes: Counter[int] = Counter()
-        for answer in answers:
-            if answer is not None:
-                votes[answer.controller_id if what == "controller" else _leader(answer, key or self.keys()[0])] += 1
+        if what == "coordinator":
+            found = await asyncio.gather(*(_coordinator(node, key or self.groups[0]) for node in brokers))
+        else:
+            answers = [answer for answer in await asyncio.gather(*map(_metadata, brokers)) if answer is not None]
+            led = key or (self.keys()[0] if what == "leader" else "")
+            found = [answer.controller_id if what == "controller" else _leader(answer, led) for answer in answers]
+        votes = Counter(found)
         votes.pop(-1, None)
         ranked = votes.most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -289,6 +294,19 @@ def _leader(answer: MetadataResponse, key: str) -> int:
             if found.topic == topic and partition.partition == int(index):
                 return partition.leader
     return -1
+
+
+async def _coordinator(node: _Node, group: str) -> int:
+    """Who coordinates this group, as this broker knows it; -1 when it does not say."""
+    try:
+        connection = await Connection.open(node.address, PORT, ASK_TIMEOUT)
+        try:
+            answer = await connection.call(GroupCoordinatorRequest(group_id=group), 0, ASK_TIMEOUT)
+        finally:
+            await connection.close()
+    except CallError:
+        return -1
+    return answer.coordinator_id
 
 
 async def _metadata(node: _Node) -> MetadataResponse | None:

@@ -20,7 +20,7 @@ from harness.core.operation import Operation, Phase
 from system_under_test.deployment import Broker
 from workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
-SYSTEM = Broker(partitions=3, replication=3, min_insync=2).with_setting("flush.messages", "1")
+SYSTEM = Broker(partitions=3, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())
 KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
 CONTRACT = forbid(*REGISTER.anomalies, *GROUP_ANOMALIES, *OWNERSHIP_ANOMALIES, may_stall=["power-loss"])
@@ -36,7 +36,7 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     return Operation(f, key, argument), number + 1
 
 
-@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, workers=True)
 def test_offsets(settings: Settings) -> Generator:
     """A fetch tells the latest commit, and no commit of an old generation is one."""
     return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]

@@ -11,11 +11,15 @@ from harness.core.operation import Completed, Completion, Effect, Operation
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each."""
+    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each.
+
+    ``home``: the worker process in which the client lives, on a node of its own; None: in the harness.
+    """
 
     node: str
     address: str
     all: tuple[str, ...]
+    home: str | None = None
 
 
 class Client(Protocol):

@@ -13,7 +13,7 @@ during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -30,7 +30,7 @@ from nemesis.kill import Kill
 from nemesis.power_loss import PowerLoss
 from nemesis.schedule import Schedule, Step
 from nemesis.stop import Stop
-from nemesis.target import Kind, Target, named
+from nemesis.target import OF_CLIENTS, Kind, Target, named, number
 from nemesis.trigger import OnEvent
 
 GRID: Final = 20
@@ -71,9 +71,12 @@ class Terrain:
     events: tuple[str, ...] = ()
     variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ensemble: bool = True
+    clients: Callable[[int], int] = lambda nodes: 0
+    """How many nodes clients live on, by the number of the servers."""
+    groups: tuple[str, ...] = ()
 
     def census(self, nodes: int, zookeepers: int) -> Census:
-        return Census(nodes, zookeepers, self.keys)
+        return Census(nodes, zookeepers, self.keys, self.clients(nodes), self.groups)
 
 
 @st.composite
@@ -168,7 +171,7 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
 @st.composite
 def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
     """Another server, or the leader of some key, where the fault is one of servers."""
-    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, Kind.HALF, Kind.ALL, Kind.MINORITY):
+    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS, Kind.HALF, Kind.ALL, Kind.MINORITY):
         return given
     if bool(terrain.keys) and draw(st.booleans()):
         return Target(draw(st.sampled_from([Kind.LEADER, Kind.FOLLOWER])), key=draw(st.sampled_from(terrain.keys)))
@@ -247,7 +250,7 @@ def tidy(example: Example, terrain: Terrain) -> Example:
     victim = named(f"n{1 + example.seed % servers}")
     steps = []
     for step in example.schedule.steps:
-        if step.target.kind is Kind.NAMED and any(int(name.strip("nzk")) > servers for name in step.target.names):
+        if step.target.kind is Kind.NAMED and any(number(name) > servers for name in step.target.names):
             step = msgspec.structs.replace(step, target=named("n1"))
         if step.fault in lossy:
             step = msgspec.structs.replace(step, target=victim)
