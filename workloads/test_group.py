@@ -26,7 +26,7 @@ from workloads.group_drain import drain
 from workloads.group_operations import LEAVE, WORKERS, traffic
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, whatever becomes of the power.
-SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
+SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
 CONTRACT = forbid(
     *LOG_ANOMALIES,
     *GROUP_ANOMALIES,
@@ -37,7 +37,7 @@ CONTRACT = forbid(
 )
 
 
-@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, workers=True)
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and nobody of an old generation commits."""
     keys = SYSTEM.keys()
