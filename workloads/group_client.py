@@ -33,8 +33,8 @@ CALL_SECONDS: Final = 2.0
 operation's time (5 s) unless all three go wrong."""
 DREAMY_SECONDS: Final = 0.5
 """One that wakes works on for so long before its first heartbeat tells it that it was taken for dead."""
-IDLE_SECONDS: Final = 0.1
-"""A member that owns nothing waits as long as one at the end of its partitions."""
+POLL_SECONDS: Final = 0.1
+"""Short, for a member has other things to do than to wait at the end of its partitions."""
 
 
 @dataclass
@@ -73,18 +73,16 @@ class Member:
         return notes
 
     async def poll(self) -> list[dict[str, Any]]:
-        """One look at each partition. Raises ``JoinFailed``, ``ReadFailed``."""
-        received = await self._consumer.poll(0.0)
-        if not self._holds:
-            await asyncio.sleep(IDLE_SECONDS)
+        """What is new, of each partition. Raises ``JoinFailed``, ``ReadFailed``."""
+        received = await self._consumer.poll(POLL_SECONDS)
         reads: list[dict[str, Any]] = []
         for partition, hold in self._holds.items():
             found = [record for record in received if (record.topic, record.partition) == partition]
             begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
-            if not found and hold.position != begin:  # what is there no more is no end of what was read
-                hold.assignment = next(self._numbers)
-                reads.append({"key": _key(partition), "reset": hold.position, "assignment": hold.assignment})
-                continue
+            first = found[0].offset if found else hold.position
+            if first < begin:  # its place was gone, and it began anew; one that goes on further on has read all between
+                hold.assignment, begin = next(self._numbers), first
+                reads.append({"key": _key(partition), "reset": begin, "assignment": hold.assignment})
             reads.append(
                 {
                     "key": _key(partition),
