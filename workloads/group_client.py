@@ -19,7 +19,7 @@ from system_under_test.client.assignors import Partition
 from system_under_test.client.errors import Outcome as Certainty
 from system_under_test.client.errors import ReadFailed
 from system_under_test.client.group_consumer import GroupConsumer
-from system_under_test.client.membership import CommitFailed, JoinFailed
+from system_under_test.client.membership import CommitFailed, Generation, JoinFailed
 from workloads import group_operations
 from workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
 from workloads.log_client import LARGEST, LogClient, number, told
@@ -39,12 +39,16 @@ POLL_SECONDS: Final = 0.1
 
 @dataclass
 class Hold:
-    """Of one partition, from when the member was told to own it. ``position``: the offset that is read next."""
+    """Of one partition, from when the member was told to own it.
+
+    ``position``: the offset that is read next; ``chain``: the assignment that reads bear, another one after a reset.
+    """
 
     generation: int
     owner: str
     assignment: int
     position: int
+    chain: int
 
 
 class Member:
@@ -81,15 +85,15 @@ class Member:
             begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
             first = found[0].offset if found else hold.position
             if first < begin:  # its place was gone, and it began anew; one that goes on further on has read all between
-                hold.assignment, begin = next(self._numbers), first
-                reads.append({"key": _key(partition), "reset": begin, "assignment": hold.assignment})
+                hold.chain, begin = next(self._numbers), first
+                reads.append({"key": _key(partition), "reset": begin, "assignment": hold.chain})
             reads.append(
                 {
                     "key": _key(partition),
                     "begin": begin,
                     "records": [[record.offset, number(record.value)] for record in found],
                     "end": hold.position,
-                    "assignment": hold.assignment,
+                    "assignment": hold.chain,
                 }
             )
         return reads
@@ -125,13 +129,15 @@ class Member:
         assert generation is not None, "assigned without a generation"
         for partition in partitions:
             committed, position = self._consumer.found(partition), self._consumer.position(partition)
-            hold = Hold(generation.number, generation.member_id, next(self._numbers), position)
-            self._holds[partition] = hold
+            hold = self._holds[partition] = self._hold(generation, position)
             about = {"begin": position, "offset": committed.offset, "number": number(committed.metadata.encode())}
             self._notes.append(_note("acquire", partition, hold) | about)
         if not partitions:
-            nothing = Hold(generation.number, generation.member_id, next(self._numbers), -1)
-            self._notes.append(_note("acquire", None, nothing))
+            self._notes.append(_note("acquire", None, self._hold(generation, -1)))
+
+    def _hold(self, generation: Generation, position: int) -> Hold:
+        assignment = next(self._numbers)
+        return Hold(generation.number, generation.member_id, assignment, position, assignment)
 
     def _revoked(self, partitions: Sequence[Partition]) -> None:
         self._drop()

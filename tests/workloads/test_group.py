@@ -56,8 +56,15 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     assert late, "members that were silent past their session commit in vain"
 
 
+@pytest.mark.parametrize("nemesis", ["stop-consumer", "kill-consumer", "cut-consumer"])
+def test_consumers_may_stop_die_and_be_cut_off(nemesis: str, tmp_path: Path) -> None:
+    judgement = run(tmp_path, nemesis=(nemesis,), time_limit=12.0).judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.PASS, judgement
+
+
 def test_a_seed_repeats_its_history(tmp_path: Path) -> None:
-    attempts = [run(tmp_path, nemesis=("stop",), time_limit=10.0) for _ in range(2)]
+    attempts = [run(tmp_path, nemesis=("stop", "stop-consumer"), time_limit=10.0) for _ in range(2)]
     infos = [read_run(attempt.folder.path) for attempt in attempts]
     assert len({info.digest for info in infos if info is not None}) == 1
 
