@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cluster import zookeeper
-from nemesis.fault import Bite, Census, Injection, with_key
+from nemesis.fault import Bite, Census, Injection, Scope, with_key
 from nemesis.partition import Partition, Shape
 from nemesis.schedule import Parameter, ScheduleError
 from nemesis.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
@@ -29,6 +29,9 @@ ASK_EVERY: Final = 0.25
 
 class ZooKeeperExpire(Partition):
     """From every ZooKeeper node until the sessions are gone."""
+
+    scope = Scope.NODE
+    """Of a process that is dead or paused there is no session to expire, or it expires for that reason."""
 
     def __init__(self) -> None:
         super().__init__(Shape.FROM_ZOOKEEPER)

@@ -1,4 +1,4 @@
-"""The smallest system with traffic: every server pings all others, holds a ZooKeeper session and writes files."""
+"""The smallest system with traffic: all its nodes ping all servers, hold a ZooKeeper session and write files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class PingPong:
     """``cluster`` is given once it is there: who the peers are goes into ``argv``."""
 
     name = "ping-pong"
-    roles: Sequence[str] = ("zookeeper", "broker")
+    roles: Sequence[str] = ("zookeeper", "broker", "client")
+    groups: Sequence[str] = ("members",)
+    client_sessions = True
     defects: Sequence[str] = ()
     source: Sequence[str] = ()
     cluster: Cluster
@@ -68,7 +70,7 @@ class PingPong:
         return 0
 
     async def ready(self, node: Node) -> bool:
-        if node.role != "broker":
+        if node.role == "zookeeper":
             return True
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
