@@ -34,7 +34,7 @@ def run(root: Path, **chosen: object) -> Attempt:
 
 
 def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
-    attempt = run(tmp_path, nemesis=("kill",))
+    attempt = run(tmp_path)
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     history = HistoryReader(attempt.folder.history)
