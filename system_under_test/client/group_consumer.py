@@ -8,7 +8,7 @@ to the group again after it, what was returned since may be.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from system_under_test.client.assignors import Partition
@@ -79,11 +79,16 @@ class GroupConsumer:
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=timeout)
         self._generation: Generation | None = None
         self._positions: dict[Partition, int] = {}
+        self._found: Mapping[Partition, Position] = {}
 
     @property
     def generation(self) -> Generation | None:
         """What it was last told to own; None before the first time, and after it left."""
         return self._generation
+
+    def found(self, partition: Partition) -> Position:
+        """What the group had committed when it got this partition. Raises ``KeyError`` for one that is not owned."""
+        return self._found[partition]
 
     def position(self, partition: Partition) -> int:
         """The offset that is read next. Raises ``KeyError`` for a partition that is not owned."""
@@ -122,11 +127,15 @@ class GroupConsumer:
             if not owned:
                 await asyncio.sleep(min(LONGEST_WAIT, max(0.0, deadline - loop.time())))
 
-    async def commit(self) -> None:
+    async def commit(self, metadata: str = "") -> None:
         """The positions of all partitions owned, in the generation in which they are. Raises ``CommitFailed``."""
         if self._positions and self._generation is not None:
-            positions = {partition: Position(offset) for partition, offset in self._positions.items()}
+            positions = {partition: Position(offset, metadata) for partition, offset in self._positions.items()}
             await self._membership.commit(positions, self._generation)
+
+    def fall_silent(self, seconds: float) -> None:
+        """No heartbeats for so long: what a consumer is like that was stopped, to its group."""
+        self._membership.fall_silent(seconds)
 
     async def close(self, *, leave: bool = True) -> None:
         """Without ``leave`` the others learn of it when its session is over."""
@@ -137,7 +146,7 @@ class GroupConsumer:
         await self._consumer.close()
 
     def _revoke(self) -> None:
-        before, self._generation, self._positions = self._generation, None, {}
+        before, self._generation, self._positions, self._found = self._generation, None, {}, {}
         if before is not None:
             self._on_revoked(before.partitions)
 
@@ -149,7 +158,7 @@ class GroupConsumer:
         for partition in entered.partitions:
             offset = found[partition].offset
             positions[partition] = await self._start(partition) if offset == NO_OFFSET else offset
-        self._generation, self._positions = entered, positions
+        self._generation, self._positions, self._found = entered, positions, found
         self._on_assigned(entered.partitions)
 
     async def _start(self, partition: Partition) -> int:
