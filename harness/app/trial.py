@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.deploy import start_system
 from cluster.node import Cluster, Node, NodeError
-from cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
+from cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, DeploymentError, Replicated, System
 from harness.app.collect import Collector
 from harness.app.experiment import Experiment
 from harness.app.faults import schedule
@@ -155,7 +155,7 @@ class Trial:
         collector.start()
         try:
             async with Interpreter(
-                endpoints=endpoints(self.system, self._servers()),
+                endpoints=endpoints(self.system, self.cluster.nodes, self.settings.defect),
                 client=self.experiment.client,
                 recorder=history,
                 concurrency=settings.concurrency,
@@ -261,7 +261,11 @@ class Trial:
             await asyncio.sleep(TICK)
 
     def _servers(self) -> list[Node]:
-        return [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
+        return _servers(self.cluster.nodes)
+
+
+def _servers(nodes: Sequence[Node]) -> list[Node]:
+    return [node for node in nodes if node.role != ZOOKEEPER_ROLE]
 
 
 def crashes(cluster: Cluster) -> list[str]:
@@ -269,11 +273,14 @@ def crashes(cluster: Cluster) -> list[str]:
     return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 
-def endpoints(system: System, servers: list[Node]) -> list[Endpoint]:
-    """One per server: its own address first."""
+def endpoints(system: System, nodes: Sequence[Node], defect: str | None) -> list[Endpoint]:
+    """One per server of the system: its own address first; with all of ZooKeeper's, and what is switched on."""
+    servers = _servers(nodes)
     addresses = [f"{node.address}:{system.port(node.role)}" for node in servers]
+    zookeeper = tuple(f"{node.address}:{ZOOKEEPER_PORT}" for node in nodes if node.role == ZOOKEEPER_ROLE)
+    defects = () if defect is None else (defect,)
     return [
-        Endpoint(node.name, address, (address, *(other for other in addresses if other != address)))
+        Endpoint(node.name, address, (address, *(other for other in addresses if other != address)), zookeeper, defects)
         for node, address in zip(servers, addresses, strict=True)
     ]
 
