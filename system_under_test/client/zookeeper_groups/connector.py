@@ -136,6 +136,11 @@ class ConsumerConnector:
         """What certainly is its own at this moment, with the thread's id."""
         return {partition: hold.thread for partition, hold in self._current().items()}
 
+    @property
+    def positions(self) -> dict[Partition, int]:
+        """What a commit at this moment would commit."""
+        return {partition: hold.position for partition, hold in self._current().items()}
+
     async def commit_offsets(self) -> dict[Partition, int]:
         """The positions of all partitions owned, idle ones as well; returns them. Raises ``CommitFailed``."""
         async with self._committing:
@@ -272,7 +277,7 @@ class ConsumerConnector:
 
     async def _commit(self) -> dict[Partition, int]:
         """A commit that has not gone out while the session certainly lives does not go out at all."""
-        positions = {partition: hold.position for partition, hold in self._current().items()}
+        positions = self.positions
         if positions:
             until = min(asyncio.get_running_loop().time() + self._config.timeout, self._zookeeper.alive_until)
             try:

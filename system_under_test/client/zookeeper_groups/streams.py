@@ -53,10 +53,10 @@ class MessageStream:
         self._closed = False
 
     async def receive(self, timeout: float = 1.0) -> list[Chunk]:
-        """What comes within ``timeout`` seconds, none of it empty; nothing once the connector is shut down.
+        """As soon as there is something, else after ``timeout`` seconds: one chunk for each partition that was read.
 
-        What it returns counts as consumed: the next commit covers it. Raises ``ReadFailed`` when no partition can be
-        read.
+        Nothing once the connector is shut down. What it returns counts as consumed: the next commit covers it. Raises
+        ``ReadFailed`` when no partition can be read.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -69,12 +69,12 @@ class MessageStream:
                     raise failure
             # No await from here on: what is not ours any more by now is not handed out.
             current = {hold.number for hold in self._holds()}
-            chunks = [chunk for chunk in found if isinstance(chunk, Chunk) and chunk.hold in current and chunk.messages]
+            chunks = [chunk for chunk in found if isinstance(chunk, Chunk) and chunk.hold in current]
             for hold in owned:
                 for chunk in chunks:
                     if chunk.hold == hold.number:
                         hold.position = chunk.end
-            if chunks or loop.time() >= deadline:
+            if any(chunk.messages for chunk in chunks) or loop.time() >= deadline:
                 return chunks
             if not owned:
                 await asyncio.sleep(min(LONGEST_WAIT, max(0.0, deadline - loop.time())))
