@@ -8,7 +8,7 @@ was tried in the operation, also of the one that a member makes when it has to l
 A member takes part in its group all the time, and not only while it is polled. But it lets go only while an operation
 is in hand, so that the history can say when: an operation that tells of a release was called before it. What it gave up
 between two operations, because its session may have been over, is not told: that hold ended with the last operation
-under it.
+under it. A generator finds them in ``over``, as ``[key, assignment]``.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Member:
         self._assignments: dict[int, int] = {}  # of each hold
         self._notes: list[dict[str, Any]] = []
         self._commits: list[dict[str, Any]] = []
+        self._over: list[tuple[str, int]] = []
         self._stream: MessageStream | None = None
         self._in_hand = asyncio.Event()
         self._settled = asyncio.Event()
@@ -90,7 +91,8 @@ class Member:
         """What happened to it since this was last asked."""
         notes, self._notes = self._notes, []
         commits, self._commits = self._commits, []
-        return {"ownership": notes, "commits": commits}
+        over, self._over = self._over, []
+        return {"ownership": notes, "commits": commits, "over": over}
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
@@ -150,6 +152,7 @@ class Member:
         assignment = self._assignments[change.hold]
         if change.kind is Kind.LOST and not self._in_hand.is_set():
             self._notes = [note for note in self._notes if note["assignment"] != assignment]
+            self._over.append((f"{change.topic}-{change.partition}", assignment))
             return
         kinds = {Kind.ACQUIRED: "acquire", Kind.RELEASED: "release", Kind.LOST: "lost"}
         note: dict[str, Any] = {
@@ -194,7 +197,7 @@ class ConnectorClient:
         member = self._members.get(group)
         if operation.f != POLL and member is None:
             return Completion(Outcome.FAIL, error="no-member")
-        parting: dict[str, Any] = {"ownership": [], "commits": []}
+        parting: dict[str, Any] = {"ownership": [], "commits": [], "over": []}
         if member is not None and (operation.f == LEAVE or member.mode != mode):
             parting = await self._part(group, member)
             if operation.f != POLL:
@@ -235,7 +238,7 @@ class ConnectorClient:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """As ``group_operations`` has them, with ``advance`` and ``resume`` of a group's offset: ``checkers.offsets``."""
+        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``: ``checkers.offsets``."""
         if completed.operation.f in (SEND, END):
             return group_operations.effects(completed)
         group = completed.operation.argument["group"]
