@@ -76,7 +76,9 @@ def test_a_group_migrates_there_and_back_and_idle_partitions_come_along() -> Non
                         await members.pop(0).shutdown()
                     await one.start()
                 members = rolled
-                await until(lambda now=rolled: all(len(one.owned) == 1 for one in now), f"each has its part, {mode}", 30)
+                await until(
+                    lambda now=rolled: all(len(one.owned) == 1 for one in now), f"each has its part, {mode}", 30
+                )
                 for number in range(3):  # of partition 0 alone
                     await cluster.producer.send("orders", 0, [(None, f"{mode}-{turn}-{number}".encode())])
                     sent.add(f"{mode}-{turn}-{number}".encode())
