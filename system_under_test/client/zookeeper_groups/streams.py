@@ -50,7 +50,8 @@ class MessageStream:
         self._consumer = consumer
         self._holds = holds
         self._reset = reset
-        self._closed = False
+        self.closed = False
+        """After its connector's shutdown: it gives nothing any more, at once."""
 
     async def receive(self, timeout: float = 1.0) -> list[Chunk]:
         """As soon as there is something, else after ``timeout`` seconds: one chunk for each partition that was read.
@@ -60,7 +61,7 @@ class MessageStream:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        while not self._closed:
+        while not self.closed:
             owned = self._holds()
             found = await asyncio.gather(*(self._read(hold) for hold in owned), return_exceptions=True)
             failures = [one for one in found if isinstance(one, BaseException)]
@@ -82,13 +83,13 @@ class MessageStream:
 
     async def __aiter__(self) -> AsyncIterator[tuple[str, int, Message]]:
         """Topic, partition and message, until the connector is shut down."""
-        while not self._closed:
+        while not self.closed:
             for chunk in await self.receive():
                 for message in chunk.messages:
                     yield chunk.topic, chunk.partition, message
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         await self._consumer.close()
 
     async def start(self, partition: Partition) -> int:

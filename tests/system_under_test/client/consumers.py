@@ -94,7 +94,7 @@ class Consumer:
         self.process.kill()
 
     async def _read(self, stream: MessageStream) -> None:
-        while True:
+        while not stream.closed:
             try:
                 chunks = await stream.receive(0.5)
             except ReadFailed:
