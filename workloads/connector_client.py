@@ -2,6 +2,8 @@
 
 Operations and results are those of ``workloads.group_operations``, with these differences. ``poll`` and ``commit`` say
 in ``mode`` where the group keeps its offsets; a member of another mode shuts down first and comes back with this one.
+A commit whose outcome is
+unknown is a trial that ended: the operation is ok, its effects are not, and the member goes on.
 Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of each commit that
 was tried in the operation, also of the one that a member makes when it has to let go of its partitions.
 
@@ -170,6 +172,9 @@ class Member:
 class ConnectorClient:
     """Operations as above; sends and log ends are those of ``workloads.log_client``."""
 
+    holds_sessions = True
+    """At ZooKeeper itself, which faults of consumers may end."""
+
     def __init__(self) -> None:
         self._log = LogClient()
         self._members: dict[str, Member] = {}
@@ -224,8 +229,10 @@ class ConnectorClient:
             await member.connector.shutdown()
             return Completion(Outcome.FAIL, error=f"no-zookeeper: {error}")
         except CommitFailed as error:
-            known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
-            return Completion(known, error=told(error))
+            if error.outcome is Certainty.NOT_DONE:
+                return Completion(Outcome.FAIL, error=told(error))
+            # It was tried, and its rows say that nobody knows; the member goes on, as any consumer would.
+            return Completion(Outcome.OK, {"unknown": told(error)})
 
     async def _part(self, group: str, member: Member) -> dict[str, Any]:
         async with member.operation():

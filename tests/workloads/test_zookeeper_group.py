@@ -71,8 +71,8 @@ def test_members_share_the_log_and_nothing_is_wrong_with_it(tmp_path: Path) -> N
     history = HistoryReader(attempt.folder.history)
     effects = history.table("effects").to_pylist()
     kinds = {kind: sum(row["kind"] == kind for row in effects) for kind in ("acquire", "release", "observe", "drained")}
-    assert kinds["acquire"] > 40
-    assert kinds["release"] > 40
+    assert kinds["acquire"] > 20
+    assert kinds["release"] > 20
     assert kinds["observe"] > 500
     assert kinds["drained"] >= 4
     holds = [(row["process"], row["key"], row["assignment"]) for row in effects if row["kind"] == "acquire"]
