@@ -127,7 +127,7 @@ _ALL = (
         "a consumer of the old design goes on with what it owned after its ZooKeeper session expired",
         "cut a consumer from ZooKeeper, not from the brokers, for longer than its session lasts",
         ("double-ownership",),
-        "the herd of KAFKA-242, KAFKA-366 and KAFKA-1387: who owns what is in ephemeral znodes alone",
+        "split brain, one of the reasons that the design of the 0.9 consumer gives for a coordinator",
         "workloads/test_zookeeper_group.py --nemesis=consumer-from-zookeeper --time-limit=60",
     ),
     Defect(
