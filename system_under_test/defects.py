@@ -123,6 +123,14 @@ _ALL = (
         "workloads/test_offsets.py --time-limit=20",
     ),
     Defect(
+        "zk-owner-overlap",
+        "a consumer of the old design goes on with what it owned after its ZooKeeper session expired",
+        "cut a consumer from ZooKeeper, not from the brokers, for longer than its session lasts",
+        ("double-ownership",),
+        "split brain, one of the reasons that the design of the 0.9 consumer gives for a coordinator",
+        "workloads/test_zookeeper_group.py --nemesis=consumer-from-zookeeper --time-limit=60",
+    ),
+    Defect(
         "coordinator-amnesia",
         "a new coordinator serves before it has read what the former one had written",
         "kill the leader of the group's partition of the offsets topic",

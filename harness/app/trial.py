@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster.deploy import start_system
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
+from cluster.node import Cluster, Node, NodeError, by_role
+from cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, DeploymentError, Replicated, System
 from harness.app.client_nodes import housed
 from harness.app.collect import Collector
 from harness.app.experiment import Experiment
@@ -267,7 +267,7 @@ class Trial:
         return servers(self.cluster, self.system)
 
     def _endpoints(self) -> list[Endpoint]:
-        found = endpoints(self.system, self._servers())
+        found = endpoints(self.system, self.cluster, self.settings.defect)
         return housed(found, self.cluster) if self.experiment.workers else found
 
     def _client(self) -> Any:
@@ -280,12 +280,21 @@ def crashes(cluster: Cluster) -> list[str]:
     return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 
-def endpoints(system: System, servers: list[Node]) -> list[Endpoint]:
-    """One per server: its own address first."""
-    addresses = [f"{node.address}:{system.port(node.role)}" for node in servers]
+def endpoints(system: System, cluster: Cluster, defect: str | None) -> list[Endpoint]:
+    """One per server of the system: its own address first; with all of ZooKeeper's, and what is switched on."""
+    nodes = servers(cluster, system)
+    addresses = [f"{node.address}:{system.port(node.role)}" for node in nodes]
+    zookeeper = tuple(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))
+    defects = () if defect is None else (defect,)
     return [
-        Endpoint(node.name, address, (address, *(other for other in addresses if other != address)))
-        for node, address in zip(servers, addresses, strict=True)
+        Endpoint(
+            node.name,
+            address,
+            (address, *(other for other in addresses if other != address)),
+            zookeeper=zookeeper,
+            defects=defects,
+        )
+        for node, address in zip(nodes, addresses, strict=True)
     ]
 
 

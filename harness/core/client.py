@@ -28,6 +28,11 @@ class Endpoint:
     address: str
     all: tuple[str, ...]
     home: Home | None = None
+    zookeeper: tuple[str, ...] = ()
+    """Every ZooKeeper server; none where the cluster has none of its own."""
+    defects: tuple[str, ...] = ()
+    """What ``--defect`` switched on. Some defects are a client library's: a workload's client hands these names to the
+    library's constructors, and the library knows its own."""
 
 
 class Client(Protocol):

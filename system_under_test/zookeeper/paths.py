@@ -49,6 +49,18 @@ def consumer_offset(group: str, name: str, index: int) -> str:
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
 
 
+def consumer_ids(group: str) -> str:
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def consumer(group: str, consumer_id: str) -> str:
+    return f"{CONSUMERS}/{group}/ids/{consumer_id}"
+
+
+def consumer_owner(group: str, name: str, index: int) -> str:
+    return f"{CONSUMERS}/{group}/owners/{name}/{index}"
+
+
 def config_change() -> str:
     """To be created as a sequence node."""
     return f"{CONFIG_CHANGES}/config_change_"

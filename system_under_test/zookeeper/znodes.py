@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from kazoo.protocol.states import ZnodeStat
@@ -103,6 +103,15 @@ class IsrChange(msgspec.Struct, frozen=True):
     """/isr_change_notification/isr_change_N."""
 
     partitions: list[ChangedPartition]
+    version: int = 1
+
+
+class ConsumerRegistration(msgspec.Struct, frozen=True):
+    """/consumers/G/ids/C: each topic with its number of threads; with a filter, its expression in place of a topic."""
+
+    subscription: dict[str, int]
+    pattern: Literal["static", "white_list", "black_list"]
+    timestamp: str
     version: int = 1
 
 
