@@ -1,0 +1,39 @@
+"""Clients with a historic defect built in; see ``system_under_test.defects``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from system_under_test.client.produce_queue import ProduceQueue, Send
+
+IN_FLIGHT = 5
+"""``max.in.flight.requests.per.connection``, as Kafka's producer has it by default."""
+
+
+class OvertakingQueue(ProduceQueue):
+    """Sends several message sets without waiting for each to be settled: one that must be sent again is overtaken."""
+
+    _flying: frozenset[asyncio.Task[None]] = frozenset()
+
+    async def _send_batch(self, batch: list[Send]) -> None:
+        if len(self._flying) >= IN_FLIGHT:
+            await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+        task = asyncio.get_running_loop().create_task(super()._send_batch(batch))
+        self._flying |= {task}
+        task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._flying -= {task}
+
+    async def close(self) -> None:
+        await super().close()
+        for task in self._flying:
+            task.cancel()
+        if self._flying:
+            await asyncio.wait(self._flying)
+
+
+def queue_class(defects: Collection[str]) -> type[ProduceQueue]:
+    """What a producer is to build for each partition."""
+    return OvertakingQueue if "retry-reorders" in defects else ProduceQueue
