@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+from system_under_test.client.assignors import Partition
+from system_under_test.client.fetching import Fetching
 from system_under_test.client.produce_queue import ProduceQueue, Send
 
 IN_FLIGHT = 5
@@ -32,6 +34,29 @@ class OvertakingQueue(ProduceQueue):
             task.cancel()
         if self._flying:
             await asyncio.wait(self._flying)
+
+
+class SilentFetching(Fetching):
+    """Takes a fetch whose answer was thrown away at a rebalance to be still under way, and waits for it for ever,
+    unless the partition goes to somebody else meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: set[Partition] = set()
+
+    def wanted(self, partitions: Sequence[Partition]) -> Sequence[Partition]:
+        return [one for one in partitions if one not in self._under_way]
+
+    def discarded(self, partitions: Sequence[Partition]) -> None:
+        self._under_way.update(partitions)
+
+    def entered(self, partitions: Sequence[Partition]) -> None:
+        self._under_way &= set(partitions)
+
+
+def fetching_class(defects: Collection[str]) -> type[Fetching]:
+    """What a consumer of a group is to build."""
+    return SilentFetching if "silent-consumer" in defects else Fetching
 
 
 def queue_class(defects: Collection[str]) -> type[ProduceQueue]:
