@@ -31,6 +31,9 @@ LONGEST_WAIT = 0.1
 NO_OFFSET = -1
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
+PASSING = TRANSIENT | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
+"""Of a partition that the next poll may read."""
+
 Told = Callable[[Sequence[Partition]], Awaitable[None] | None]
 
 
@@ -101,9 +104,10 @@ class GroupConsumer:
         self._generation: Generation | None = None
         self._announced = False
         self._assigned: tuple[Partition, ...] = ()
+        self._found: dict[Partition, Position] = {}
         self._positions: dict[Partition, int] = {}
         self._astray: set[Partition] = set()
-        """Those whose position has to be found by ``reset``, or by the caller."""
+        """Those of which nothing is committed: ``reset``, or the caller, has to say where they begin."""
         self._paused: set[Partition] = set()
         self._polls = 0
 
@@ -149,6 +153,10 @@ class GroupConsumer:
         self._astray &= set(self._assigned)
         self._paused &= set(self._assigned)
 
+    def found(self, partition: Partition) -> Position:
+        """What the group had committed when it got this partition. Raises ``KeyError`` for one that is not owned."""
+        return self._found[partition]
+
     def position(self, partition: Partition) -> int:
         """The offset that is read next. Raises ``KeyError`` for a partition that is not owned, or has none yet."""
         if partition in self._astray:
@@ -192,14 +200,16 @@ class GroupConsumer:
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[Partition, int | Position] | None = None) -> None:
+    async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
         """These offsets, or the positions of all that it reads, in the generation that it was last told of.
+
+        ``metadata`` is kept beside each that does not bring its own.
 
         Raises ``CommitFailed``; sent once, so after an unknown outcome it is for the caller to decide.
         """
         if offsets is None:
             offsets = {one: at for one, at in self._positions.items() if one not in self._astray}
-        positions = {one: at if isinstance(at, Position) else Position(at) for one, at in offsets.items()}
+        positions = {one: at if isinstance(at, Position) else Position(at, metadata) for one, at in offsets.items()}
         if self._subscribed and self._generation is None and positions:
             known = dict.fromkeys(positions, Outcome.NOT_DONE)
             raise CommitFailed("not committed: no member of the group", Outcome.NOT_DONE, known)
@@ -209,6 +219,10 @@ class GroupConsumer:
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
         """What the group has committed, offset -1 where nothing. Raises ``ReadFailed``."""
         return await self._membership.committed(partitions)
+
+    def fall_silent(self, seconds: float) -> None:
+        """No heartbeats for so long: what a consumer is like that was stopped, to its group."""
+        self._membership.fall_silent(seconds)
 
     async def close(self, *, leave: bool = True) -> None:
         """Leaves the group; ``on_revoked`` hears of it before. Without ``leave`` nobody does, and the others go on when
@@ -238,7 +252,8 @@ class GroupConsumer:
             if entered is not self._generation:
                 # Not before offsets are known: a commit of the owner before may still be on its way until it joined.
                 positions = await self._membership.committed(entered.partitions) if entered.partitions else {}
-                self._generation, self._positions, self._astray = entered, {}, set()
+                self._forget()
+                self._generation = entered
                 self._place(positions)
                 self._paused &= set(entered.partitions)
                 self._fetching.entered(entered.partitions)
@@ -259,13 +274,18 @@ class GroupConsumer:
             if before is not None and announced:
                 await _hear(tell, before.partitions)
         finally:
-            self._generation, self._announced, self._positions, self._astray = None, False, {}, set()
+            self._generation, self._announced = None, False
+            self._forget()
+
+    def _forget(self) -> None:
+        self._found, self._positions, self._astray = {}, {}, set()
 
     async def _find(self, partitions: Sequence[Partition]) -> None:
         if partitions:
             self._place(await self._membership.committed(partitions))
 
     def _place(self, committed: Mapping[Partition, Position]) -> None:
+        self._found.update(committed)
         for partition, position in committed.items():
             self._positions[partition] = position.offset
             if position.offset == NO_OFFSET:
@@ -274,15 +294,14 @@ class GroupConsumer:
     async def _reset_positions(self) -> None:
         """Raises ``ReadFailed``; those found by then are."""
         for partition in sorted(self._astray):
-            topic, index = partition
-            if self._reset is None:
-                at = self._positions[partition]
-                where = "no offset is committed" if at == NO_OFFSET else f"offset {at} is not in the log"
-                raise ReadFailed(
-                    f"{topic}-{index}: {where}, and there is no reset", error=ErrorCode.OFFSET_OUT_OF_RANGE
-                )
-            self._positions[partition] = await self._consumer.offsets(topic, index, self._reset)
+            self._positions[partition] = await self._start(partition, "nothing is committed")
             self._astray.discard(partition)
+
+    async def _start(self, partition: Partition, why: str) -> int:
+        if self._reset is None:
+            what = f"{partition[0]}-{partition[1]}: {why}, and there is no reset"
+            raise ReadFailed(what, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return await self._consumer.offsets(*partition, self._reset)
 
     # -- and reads -------------------------------------------------------------------------------------------------
 
@@ -297,10 +316,10 @@ class GroupConsumer:
             return []
         try:
             found = await self._consumer.multi_fetch(begin, max_wait=wait)
+            starts = await self._starts(begin, found)
         except ReadFailed:
             if self._membership.generation is generation:
                 raise
-            found = {}
         if self._membership.generation is not generation:
             self._fetching.discarded(wanted)
             return []
@@ -309,15 +328,23 @@ class GroupConsumer:
         for one, fetched in found.items():
             if self._positions.get(one) != begin[one]:
                 continue  # it was sought elsewhere meanwhile
-            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._astray.add(one)
-            elif fetched.error not in TRANSIENT | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}:
+            if one in starts:
+                self._positions[one] = starts[one]
+            elif fetched.error not in PASSING:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 refused = ReadFailed(what, error=fetched.error, node=fetched.node)
             received += self._take(one, fetched)
         if refused is not None and not received:
             raise refused
         return received
+
+    async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:
+        """Where those are read on that are out of range. Raises ``ReadFailed``, before any position has moved."""
+        return {
+            one: await self._start(one, f"offset {begin[one]} is not in the log")
+            for one, fetched in found.items()
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE
+        }
 
     def _in_turn(self) -> Sequence[Partition]:
         """A broker fills its answers in the order that is asked in, so each poll begins with another partition."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -141,6 +142,7 @@ class Membership:
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
         self._coordinator: Address | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._silent_until = -math.inf
 
     # -- membership ------------------------------------------------------------------------------------------------
 
@@ -178,6 +180,10 @@ class Membership:
                 await self._ask(LeaveGroupRequest(group_id=self.group, member_id=member_id), 0, self._timeout)
             except CallError as error:
                 _log.info("group %s: leaving: %s", self.group, error)
+
+    def fall_silent(self, seconds: float) -> None:
+        """No heartbeats for so long: what a process is like that was stopped, to its group."""
+        self._silent_until = asyncio.get_running_loop().time() + seconds
 
     async def close(self) -> None:
         """Without a word to the group."""
@@ -260,6 +266,8 @@ class Membership:
         request = HeartbeatRequest(group_id=self.group, generation_id=generation.number, member_id=generation.member_id)
         while self.generation is generation:
             await asyncio.sleep(self._session_timeout / 4)
+            if loop.time() < self._silent_until:
+                continue
             try:
                 code = ErrorCode.of((await self._ask(request, 0, self._session_timeout / 3, self._pulse)).error_code)
             except CallError:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sim_brokers import Brokers, brokers, simulate, until
 
+from system_under_test.client.errors import Outcome
 from system_under_test.client.group_consumer import GroupConsumer, Received
 from system_under_test.client.membership import CommitFailed
 from system_under_test.deployment import Broker
@@ -123,6 +124,31 @@ def test_it_tells_what_it_gets_and_loses_and_may_seek() -> None:
                 one.seek(("orders", 9), 0)
             await one.close()
             assert told == [("assigned", PARTITIONS), ("revoked", PARTITIONS)]
+
+    simulate(check)
+
+
+def test_one_that_was_silent_past_its_session_commits_nothing_more() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x", 3)
+            one, two = consumer(cluster), consumer(cluster)
+            while len(await one.poll(1.0)) < PARTITIONS:
+                pass
+            await one.commit("first")
+            one.fall_silent(3.0)
+            await asyncio.sleep(1.0)
+            await two.poll(0.0)  # waits for the other's session
+            assert two.generation is not None
+            assert len(two.generation.partitions) == PARTITIONS
+            assert {two.found(partition).metadata for partition in two.generation.partitions} == {"first"}
+            await asyncio.sleep(1.0)
+            with pytest.raises(CommitFailed) as refused:
+                await one.commit("late")
+            assert refused.value.outcome is Outcome.NOT_DONE
+            await one.poll(0.0)
+            assert one.generation is not None
+            assert one.generation.number > two.generation.number
 
     simulate(check)
 
