@@ -65,7 +65,7 @@ class MultiFetch:
             wanted = doubled or [one for one in offsets if not answers]
             if wanted and loop.time() + BACK_OFF >= deadline:
                 break
-            if wanted and not doubled:
+            if wanted and not doubled and (ask or not self._by_leader(wanted)):
                 await asyncio.sleep(BACK_OFF)
         silent = Fetched((), -1, -1, ErrorCode.LEADER_NOT_AVAILABLE)
         if offsets and not answers:
