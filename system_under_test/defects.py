@@ -144,7 +144,7 @@ _ALL = (
         "rebalances under a partition, or any other fault that lets members come and go",
         ("unseen", "orphaned-partition"),
         "KAFKA-2978",
-        "workloads/test_groups.py --nemesis=partition --time-limit=60",
+        "workloads/test_group.py --nemesis=partition --time-limit=60",
     ),
 )
 

@@ -70,7 +70,7 @@ class BurstClient(LogClient):
             return await super().invoke(operation)
         assert operation.key is not None, "a burst to no partition"
         topic, partition = split(operation.key)
-        under_way = []
+        under_way: list[asyncio.Future[SendResult]] = []
         for value in operation.argument:
             if under_way:
                 await asyncio.sleep(PACE)
