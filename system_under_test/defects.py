@@ -140,7 +140,7 @@ _ALL = (
     ),
     Defect(
         "silent-consumer",
-        "after a rebalance a consumer waits for the answer of a fetch that it has thrown away, and reads no more",
+        "after a rebalance that set it back, a consumer waits for what it had fetched before, and reads no more",
         "rebalances under a partition, or any other fault that lets members come and go",
         ("unseen", "orphaned-partition"),
         "KAFKA-2978",

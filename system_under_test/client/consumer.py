@@ -92,16 +92,19 @@ class SimpleConsumer:
         """The messages from ``offset`` on, about ``max_bytes`` of them, below the high watermark.
 
         Waits up to ``max_wait`` seconds for ``min_bytes``. A buffer into which not even the first message fits is
-        doubled (brokers send a whole message from Fetch 3 on, whatever the limit). Of a damaged answer the messages
-        before the damage are returned. Raises ``ReadFailed`` when no broker answered in time, the leader never got
-        ready, or damage came first.
+        doubled (brokers send a whole message from Fetch 3 on, whatever the limit), up to ``max_fetch_bytes``; then the
+        error is MESSAGE_TOO_LARGE. Of a damaged answer the messages before the damage are returned. Raises
+        ``ReadFailed`` when no broker answered in time, the leader never got ready, or damage came first.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
         size = max_bytes
         while True:
             answer = await self._fetch(topic, partition, offset, size, max_wait, min_bytes, deadline)
             error = ErrorCode.of(answer.found.error_code)
-            if answer.messages or not records_bytes(answer.found.records) or size >= self._max_fetch_bytes:
+            truncated = not answer.messages and bool(records_bytes(answer.found.records))
+            if not truncated or size >= self._max_fetch_bytes:
+                if truncated and self._check_crcs:  # else its length may be the damage
+                    error = ErrorCode.MESSAGE_TOO_LARGE
                 wanted = [message for message in answer.messages if message.offset >= offset]
                 return Fetched(wanted, answer.found.high_watermark, answer.node, error)
             size = min(2 * size, self._max_fetch_bytes)

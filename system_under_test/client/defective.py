@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from system_under_test.client.assignors import Partition
 from system_under_test.client.fetching import Fetching
@@ -37,21 +37,26 @@ class OvertakingQueue(ProduceQueue):
 
 
 class SilentFetching(Fetching):
-    """Takes a fetch whose answer was thrown away at a rebalance to be still under way, and waits for it for ever,
-    unless the partition goes to somebody else meanwhile.
+    """Fetches a partition only from where its last answer ended: elsewhere, it believes, an answer is still to come.
+
+    A rebalance sets positions back to what is committed. Of a partition that stays with its member what had been
+    fetched is not forgotten, and it waits for ever.
     """
 
     def __init__(self) -> None:
-        self._under_way: set[Partition] = set()
+        self._ends: dict[Partition, int] = {}
 
-    def wanted(self, partitions: Sequence[Partition]) -> Sequence[Partition]:
-        return [one for one in partitions if one not in self._under_way]
+    def wanted(self, positions: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        return {one: at for one, at in positions.items() if self._ends.get(one, at) == at}
 
-    def discarded(self, partitions: Sequence[Partition]) -> None:
-        self._under_way.update(partitions)
+    def fetched(self, partition: Partition, end: int) -> None:
+        self._ends[partition] = end
+
+    def moved(self, partition: Partition) -> None:
+        self._ends.pop(partition, None)
 
     def entered(self, partitions: Sequence[Partition]) -> None:
-        self._under_way &= set(partitions)
+        self._ends = {one: end for one, end in self._ends.items() if one in partitions}
 
 
 def fetching_class(defects: Collection[str]) -> type[Fetching]:

@@ -171,6 +171,7 @@ class GroupConsumer:
             raise ValueError(f"offset {offset} is below 0")
         self._positions[partition] = offset
         self._astray.discard(partition)
+        self._fetching.moved(partition)
 
     def pause(self, partitions: Sequence[Partition]) -> None:
         """Polls leave them out until they are resumed, or given away. Raises ``KeyError`` for one that is not owned."""
@@ -309,8 +310,7 @@ class GroupConsumer:
         loop = asyncio.get_running_loop()
         wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
-        wanted = self._fetching.wanted([one for one in self._in_turn() if one not in self._paused])
-        begin = {one: self._positions[one] for one in wanted}
+        begin = self._fetching.wanted({one: self._positions[one] for one in self._in_turn() if one not in self._paused})
         if not begin:
             await asyncio.sleep(wait)
             return []
@@ -321,7 +321,6 @@ class GroupConsumer:
             if self._membership.generation is generation:
                 raise
         if self._membership.generation is not generation:
-            self._fetching.discarded(wanted)
             return []
         received: list[Received] = []
         refused: ReadFailed | None = None
@@ -330,6 +329,7 @@ class GroupConsumer:
                 continue  # it was sought elsewhere meanwhile
             if one in starts:
                 self._positions[one] = starts[one]
+                self._fetching.moved(one)
             elif fetched.error not in PASSING:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 refused = ReadFailed(what, error=fetched.error, node=fetched.node)
@@ -356,6 +356,7 @@ class GroupConsumer:
     def _take(self, one: Partition, fetched: Fetched) -> list[Received]:
         if fetched.messages:
             self._positions[one] = fetched.messages[-1].offset + 1
+            self._fetching.fetched(one, self._positions[one])
         return [Received(*one, m.offset, m.key, m.value, m.timestamp) for m in fetched.messages]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from system_under_test.client.assignors import Partition
 from system_under_test.client.cluster_view import Node
@@ -57,6 +58,8 @@ class MultiFetch:
                     if truncated and sizes[one] < self._largest:
                         sizes[one] = min(2 * sizes[one], self._largest)
                         doubled.append(one)
+                    elif truncated:
+                        answers[one] = replace(fetched, error=ErrorCode.MESSAGE_TOO_LARGE)
                     elif fetched.error in TRANSIENT or fetched.error is ErrorCode.NETWORK_EXCEPTION:
                         troubles[one] = fetched
                     else:

@@ -52,6 +52,18 @@ def test_the_buffer_doubles_until_the_first_message_fits() -> None:
     simulate(main)
 
 
+def test_a_message_larger_than_any_buffer_is_told() -> None:
+    async def main() -> None:
+        async with consuming(max_fetch_bytes=20) as (_, consumer):
+            for fetched in (
+                await consumer.fetch("t", 0, 0, max_bytes=10),
+                (await consumer.multi_fetch({("t", 0): 0}, max_bytes=10))["t", 0],
+            ):
+                assert (fetched.error, list(fetched.messages)) == (E.MESSAGE_TOO_LARGE, [])
+
+    simulate(main)
+
+
 def test_an_empty_fetch_is_no_reason_to_ask_for_more() -> None:
     async def main() -> None:
         async with consuming() as (cluster, consumer):
