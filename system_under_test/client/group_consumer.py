@@ -251,7 +251,7 @@ class GroupConsumer:
                 await self._revoke(self._on_revoked if regular else self._on_lost)
                 entered = await self._membership.enter()
             if entered is not self._generation:
-                # Not before offsets are known: a commit of the owner before may still be on its way until it joined.
+                # Asked for after the sync: by then the owner before has committed, or is refused when it does.
                 positions = await self._membership.committed(entered.partitions) if entered.partitions else {}
                 self._forget()
                 self._generation = entered
