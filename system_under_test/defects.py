@@ -138,6 +138,22 @@ _ALL = (
         "KAFKA-1721; what GROUP_LOAD_IN_PROGRESS is there for",
         "workloads/test_offsets.py --nemesis=restart-rolling --time-limit=60",
     ),
+    Defect(
+        "retry-reorders",
+        "a producer sends on while a message set waits to be sent again, and that set is overtaken",
+        "asynchronous sends while a leader does not answer, or is gone",
+        ("nonmonotonic-send",),
+        "KAFKA-3197",
+        "workloads/test_async_sends.py --replay=schedules/retry-reorders.json --time-limit=60",
+    ),
+    Defect(
+        "silent-consumer",
+        "after a rebalance that set it back, a consumer waits for what it had fetched before, and reads no more",
+        "rebalances under a partition, or any other fault that lets members come and go",
+        ("unseen", "orphaned-partition"),
+        "KAFKA-2978",
+        "workloads/test_group.py --nemesis=partition --time-limit=60",
+    ),
 )
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.name: defect for defect in _ALL})

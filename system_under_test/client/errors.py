@@ -37,7 +37,7 @@ class SendFailed(ClientError):
 
 
 class SendUnknown(ClientError):
-    """The messages may have been appended, or may still be; they were sent once."""
+    """The messages may have been appended, or may still be."""
 
 
 class ReadFailed(ClientError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -73,13 +73,23 @@ class Generation:
 
 
 class CommitFailed(ClientError):
-    """``outcome`` says whether the offsets are certainly not committed, or whether nobody knows."""
+    """``outcome`` says whether the offsets are certainly not committed, or whether nobody knows.
+
+    ``partitions`` says it of each: some may be committed although others are not, and ``outcome`` is unknown then.
+    """
 
     def __init__(
-        self, message: str, known: Outcome, *, error: ErrorCode | None = None, node: int | None = None
+        self,
+        message: str,
+        known: Outcome,
+        partitions: Mapping[Partition, Outcome],
+        *,
+        error: ErrorCode | None = None,
+        node: int | None = None,
     ) -> None:
         super().__init__(message, error=error, node=node)
         self.outcome = known
+        self.partitions = partitions
 
 
 class JoinFailed(ClientError):
@@ -88,6 +98,9 @@ class JoinFailed(ClientError):
 
 class Membership:
     """Of one member; ``session_timeout`` and ``rebalance_timeout`` in seconds. One call at a time, besides heartbeats.
+
+    The member that leads the group looks every ``metadata_age`` seconds whether there are more partitions, and then has
+    the group join again.
 
     Without ``enter`` it may commit and fetch as one who is no member.
     """
@@ -103,16 +116,23 @@ class Membership:
         session_timeout: float = 6.0,
         rebalance_timeout: float = 10.0,
         timeout: float = 5.0,
+        metadata_age: float = 5.0,
         client_id: str = "assay-member",
     ) -> None:
         self.group = group
         self.topics = tuple(topics)
         self.generation: Generation | None = None
         """None where it has to join, or never did."""
+        self.ended: ErrorCode | None = None
+        """Why the generation is over: after REBALANCE_IN_PROGRESS nobody else owns anything of it before the member has
+        joined again or its time for that is over; after anything else others may already."""
         self._assignors = tuple(assignors)
         self._session_timeout = session_timeout
         self._rebalance_timeout = rebalance_timeout
         self._timeout = timeout
+        self._metadata_age = metadata_age
+        self._led: dict[str, int] = {}
+        """Partitions of each topic as this member, leading, has given them out."""
         self._member_id = ""
         self._bootstrap = parse_addresses(bootstrap)
         self._random = runtime.random
@@ -193,20 +213,34 @@ class Membership:
 
     async def _assigned(self, joined: JoinGroupResponse, deadline: float) -> list[GroupAssignment]:
         """What each member gets, if this one leads."""
+        self._led = {}
         if joined.leader_id != joined.member_id:
             return []
         try:
             topics = {m.member_id: decode(Subscription, 0, m.metadata).topics for m in joined.members}
-            counts = {
-                topic: await self._metadata.partitions(topic, deadline)
-                for topic in sorted({topic for wanted in topics.values() for topic in wanted})
-            }
+            counts = await self._counts({topic for wanted in topics.values() for topic in wanted}, deadline)
         except (ProtocolError, ReadFailed) as error:
             raise JoinFailed(f"group {self.group}: leading it: {error}") from error
+        self._led = counts
         given = ASSIGNORS[joined.protocol](topics, counts)
         return [
             GroupAssignment(member_id=member, assignment=_encoded(partitions)) for member, partitions in given.items()
         ]
+
+    async def _counts(self, topics: Collection[str], deadline: float) -> dict[str, int]:
+        """Partitions of each topic; none of one that is not there (yet). Raises ``ReadFailed``."""
+        if not topics:
+            return {}
+        view = await self._metadata.describe(sorted(topics), deadline)
+        return {topic: len(view.topics[topic].partitions) if topic in view.topics else 0 for topic in sorted(topics)}
+
+    async def _grown(self) -> bool:
+        """Whether there are partitions that nobody has been given, by the one who leads the group."""
+        try:
+            counts = await self._counts(self._led, asyncio.get_running_loop().time() + self._session_timeout / 4)
+        except ReadFailed:
+            return False
+        return any(counts[topic] > count for topic, count in self._led.items())
 
     async def _until(self, request: Any, version: int, deadline: float) -> Any:
         """An answer of a coordinator that is one. Raises :class:`JoinFailed` when there is none in time."""
@@ -228,7 +262,7 @@ class Membership:
     async def _beat(self, generation: Generation) -> None:
         """Until the generation is over, or so long without an answer that it must be by now."""
         loop = asyncio.get_running_loop()
-        heard = loop.time()
+        heard = looked = loop.time()
         request = HeartbeatRequest(group_id=self.group, generation_id=generation.number, member_id=generation.member_id)
         while self.generation is generation:
             await asyncio.sleep(self._session_timeout / 4)
@@ -246,6 +280,10 @@ class Membership:
                 self._coordinator = None
             if code in OVER or loop.time() - heard > self._session_timeout:
                 self._over(code)
+            elif self._led and loop.time() - looked >= self._metadata_age:
+                looked = loop.time()
+                if await self._grown() and self.generation is generation:
+                    self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _stop_beating(self) -> None:
         task, self._beating = self._beating, None
@@ -253,8 +291,15 @@ class Membership:
             task.cancel()
             await asyncio.wait([task])
 
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """From the next time on that it enters, which it has to."""
+        self.topics = tuple(topics)
+        if self.generation is not None:
+            self._over(ErrorCode.REBALANCE_IN_PROGRESS)
+
     def _over(self, code: ErrorCode) -> None:
         self.generation = None
+        self.ended = code
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
 
@@ -291,28 +336,36 @@ class Membership:
                 break
             except NotSent as error:
                 if loop.time() + BACK_OFF >= deadline:
-                    raise CommitFailed(f"group {self.group}: {error}", Outcome.NOT_DONE) from error
+                    raise self._commit_failed(error, dict.fromkeys(offsets, Outcome.NOT_DONE)) from error
                 await asyncio.sleep(BACK_OFF)
             except CallError as error:
-                raise CommitFailed(f"group {self.group}: {error}", Outcome.UNKNOWN) from error
-        codes = {ErrorCode.of(part.error_code) for topic in answer.topics for part in topic.partitions}
+                raise self._commit_failed(error, dict.fromkeys(offsets, Outcome.UNKNOWN)) from error
+        told = {
+            (topic.topic, part.partition): ErrorCode.of(part.error_code)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        codes = set(told.values())
         if codes & STALE_COORDINATOR:
             self._coordinator = None
         if under is self.generation:
-            for code in codes & OVER:
+            for code in sorted(codes & OVER):
                 self._over(code)
-        self._raise_worst(codes)
+        known = {
+            partition: outcome(told[partition], OFFSET_COMMIT_NOT_DONE) if partition in told else Outcome.UNKNOWN
+            for partition in offsets
+        }
+        bad = sorted(codes - {ErrorCode.NONE})
+        if bad or Outcome.UNKNOWN in known.values():
+            what = ", ".join(code.name for code in bad) or "not of all partitions"
+            raise self._commit_failed(f"answered {what}", known, bad[0] if bad else None)
 
-    def _raise_worst(self, codes: set[ErrorCode]) -> None:
-        """Of several partitions some may be committed where others are refused: of all together nobody knows then."""
-        known = {code: outcome(code, OFFSET_COMMIT_NOT_DONE) for code in sorted(codes)}
-        bad = [code for code in known if known[code] is not Outcome.DONE]
-        if not bad:
-            return
+    def _commit_failed(
+        self, what: object, known: Mapping[Partition, Outcome], error: ErrorCode | None = None
+    ) -> CommitFailed:
         alike = set(known.values()) == {Outcome.NOT_DONE}
-        names = ", ".join(code.name for code in bad)
-        what = Outcome.NOT_DONE if alike else Outcome.UNKNOWN
-        raise CommitFailed(f"group {self.group}: answered {names}", what, error=bad[0])
+        whole = Outcome.NOT_DONE if alike else Outcome.UNKNOWN
+        return CommitFailed(f"group {self.group}: {what}", whole, known, error=error)
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
         """What is committed for each. Raises ``ReadFailed``."""
