@@ -6,7 +6,7 @@ How a workload records itself in ``effects``: ``key`` is the lease's name throug
 - ``acquire``: the lease was given, with this token. The same owner may be told the same token again.
 - ``renew``: the holder asked whoever gives the lease to prolong it.
 - ``guarded``: something was done under the lease, and whoever guards it accepted the token (ok), refused it (fail), or
-  nobody knows (info). A refusal *because there is a newer token* has the error ``stale-epoch``; any other proves nothing.
+  nobody knows (info). A refusal *because there is a newer token* has the error ``stale-epoch``; others prove nothing.
 - ``release`` and ``lost`` need not be told here: a lease that is over without a new holder fences nobody.
 
 Rule U, with an acquire at 2e, what was accepted at 2e + 1, and a refusal as stale at 2e + 2: a newer token existed by
@@ -34,16 +34,18 @@ STEPS: Final = View(
             when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
         case when refused = 0 then call end as call, ret, op
     from (
-        select coalesce(e.group, '') as group_name, e.key as key, e.kind as kind, e.epoch as epoch, e.op as op,
-            e.call as call, coalesce(e.ret, {INFINITY}) as ret,
-            case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as refused,
-            row_number() over (partition by coalesce(e.group, ''), e.key, e.kind, e.epoch, e.owner
-                order by e.call nulls first, e.op nulls first, e.sub nulls first) as turn
-        from effects e cross join group_declared d join fencing_guarded g
-            on e.key = g.key and coalesce(e.group, '') = g.group_name
-        where (e.kind = 'guarded' or (e.kind in ('acquire', 'renew') and d.fenced_by_requests = 0))
-            and e.epoch >= 0 and e.epoch < {PLACEABLE}
-            and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as steps
+        select group_name, key, kind, refused, epoch, call, ret, op, row_number() over (
+            partition by group_name, key, kind, epoch, owner order by call nulls first, op nulls first, sub nulls first)
+            as turn
+        from (
+            select coalesce(e.group, '') as group_name, e.key as key, e.kind as kind, e.epoch as epoch, e.op as op,
+                e.sub as sub, e.owner as owner, e.call as call, coalesce(e.ret, {INFINITY}) as ret,
+                case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as refused
+            from effects e cross join group_declared d join fencing_guarded g
+                on e.key = g.key and coalesce(e.group, '') = g.group_name
+            where (e.kind = 'guarded' or (e.kind in ('acquire', 'renew') and d.fenced_by_requests = 0))
+                and e.epoch >= 0 and e.epoch < {PLACEABLE}
+                and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as told) as steps
     """,
     keep=True,
 )

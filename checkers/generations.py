@@ -96,9 +96,11 @@ ZOMBIE_COMMIT: Final = Check(
 def _reused(row: Row, _: Evidence) -> Told:
     claim = (
         f"Generation {row['epoch']} of {row['key']} was stored {row['stored']} times, by {row['low_node']} and by "
-        f"{row['high_node']}."
+        f"{row['high_node']}"
     )
-    return Told(claim, (), 0, row["moment"])
+    if row["forgotten"]:
+        claim += f", although the group began anew no more than {row['forgotten']} times"
+    return Told(claim + ".", (), 0, row["moment"])
 
 
 GENERATION_REUSE: Final = Check(
@@ -109,16 +111,16 @@ GENERATION_REUSE: Final = Check(
             "found_generation_reuse",
             """
             select e.key as key, e.epoch as epoch, count(*) as stored, min(e.node) as low_node,
-                max(e.node) as high_node, max(e.time) as moment
+                max(e.node) as high_node, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten
             from events e left join group_forgotten g on e.key = g.key
-            where e.event = 'group-generation' and e.key is not null and e.epoch is not null and g.key is null
-            group by e.key, e.epoch having count(*) > 1
+            where e.event = 'group-generation' and e.key is not null and e.epoch is not null
+            group by e.key, e.epoch having count(*) > 1 + max(coalesce(g.times, 0))
             """,
             keep=True,
         ),
     ),
     evidence=f"""
-        select key, epoch, stored, low_node, high_node, moment from found_generation_reuse
+        select key, epoch, stored, low_node, high_node, moment, forgotten from found_generation_reuse
         order by key nulls first, epoch nulls first limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from events where event = 'group-generation'",

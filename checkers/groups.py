@@ -9,9 +9,8 @@ that has none), ``owner`` the member's or consumer's id:
   Columns as in the hold's ``acquire``. Every operation tells what its process acquired, gave up or lost since the one
   before.
 - polls as in ``checkers/log.py``, with the hold's ``assignment``, and ``group``.
-- ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset, ``owner``
-  the member that it was made for; without ``epoch`` it is that of one who is no member. ``fetched``: ``value`` and
-  ``position`` as committed.
+- ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
+  ``epoch`` it is that of one who is no member. ``fetched``: ``value`` and ``position`` as committed.
 - a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its token as ``epoch``; and
   ``guarded`` for what was done under it (see ``checkers/fencing.py``).
 

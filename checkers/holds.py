@@ -88,7 +88,7 @@ def _owned(row: Row, evidence: Evidence) -> Told:
             f"and {row['high_owner']} ({evidence.who(high)})"
         )
         if row["forgotten"]:
-            claim += f", although the group began anew {row['forgotten']} times at most"
+            claim += f", although the group began anew no more than {row['forgotten']} times"
         return Told(claim + ".", (low, high))
     claim = (
         f"{what} had two owners from {seconds(row['begun'])} to {seconds(min(row['before'], row['until']))}: "

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from log_histories import Row, effect
@@ -29,7 +30,10 @@ class _Consumer:
 
 
 class Consumers:
-    """Rows of one group, and faults of its time, from ``base`` (ms) on. Every worker's first and last operations are answered."""
+    """Rows of one group, and faults of its time, from ``base`` (ms) on.
+
+    Every worker's first and last operations are answered, so that no doubt reaches into other histories.
+    """
 
     def __init__(self, group: str, rng: random.Random, first_op: int, base: int) -> None:
         self.group, self.rng, self.base = group, rng, base
@@ -272,7 +276,7 @@ class Orphans:
                 continue
             end = min((row["call"] for row in hold.of("release", "lost")), default=FOREVER)
             calls = sorted({row["call"] for row in hold.rows if row["ret"] is not None and row["call"] <= end})
-            for former, call in zip(calls, calls[1:], strict=False):
+            for former, call in pairwise(calls):
                 since = max(former, given[0])
                 if since < call and (call - since) * 4 <= self.deadline:
                     spans.append((since, call))

@@ -47,7 +47,7 @@ HAVE = [
     ([step(1, "guarded", 4, (1, 5)), step(2, "guarded", 3, (6, 7))],
      [step(1, "guarded", 4, (1, None)), step(2, "guarded", 3, (6, 7))], "process 2 has had something accepted"),
     ([step(1, "guarded", 4, (1, 5)), step(2, "guarded", 3, (6, 7))],
-     [step(1, "guarded", 4, (1, 5)), step(2, "guarded", 3, (6, None))], "under token 3 in an operation called at 6.000 s"),
+     [step(1, "guarded", 4, (1, 5)), step(2, "guarded", 3, (6, None))], "in an operation called at 6.000 s"),
     ([stale(1, 3, (1, 5)), step(2, "guarded", 3, (6, 7))],
      [stale(1, 3, (1, 5), error="no-such-lease"), step(2, "guarded", 3, (6, 7))],
      "although process 1 had been told by 5.000 s that token 3 is stale."),

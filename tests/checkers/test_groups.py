@@ -80,7 +80,8 @@ HAVE = [
      [*acquire(1, 2, "a", (1, 5), "t-0", "t-1"), *acquire(2, 3, "b", (1, 6), "t-1")],
      "t-1 of g had two owners in generation 2: a (process 1) and b (process 2)"),
     ("double-ownership", [*acquire(1, 2, "a", (1, 5), "t-0"), *acquire(2, 2, "b", (1, 6), "t-0")],
-     [*acquire(1, 2, "a", (1, 5), "t-0"), *acquire(2, 2, "a", (7, 8), "t-0"), *acquire(3, 2, "b", (1, 6))], "t-0 of g had"),
+     [*acquire(1, 2, "a", (1, 5), "t-0"), *acquire(2, 2, "a", (7, 8), "t-0"), *acquire(3, 2, "b", (1, 6))],
+     "t-0 of g had"),
 ]  # fmt: skip
 
 
@@ -106,6 +107,10 @@ def test_a_group_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
     forgotten = stored("n1", 3, seq=2) | {"event": "group-forgotten"}
     rows = [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, 7))]
     assert found(tmp_path / "history", rows, [stored("n1", 3), forgotten, stored("n2", 3, seq=9)]) == []
+    (thrice,) = found(tmp_path / "thrice", rows, [*(stored(f"n{n}", 3, n) for n in (1, 2, 3)), forgotten])
+    assert thrice.claim == (
+        "Generation 3 of g was stored 3 times, by n1 and by n3, although the group began anew no more than 1 times."
+    )
     other = forgotten | {"key": "another"}
     told = found(tmp_path / "other", rows, [stored("n1", 3), other, stored("n2", 3, seq=9)])
     assert {one.anomaly for one in told} == {"zombie-commit", "generation-reuse"}
