@@ -43,6 +43,8 @@ class Consumers:
         self.epoch = rng.choice((None, None, 1))
         self.careless = rng.random() < 0.5
         """Whether somebody may be told to own what another holds."""
+        self.perils = rng.choice((0.0, 0.03))
+        """How often a fault begins."""
         self.keys = rng.sample(KEYS, rng.randint(2, 4))
 
     def run(self, steps: int) -> Consumers:
@@ -54,7 +56,7 @@ class Consumers:
         for _ in range(steps):
             now += rng.choice((1, 2, 3, 3, 5, 20 if rng.random() < 0.2 else 4))
             self.step(rng.choice(consumers), now, consumers)
-            if rng.random() < 0.01:
+            if rng.random() < self.perils:
                 self.fault(now)
         for consumer in consumers:  # so that it is known when the one before was closed
             begun = max(now + 40, consumer.free) + int(consumer.worker[-1])
@@ -93,7 +95,7 @@ class Consumers:
             if rng.random() < (0.1 if not taken else 0.04 if self.careless and key not in consumer.held else 0.0):
                 self.next_assignment += 1
                 given = None if rng.random() < 0.01 else self.next_assignment
-                told.append(("acquire", key, given, rng.choice(("ok", "ok", "ok", outcome)), True))
+                told.append(("acquire", key, given, rng.choice(("ok",) * 5 + ("info", outcome)), True))
                 if given is not None:
                     consumer.held[key] = given
         if self.epoch is not None and rng.random() < 0.1:

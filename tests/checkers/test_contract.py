@@ -45,3 +45,10 @@ def test_a_contradictory_contract_is_refused() -> None:
         Contract(forbidden=("duplicate",), tolerated=("duplicate",))
     with pytest.raises(ValueError, match="must be positive"):
         Contract(recovery_deadline=0)
+
+
+def test_a_rebalance_has_the_recoverys_time_unless_it_has_its_own() -> None:
+    assert Contract(recovery_deadline=7).rebalance == 7_000_000_000
+    assert Contract(recovery_deadline=7, rebalance_deadline=0.5).rebalance == 500_000_000
+    with pytest.raises(ValueError, match=r"rebalance_deadline is 0 s; it must be positive"):
+        Contract(rebalance_deadline=0)
