@@ -137,7 +137,7 @@ LIVES: Final = View(
                 group by "group", key, process, assignment, op) e
                 on e.group_name = h.group_name and e.key = h.key and e.process = h.process
                 and e.assignment = h.assignment
-            where e.call <= coalesce(h.over, e.call)) as named) l
+            where h.begun is not null and e.call <= coalesce(h.over, e.call)) as named) l
         cross join group_declared d
     where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
     """,
