@@ -70,8 +70,8 @@ class GroupTraffic:
         if self._plan.plant is None or not opening.any():
             return None
         at = int(np.flatnonzero(opening)[0])
-        names = (array[self._scene_key].as_py() for array in (self._groups, self._partitions))
-        scene = GROUP_SCENES[self._plan.plant](Place(*names, int(generation[at])))
+        group, partition = self._groups[self._scene_key].as_py(), self._partitions[self._scene_key].as_py()
+        scene = GROUP_SCENES[self._plan.plant](Place(group, partition, int(generation[at])))
         return scene.write(self._plan.plant, writer, self._schedule, int(slots.index[at]))
 
     def _scene(self, slots: Slots) -> tuple[Flags, Flags]:
