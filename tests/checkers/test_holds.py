@@ -164,6 +164,8 @@ def test_an_owner_that_may_have_been_killed_is_none(tmp_path: Path) -> None:
     assert judged(tmp_path / "kill", rows, Contract(), fault("kill", "client1", times)) == []
     assert len(judged(tmp_path / "broker", rows, Contract(), fault("kill", "n1", times))) == 1
     assert len(judged(tmp_path / "stop", rows, Contract(), fault("stop", "client1", times))) == 1
+    around = {"intended": 5.5, "injected": 6.2, "healed": 6.4, "recovered": 6.6}
+    assert judged(tmp_path / "around", rows, Contract(), fault("kill", "client1", around)) == []
     late = times | {"intended": 7.2, "injected": 7.3, "healed": 7.4, "recovered": 7.5}
     assert len(judged(tmp_path / "late", rows, Contract(), fault("kill", "client1", late))) == 1
     book = Book()
