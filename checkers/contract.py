@@ -38,6 +38,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Set by :meth:`tolerate_under`; these anomalies are forbidden until :meth:`under` says otherwise."""
     recovery_deadline: float = 30.0
     """Seconds from the heal of a fault to the first acknowledged send, and to the first poll that reaches the end."""
+    rebalance_deadline: float | None = None
+    """Seconds that a partition of a living group may be without an owner; None: ``recovery_deadline``."""
+    fenced_by_requests: bool = False
+    """Whether who guards what a lease protects learns of newer tokens only by requests made to it under them."""
     minimum_operations: int = 10
     """Successful operations in the whole run; here and below those that wrote or read a value, not empty polls."""
     minimum_during_fault: int = 1
@@ -65,6 +69,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         if self.recovery_deadline <= 0:
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
+        if self.rebalance_deadline is not None and self.rebalance_deadline <= 0:
+            raise ValueError(f"rebalance_deadline is {self.rebalance_deadline} s; it must be positive")
 
     def tolerate(self, *anomalies: str) -> Contract:
         """The same contract with these anomalies counted and reported, but not failing the run."""
@@ -114,6 +120,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     def deadline(self) -> int:
         """``recovery_deadline`` in nanoseconds."""
         return int(self.recovery_deadline * NANOSECONDS)
+
+    @property
+    def rebalance(self) -> int:
+        """``rebalance_deadline`` in nanoseconds."""
+        return self.deadline if self.rebalance_deadline is None else int(self.rebalance_deadline * NANOSECONDS)
 
     def to_json(self) -> bytes:
         """As ``settings.json`` holds it."""
