@@ -65,6 +65,10 @@ class Member:
     protocols: dict[str, bytes]
     assignment: bytes = b""
     announced: bool = False
+    inherited: bool = False
+    """Loaded: of its protocols only the one that was chosen is known."""
+    heard: bool = False
+    """What there is to be told now, to join again or what it owns, was handed to its connection."""
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
     joining: asyncio.Future[JoinGroupResponse] | None = None
@@ -74,6 +78,11 @@ class Member:
     def waits(self) -> bool:
         """Is somebody there who has asked and is not answered yet?"""
         return any(asked is not None and not asked.done() for asked in (self.joining, self.syncing))
+
+    def same(self, protocols: Mapping[str, bytes]) -> bool:
+        """Does it join as it did before, as far as that is known?"""
+        known = {name: data for name, data in protocols.items() if name in self.protocols or not self.inherited}
+        return known == self.protocols
 
     def answer_join(self, response: JoinGroupResponse) -> None:
         if self.joining is not None and not self.joining.done():
@@ -133,7 +142,7 @@ class Group:
         session = request.session_timeout_ms / 1000
         rebalance = session if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms / 1000
         rebalance = min(rebalance, LONGEST_REBALANCE)
-        unchanged = known is not None and known.protocols == protocols
+        unchanged = known is not None and known.same(protocols)
         if known is None:
             member = Member(new_id, client_id, client_host, session, rebalance, protocols)
             self.members[new_id] = member
@@ -141,6 +150,7 @@ class Group:
         else:
             member = known
             member.client_id, member.client_host, member.protocols = client_id, client_host, protocols
+            member.inherited = False
             member.session_timeout, member.rebalance_timeout = session, rebalance
         self._hear(member)
         future: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
@@ -157,6 +167,7 @@ class Group:
             self._changed = self._changed or not unchanged
         elif self.state is not GroupState.PREPARING:
             self._prepare("a member joins")
+        self._note_joined()
         self._elect_if_complete()
         return future
 
@@ -183,6 +194,16 @@ class Group:
         self._hear(self._member(member_id, generation))
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def was_called(self, member_id: str, generation: int) -> None:
+        """A member of this generation was handed the answer that has it join again."""
+        if self.state is GroupState.PREPARING and not self._electing and generation == self.generation:
+            self._note_heard(member_id, "group-partly-called")
+
+    def has_assignment(self, member_id: str, generation: int) -> None:
+        """A member of this generation was handed what it owns."""
+        if self.state is GroupState.STABLE and generation == self.generation:
+            self._note_heard(member_id, "group-partly-assigned")
 
     def leave(self, member_id: str) -> None:
         """Raises :class:`GroupError`: 25."""
@@ -217,6 +238,8 @@ class Group:
                 {value.protocol or "": stored.subscription},
                 stored.assignment,
                 announced=True,
+                inherited=True,
+                heard=True,
             )
             self.members[member.member_id] = member
             self._hear(member)
@@ -320,12 +343,33 @@ class Group:
             self._prepare(reason)
         self._elect_if_complete()
 
+    # -- amid the members' answers -----------------------------------------------------------------------------------
+
+    def _note_heard(self, member_id: str, event: str) -> None:
+        member = self.members.get(member_id)
+        if member is None or member.heard:
+            return
+        member.heard = True
+        heard = sum(other.heard or other.joining is not None for other in self.members.values())
+        if heard < len(self.members):
+            self.events.emit(event, key=self.group_id, epoch=self.generation, value=heard, owner=member_id)
+
+    def _note_joined(self) -> None:
+        """Newcomers aside, some have joined again, and some have not."""
+        if self.state is not GroupState.PREPARING or self._electing:
+            return
+        former = [member for member in self.members.values() if member.announced]
+        joined = sum(member.joining is not None for member in former)
+        if 0 < joined < len(former):
+            self.events.emit("group-partly-joined", key=self.group_id, epoch=self.generation, value=joined)
+
     # -- the next generation -----------------------------------------------------------------------------------------
 
     def _prepare(self, reason: str) -> None:
         """Everybody is to join again, within the longest time that one of them may take."""
         for member in self.members.values():
             member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)
+            member.heard = False
         self.state = GroupState.PREPARING
         self.events.emit("group-preparing", key=self.group_id, epoch=self.generation, reason=reason)
         self._await_joins()
@@ -440,7 +484,7 @@ class Group:
         _cancel(self._limit)
         self.events.emit("group-assigned", key=self.group_id, epoch=generation, value=len(self.members))
         for member in self.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+            member.assignment, member.heard = assignments.get(member.member_id, b""), False
             self._hear(member)
             member.answer_sync(ErrorCode.NONE)
 
