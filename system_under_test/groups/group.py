@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from system_under_test.events import EventLog
@@ -29,6 +30,21 @@ from system_under_test.protocol.groups import (
 NO_GENERATION = -1
 LONGEST_REBALANCE = 3600.0
 """Seconds for which a member may have the others wait, whatever it says."""
+PREPARING = "group-preparing"
+PARTLY_CALLED = "group-partly-called"
+PARTLY_JOINED = "group-partly-joined"
+ASSIGNED = "group-assigned"
+PARTLY_ASSIGNED = "group-partly-assigned"
+FAILOVER_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        PREPARING: "a change was noticed",
+        PARTLY_CALLED: "the answer that has a member join again was handed to one, and not yet to all",
+        PARTLY_JOINED: "a member has joined again, and others have not",
+        ASSIGNED: "generation and assignment are in the offsets topic, and nobody was told what it owns",
+        PARTLY_ASSIGNED: "what it owns was handed to one member, and not yet to all",
+    }
+)
+"""Events of a rebalance, in their order, at which a coordinator is killed to see its successor."""
 
 Store = Callable[[GroupRecord], Awaitable[ErrorCode]]
 """Puts a record into the offsets topic; what members are to be told when that failed, or may have."""
@@ -123,6 +139,8 @@ class Group:
     _changed: bool = False
     _assigning: int = NO_GENERATION
     _limit: asyncio.TimerHandle | None = None
+    _noted: set[str] = field(default_factory=set)
+    """Events that a rebalance has once, and has had."""
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -167,7 +185,7 @@ class Group:
             self._changed = self._changed or not unchanged
         elif self.state is not GroupState.PREPARING:
             self._prepare("a member joins")
-        self._note_joined()
+        self._note_joined(member)
         self._elect_if_complete()
         return future
 
@@ -198,12 +216,12 @@ class Group:
     def was_called(self, member_id: str, generation: int) -> None:
         """A member of this generation was handed the answer that has it join again."""
         if self.state is GroupState.PREPARING and not self._electing and generation == self.generation:
-            self._note_heard(member_id, "group-partly-called")
+            self._note_heard(member_id, PARTLY_CALLED)
 
     def has_assignment(self, member_id: str, generation: int) -> None:
         """A member of this generation was handed what it owns."""
         if self.state is GroupState.STABLE and generation == self.generation:
-            self._note_heard(member_id, "group-partly-assigned")
+            self._note_heard(member_id, PARTLY_ASSIGNED)
 
     def leave(self, member_id: str) -> None:
         """Raises :class:`GroupError`: 25."""
@@ -350,18 +368,19 @@ class Group:
         if member is None or member.heard:
             return
         member.heard = True
-        heard = sum(other.heard or other.joining is not None for other in self.members.values())
-        if heard < len(self.members):
-            self.events.emit(event, key=self.group_id, epoch=self.generation, value=heard, owner=member_id)
+        if not all(other.heard or other.joining is not None for other in self.members.values()):
+            self._note(event, member_id)
 
-    def _note_joined(self) -> None:
-        """Newcomers aside, some have joined again, and some have not."""
-        if self.state is not GroupState.PREPARING or self._electing:
-            return
-        former = [member for member in self.members.values() if member.announced]
-        joined = sum(member.joining is not None for member in former)
-        if 0 < joined < len(former):
-            self.events.emit("group-partly-joined", key=self.group_id, epoch=self.generation, value=joined)
+    def _note_joined(self, member: Member) -> None:
+        """A member has joined again, and others have not."""
+        waiting = self.state is GroupState.PREPARING and not self._electing
+        if waiting and member.announced and any(other.joining is None for other in self.members.values()):
+            self._note(PARTLY_JOINED, member.member_id)
+
+    def _note(self, event: str, member_id: str) -> None:
+        if event not in self._noted:
+            self._noted.add(event)
+            self.events.emit(event, key=self.group_id, epoch=self.generation, owner=member_id)
 
     # -- the next generation -----------------------------------------------------------------------------------------
 
@@ -370,8 +389,9 @@ class Group:
         for member in self.members.values():
             member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)
             member.heard = False
+        self._noted.clear()
         self.state = GroupState.PREPARING
-        self.events.emit("group-preparing", key=self.group_id, epoch=self.generation, reason=reason)
+        self.events.emit(PREPARING, key=self.group_id, epoch=self.generation, reason=reason)
         self._await_joins()
 
     def _await_joins(self) -> None:
@@ -482,7 +502,7 @@ class Group:
             return
         self.state = GroupState.STABLE
         _cancel(self._limit)
-        self.events.emit("group-assigned", key=self.group_id, epoch=generation, value=len(self.members))
+        self.events.emit(ASSIGNED, key=self.group_id, epoch=generation, value=len(self.members))
         for member in self.members.values():
             member.assignment, member.heard = assignments.get(member.member_id, b""), False
             self._hear(member)
