@@ -3,7 +3,7 @@ group is as correct afterwards as before: twenty runs for each.
 
 In a cluster of containers, three runs for each point::
 
-    for n in 1 2 3 4 5; do pytest workloads/test_offsets.py --cluster=docker --repeat=3 --time-limit=30 --rate=50 \
+    for n in 1 2 3 4 5; do pytest workloads/test_offsets.py --cluster=docker --repeat=3 --time-limit=15 --rate=200 \
         --set=zookeeper.session.timeout.ms=1000 --replay=schedules/failover-$n.json; done
 """
 
@@ -19,14 +19,16 @@ import pytest
 from checkers.engine import Engines
 from checkers.verdict import Verdict
 from harness.app.attempt import Attempt, Reports
-from harness.app.experiment import experiment_of
+from harness.app.experiment import experiment, experiment_of
 from harness.app.settings import Settings
+from harness.core.generator import Context, Generator, unfold
 from harness.core.history import HistoryReader
+from harness.core.operation import Operation, Phase
 from nemesis.schedule import Schedule, decode
 from nemesis.trigger import OnEvent
 from system_under_test.groups.group import FAILOVER_POINTS
 from workloads import test_offsets
-from workloads.offsets_client import MEMBERS
+from workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
 
 SCHEDULES = Path(__file__).parent.parent.parent / "schedules"
 RUNS = 20
@@ -38,23 +40,33 @@ POINTS = list(enumerate(FAILOVER_POINTS, start=1))
 Rows = list[dict[str, Any]]
 
 
+def step(number: int, context: Context) -> tuple[Operation, int]:
+    """Operations of ``test_offsets``, and every tenth time a member leaves, to come back for its next commit."""
+    return (Operation(LEAVE), number) if not context.below(10, salt=9) else test_offsets.step(number, context)
+
+
+@experiment(system=test_offsets.SYSTEM, client=OffsetsClient, contract=test_offsets.CONTRACT)
+def restless(settings: Settings) -> Generator:
+    return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in test_offsets.KEYS]
+
+
 @pytest.fixture(scope="module")
 def engines() -> Engines:
     return Engines("duckdb", threads=1)
 
 
 def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
-    experiment = experiment_of(test_offsets.test_offsets)
-    assert experiment is not None
+    found = experiment_of(restless)
+    assert found is not None
     settings = Settings(
         seed,
         replay=schedule,
-        time_limit=9.5,
-        rate=50.0,
+        time_limit=7.0,
+        rate=30.0,
         configuration=("zookeeper.session.timeout.ms=1000",),
         store=store,
     )
-    attempt = Attempt(experiment, settings, "workloads/test_offsets.py", "", reports=Reports.NEVER, engines=engines)
+    attempt = Attempt(found, settings, "workloads/test_offsets.py", "", reports=Reports.NEVER, engines=engines)
     try:
         attempt.set_up()
         attempt.run()
