@@ -102,8 +102,10 @@ class Membership:
         session_timeout: float = 6.0,
         rebalance_timeout: float = 10.0,
         timeout: float = 5.0,
+        retention: float | None = None,
         client_id: str = "assay-member",
     ) -> None:
+        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'."""
         self.group = group
         self.topics = tuple(topics)
         self.generation: Generation | None = None
@@ -112,6 +114,7 @@ class Membership:
         self._session_timeout = session_timeout
         self._rebalance_timeout = rebalance_timeout
         self._timeout = timeout
+        self._retention_ms = -1 if retention is None else int(retention * 1000)
         self._member_id = ""
         self._bootstrap = parse_addresses(bootstrap)
         self._random = runtime.random
@@ -262,7 +265,7 @@ class Membership:
             group_id=self.group,
             generation_id=-1 if under is None else under.number,
             member_id="" if under is None else under.member_id,
-            retention_time_ms=-1,
+            retention_time_ms=self._retention_ms,
             topics=[
                 OffsetCommitTopic(
                     topic=topic,

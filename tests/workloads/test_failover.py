@@ -61,8 +61,8 @@ def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
     settings = Settings(
         seed,
         replay=schedule,
-        time_limit=7.0,
-        rate=30.0,
+        time_limit=5.6,
+        rate=25.0,
         configuration=("zookeeper.session.timeout.ms=1000",),
         store=store,
     )
@@ -122,7 +122,7 @@ def test_the_group_is_correct_whenever_its_coordinator_dies(
         assert attempt.judgement is not None
         assert attempt.judgement.verdict is Verdict.PASS, (seed, attempt.judgement)
         history = HistoryReader(attempt.folder.history)
-        print(number, seed, together(history, died_at(history, event)))
+        assert together(history, died_at(history, event)) >= TOGETHER, seed
         shutil.rmtree(attempt.folder.path)
 
 
