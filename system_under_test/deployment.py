@@ -44,9 +44,10 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
         SESSION_TIMEOUT: "session_timeout_ms",
         "offsets.retention.ms": "offsets_retention_ms",
         "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
+        "max.connections": "max_connections",
     }
 )
-"""What may be set of the brokers themselves, in milliseconds, and the field here and in their configuration."""
+"""What may be set of the brokers themselves, and the field here and in their configuration."""
 
 
 class _Node(Protocol):
@@ -89,6 +90,7 @@ class Broker:
     """ZooKeeper grants from 1 to 10 s."""
     offsets_retention_ms: int = 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
+    max_connections: int = 2_000
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
@@ -115,7 +117,9 @@ class Broker:
         """A setting of the workload's topic, by the name that Kafka gives it, or one of ``BROKER_SETTINGS``."""
         if name in BROKER_SETTINGS:
             if not value.isascii() or not value.isdigit() or not int(value):
-                raise ValueError(f"{name} takes milliseconds, not {value!r}")
+                raise ValueError(
+                    f"{name} takes {'milliseconds' if name.endswith('.ms') else 'a number'}, not {value!r}"
+                )
             return replace(self, **{BROKER_SETTINGS[name]: int(value)})
         try:
             return replace(self, topic_config=self.topic_config.override({name: value}))

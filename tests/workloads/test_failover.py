@@ -61,7 +61,7 @@ def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
     settings = Settings(
         seed,
         replay=schedule,
-        time_limit=5.6,
+        time_limit=7.0,
         rate=25.0,
         configuration=("zookeeper.session.timeout.ms=1000",),
         store=store,
