@@ -44,7 +44,7 @@ class Measured:
 
 
 class Group:
-    """Its members join again whenever they have to."""
+    """Its members join, each by itself, whenever they have to."""
 
     def __init__(self, cluster: SimCluster, bootstrap: list[str], name: str) -> None:
         self.members = [
@@ -59,44 +59,43 @@ class Group:
             )
             for _ in range(MEMBERS)
         ]
+        self._out: set[Membership] = set()
+        loop = asyncio.get_running_loop()
+        self._lives = [loop.create_task(self._live(member)) for member in self.members]
 
-    async def stable(self, members: list[Membership]) -> float:
-        """Seconds until all of them are in one generation."""
+    async def _live(self, member: Membership) -> None:
+        while True:
+            if member.generation is None and member not in self._out:
+                await member.enter()
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def stable(self, members: list[Membership], above: int = 0) -> float:
+        """Seconds until all of them are in one generation later than ``above``."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
-            behind = [member for member in members if member.generation is None]
-            if not behind and len({member.generation.number for member in members if member.generation}) == 1:
+            numbers = {-1 if member.generation is None else member.generation.number for member in members}
+            if len(numbers) == 1 and numbers.pop() > above:
                 return loop.time() - began
-            if behind:
-                await asyncio.gather(*(member.enter() for member in behind))
-            else:
-                await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LOOK_EVERY)
 
     async def change(self) -> list[float]:
         """One leaves, and comes back."""
         first, *others = self.members
+        assert first.generation is not None, "it is stable"
+        self._out.add(first)
+        before = first.generation.number
         await first.leave()
-        before = [member.generation for member in others]
-        began = asyncio.get_running_loop().time()
-        while any(member.generation in before for member in others):  # until they are told
-            await self.rejoin(others)
-        left = asyncio.get_running_loop().time() - began
-        await self.stable(others)
-        return [left, await self.joined(first, others)]
+        alone = await self.stable(others, before)
+        self._out.clear()
+        return [alone, await self.stable(self.members, before + 1)]
 
-    async def rejoin(self, members: list[Membership]) -> None:
-        await asyncio.sleep(LOOK_EVERY)
-        await asyncio.gather(*(member.enter() for member in members if member.generation is None))
-
-    async def joined(self, first: Membership, others: list[Membership]) -> float:
-        began = asyncio.get_running_loop().time()
-        entering = asyncio.get_running_loop().create_task(first.enter())
-        while not entering.done():
-            await self.rejoin(others)
-        await entering
-        await self.stable(self.members)
-        return asyncio.get_running_loop().time() - began
+    async def close(self) -> None:
+        for life in self._lives:
+            life.cancel()
+        await asyncio.gather(*self._lives, return_exceptions=True)
+        for member in self.members:
+            await member.close()
 
 
 async def measure(groups: int, seed: int) -> Measured:
@@ -114,8 +113,7 @@ async def measure(groups: int, seed: int) -> Measured:
         return Measured(groups, cost, sorted(wait for both in waits for wait in both), await failover(cluster, made))
     finally:
         for group in made:
-            for member in group.members:
-                await member.close()
+            await group.close()
         await cluster.close()
 
 
