@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 from system_under_test.events import EventLog
+from system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PARTLY_JOINED, PREPARING
 from system_under_test.groups.records import VALUE, GroupRecord, GroupValue, OffsetValue, StoredMember
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.groups import (
@@ -30,21 +30,6 @@ from system_under_test.protocol.groups import (
 NO_GENERATION = -1
 LONGEST_REBALANCE = 3600.0
 """Seconds for which a member may have the others wait, whatever it says."""
-PREPARING = "group-preparing"
-PARTLY_CALLED = "group-partly-called"
-PARTLY_JOINED = "group-partly-joined"
-ASSIGNED = "group-assigned"
-PARTLY_ASSIGNED = "group-partly-assigned"
-FAILOVER_POINTS: Mapping[str, str] = MappingProxyType(
-    {
-        PREPARING: "a change was noticed",
-        PARTLY_CALLED: "the answer that has a member join again was handed to one, and not yet to all",
-        PARTLY_JOINED: "a member has joined again, and others have not",
-        ASSIGNED: "generation and assignment are in the offsets topic, and nobody was told what it owns",
-        PARTLY_ASSIGNED: "what it owns was handed to one member, and not yet to all",
-    }
-)
-"""Events of a rebalance, in their order, at which a coordinator is killed to see its successor."""
 
 Store = Callable[[GroupRecord], Awaitable[ErrorCode]]
 """Puts a record into the offsets topic; what members are to be told when that failed, or may have."""

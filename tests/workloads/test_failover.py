@@ -26,7 +26,7 @@ from harness.core.history import HistoryReader
 from harness.core.operation import Operation, Phase
 from nemesis.schedule import Schedule, decode
 from nemesis.trigger import OnEvent
-from system_under_test.groups.group import FAILOVER_POINTS
+from system_under_test.groups.points import FAILOVER_POINTS
 from workloads import test_offsets
 from workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
 
