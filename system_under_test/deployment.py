@@ -120,7 +120,8 @@ class Broker:
                 raise ValueError(
                     f"{name} takes {'milliseconds' if name.endswith('.ms') else 'a number'}, not {value!r}"
                 )
-            return replace(self, **{BROKER_SETTINGS[name]: int(value)})
+            changes: dict[str, Any] = {BROKER_SETTINGS[name]: int(value)}
+            return replace(self, **changes)
         try:
             return replace(self, topic_config=self.topic_config.override({name: value}))
         except ConfigError as error:
