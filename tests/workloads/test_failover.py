@@ -61,8 +61,8 @@ def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
     settings = Settings(
         seed,
         replay=schedule,
-        time_limit=7.0,
-        rate=25.0,
+        time_limit=8.0,
+        rate=30.0,
         configuration=("zookeeper.session.timeout.ms=1000",),
         store=store,
     )
