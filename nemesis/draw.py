@@ -126,7 +126,10 @@ def _triggered(
     steps = []
     for number, name in enumerate(rng.sample(names, len(names)), 1):
         whom, parameters = known[name].draw(rng, census, target)
-        wait = numbered(trigger, number, 0.9 * (last - FIRST_AT))
+        try:
+            wait = numbered(trigger, number, 0.9 * (last - FIRST_AT))
+        except TriggerError as error:
+            raise ScheduleError(str(error)) from None
         step = Step(FIRST_AT, name, whom, duration, parameters, rng.getrandbits(32), trigger=wait)
         steps.append(msgspec.structs.replace(step, keep_majority=number > 1 and target is None))
     return Schedule(seed, tuple(steps))

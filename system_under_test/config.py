@@ -149,6 +149,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_replication: int = 1
     connections_max_idle_ms: int = 600_000
     """A connection is closed that brings no whole request, or does not take its response, for so long."""
+    max_connections: int = 2_000
+    """Of all addresses together; beyond it the one that was idle for longest makes room."""
     max_connections_per_ip: int = 2**31 - 1
     """Further ones from the same address are refused."""
     socket_request_max_bytes: int = 100 * 1024 * 1024
@@ -176,6 +178,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _POSITIVE = {
     "connections_max_idle_ms": 2**63 - 1,
+    "max_connections": 2**31 - 1,
     "max_connections_per_ip": 2**31 - 1,
     "socket_request_max_bytes": MAX_BUFFERED_REQUEST_BYTES,
 }

@@ -154,6 +154,15 @@ _ALL = (
         "KAFKA-2978",
         "workloads/test_group.py --nemesis=partition --time-limit=60",
     ),
+    Defect(
+        "offsets-expire-active",
+        "offsets expire by their age alone, though their group has members: one whose partition is idle starts over",
+        "keep offsets for a moment only, and commit nothing of one partition for longer",
+        ("stale-read",),
+        "KAFKA-4682, KIP-211",
+        "workloads/test_offsets.py --replay=schedules/offsets-expire-active.json --rate=100 --time-limit=30"
+        " --set=offsets.retention.ms=1000 --set=offsets.retention.check.interval.ms=200",
+    ),
 )
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.name: defect for defect in _ALL})

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -39,6 +40,15 @@ REJOIN_TIMEOUT = 10.0
 METADATA_VERSION = 1
 CREATE_TOPICS_VERSION = 1
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        SESSION_TIMEOUT: "session_timeout_ms",
+        "offsets.retention.ms": "offsets_retention_ms",
+        "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
+        "max.connections": "max_connections",
+    }
+)
+"""What may be set of the brokers themselves, and the field here and in their configuration."""
 
 
 class _Node(Protocol):
@@ -81,6 +91,9 @@ class Broker:
     """ZooKeeper grants from 1 to 10 s."""
     groups: tuple[str, ...] = ()
     """Groups of consumers that the workload uses, for faults of their coordinators."""
+    offsets_retention_ms: int = 24 * 3600 * 1000
+    offsets_retention_check_interval_ms: int = 600_000
+    max_connections: int = 2_000
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
@@ -104,11 +117,14 @@ class Broker:
         }
 
     def with_setting(self, name: str, value: str) -> Broker:
-        """A setting of the workload's topic, or the brokers' session timeout, by the names that Kafka gives them."""
-        if name == SESSION_TIMEOUT:
+        """A setting of the workload's topic, by the name that Kafka gives it, or one of ``BROKER_SETTINGS``."""
+        if name in BROKER_SETTINGS:
             if not value.isascii() or not value.isdigit() or not int(value):
-                raise ValueError(f"{name} takes milliseconds, not {value!r}")
-            return replace(self, session_timeout_ms=int(value))
+                raise ValueError(
+                    f"{name} takes {'milliseconds' if name.endswith('.ms') else 'a number'}, not {value!r}"
+                )
+            changes: dict[str, Any] = {BROKER_SETTINGS[name]: int(value)}
+            return replace(self, **changes)
         try:
             return replace(self, topic_config=self.topic_config.override({name: value}))
         except ConfigError as error:
@@ -139,7 +155,7 @@ class Broker:
             auto_create_topics_enable=self.auto_create_topics,
             default_partitions=self.auto_create_partitions,
             offsets_topic_replication_factor=min(3, sum(n.role == BROKER for n in cluster.nodes)),
-            session_timeout_ms=self.session_timeout_ms,
+            **{field: getattr(self, field) for field in BROKER_SETTINGS.values()},
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
@@ -15,6 +15,7 @@ from nemesis.target import TargetError, groups
 from nemesis.target import parse as parse_target
 from nemesis.trigger import EVERY, TriggerError
 from nemesis.trigger import parse as parse_trigger
+from system_under_test.groups.points import FAILOVER_POINTS
 
 
 def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -114,7 +115,14 @@ def schedule(system: System, settings: Settings) -> Schedule:
 
 
 def listing() -> str:
-    """What ``--nemesis-list`` prints: one line per fault."""
-    lines = descriptions(catalogue())
+    """What ``--nemesis-list`` prints: one line per fault, and per event of a coordinator worth striking at."""
+    faults = _columns(descriptions(catalogue()))
+    points = _columns(FAILOVER_POINTS)
+    return (
+        f"{faults}\n\nexactly at an event: --nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin, such as\n{points}"
+    )
+
+
+def _columns(lines: Mapping[str, str]) -> str:
     width = max(len(name) for name in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

@@ -55,7 +55,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--nemesis-trigger",
         default=DEFAULT_TRIGGER,
         metavar="WHEN",
-        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY'",
+        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY', "
+        "'hold:NAME' or 'hold:NAME:KEY': exactly at the event (--nemesis-list has some)",
     )
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
     add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")

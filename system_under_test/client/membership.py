@@ -1,7 +1,9 @@
 """Membership of one consumer group: finding its coordinator, joining, heartbeats, and offsets.
 
 Each call ends within ``timeout``. A member learns from a heartbeat, or from any other answer, that it must join again;
-until it does its generation is over. A commit says what is known of it: done, certainly not done, or unknown.
+until it does its generation is over. The one that leads also looks at its group's topics now and then: when there are
+more partitions than it has assigned, its own generation is over for it, and its joining again has the others follow.
+A commit says what is known of it: done, certainly not done, or unknown.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ _log = logging.getLogger("assay.client")
 COMMIT_VERSION: Final = 2
 FETCH_VERSION: Final = 1
 ATTEMPT: Final = 1.0
-"""Seconds that one broker has to say who coordinates."""
+"""Seconds that one broker has to say who coordinates, or what partitions there are."""
+METADATA_AGE: Final = 5.0
+"""Seconds after which the member that leads looks at the topics again (``metadata.max.age.ms``, there 5 minutes)."""
 STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
@@ -116,9 +120,11 @@ class Membership:
         session_timeout: float = 6.0,
         rebalance_timeout: float = 10.0,
         timeout: float = 5.0,
-        metadata_age: float = 5.0,
+        retention: float | None = None,
+        metadata_age: float = METADATA_AGE,
         client_id: str = "assay-member",
     ) -> None:
+        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'."""
         self.group = group
         self.topics = tuple(topics)
         self.generation: Generation | None = None
@@ -130,9 +136,7 @@ class Membership:
         self._session_timeout = session_timeout
         self._rebalance_timeout = rebalance_timeout
         self._timeout = timeout
-        self._metadata_age = metadata_age
-        self._led: dict[str, int] = {}
-        """Partitions of each topic as this member, leading, has given them out."""
+        self._retention_ms = -1 if retention is None else int(retention * 1000)
         self._member_id = ""
         self._bootstrap = parse_addresses(bootstrap)
         self._random = runtime.random
@@ -141,14 +145,18 @@ class Membership:
         self._pulse = Pool(f"{client_id}-heartbeat")
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
         self._coordinator: Address | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._metadata_age = metadata_age
+        self._assigned_from: Mapping[str, int] = {}
+        """How many partitions of each of the group's topics there were to assign, if this member leads."""
+        self._tasks: list[asyncio.Task[None]] = []
         self._silent_until = -math.inf
 
     # -- membership ------------------------------------------------------------------------------------------------
 
     async def enter(self, timeout: float | None = None) -> Generation:
         """Joins the group, again if need be, and learns what it owns. Raises :class:`JoinFailed`."""
-        deadline = asyncio.get_running_loop().time() + (self._timeout if timeout is None else timeout)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._timeout if timeout is None else timeout)
         await self._stop_beating()
         self.generation = None
         while True:
@@ -164,7 +172,9 @@ class Membership:
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 self.generation = Generation(joined.generation_id, joined.member_id, _partitions(answer.assignment))
-                self._beating = asyncio.get_running_loop().create_task(self._beat(self.generation))
+                self._tasks = [loop.create_task(self._beat(self.generation))]
+                if assignments:
+                    self._tasks.append(loop.create_task(self._watch(self.generation)))
                 return self.generation
             self._over(code)
             if code not in OVER:
@@ -213,34 +223,39 @@ class Membership:
 
     async def _assigned(self, joined: JoinGroupResponse, deadline: float) -> list[GroupAssignment]:
         """What each member gets, if this one leads."""
-        self._led = {}
         if joined.leader_id != joined.member_id:
             return []
         try:
             topics = {m.member_id: decode(Subscription, 0, m.metadata).topics for m in joined.members}
-            counts = await self._counts({topic for wanted in topics.values() for topic in wanted}, deadline)
+            counts = await self._count({topic for wanted in topics.values() for topic in wanted}, deadline)
         except (ProtocolError, ReadFailed) as error:
             raise JoinFailed(f"group {self.group}: leading it: {error}") from error
-        self._led = counts
+        self._assigned_from = counts
         given = ASSIGNORS[joined.protocol](topics, counts)
         return [
             GroupAssignment(member_id=member, assignment=_encoded(partitions)) for member, partitions in given.items()
         ]
 
-    async def _counts(self, topics: Collection[str], deadline: float) -> dict[str, int]:
-        """Partitions of each topic; none of one that is not there (yet). Raises ``ReadFailed``."""
-        if not topics:
-            return {}
-        view = await self._metadata.describe(sorted(topics), deadline)
-        return {topic: len(view.topics[topic].partitions) if topic in view.topics else 0 for topic in sorted(topics)}
+    async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
+        """How many partitions each has now; 0 for what is no topic yet. Raises ``ReadFailed``."""
+        wanted = sorted(topics)
+        found = (await self._metadata.describe(wanted, deadline)).topics if wanted else {}
+        return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
 
-    async def _grown(self) -> bool:
-        """Whether there are partitions that nobody has been given, by the one who leads the group."""
-        try:
-            counts = await self._counts(self._led, asyncio.get_running_loop().time() + self._session_timeout / 4)
-        except ReadFailed:
-            return False
-        return any(counts[topic] > count for topic, count in self._led.items())
+    async def _watch(self, generation: Generation) -> None:
+        """Until there is more to assign than was. Fewer partitions are none to share: a broker may not know all yet."""
+        loop = asyncio.get_running_loop()
+        while self.generation is generation:
+            await asyncio.sleep(self._metadata_age)
+            known = self._assigned_from
+            try:
+                now = await self._count(known, loop.time() + ATTEMPT)
+            except ReadFailed as error:
+                _log.info("group %s: its topics: %s", self.group, error)
+                continue
+            if self.generation is generation and any(now[topic] > known[topic] for topic in known):
+                _log.info("group %s: there are partitions to share: %s", self.group, now)
+                self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _until(self, request: Any, version: int, deadline: float) -> Any:
         """An answer of a coordinator that is one. Raises :class:`JoinFailed` when there is none in time."""
@@ -262,7 +277,7 @@ class Membership:
     async def _beat(self, generation: Generation) -> None:
         """Until the generation is over, or so long without an answer that it must be by now."""
         loop = asyncio.get_running_loop()
-        heard = looked = loop.time()
+        heard = loop.time()
         request = HeartbeatRequest(group_id=self.group, generation_id=generation.number, member_id=generation.member_id)
         while self.generation is generation:
             await asyncio.sleep(self._session_timeout / 4)
@@ -280,16 +295,13 @@ class Membership:
                 self._coordinator = None
             if code in OVER or loop.time() - heard > self._session_timeout:
                 self._over(code)
-            elif self._led and loop.time() - looked >= self._metadata_age:
-                looked = loop.time()
-                if await self._grown() and self.generation is generation:
-                    self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _stop_beating(self) -> None:
-        task, self._beating = self._beating, None
-        if task is not None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """From the next time on that it enters, which it has to."""
@@ -315,7 +327,7 @@ class Membership:
             group_id=self.group,
             generation_id=-1 if under is None else under.number,
             member_id="" if under is None else under.member_id,
-            retention_time_ms=-1,
+            retention_time_ms=self._retention_ms,
             topics=[
                 OffsetCommitTopic(
                     topic=topic,

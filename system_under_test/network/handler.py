@@ -6,6 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 
+def _ignored(deed: Callable[[], None]) -> None:
+    """Nobody sends anything."""
+
+
 class Context(NamedTuple):
     """Where a request came from, and how to read it."""
 
@@ -16,6 +20,8 @@ class Context(NamedTuple):
     client_id: str | None
     peer: str
     """``address:port`` of the client, for log lines."""
+    after_response: Callable[[Callable[[], None]], None] = _ignored
+    """Has something done once the response was handed to the connection; whether the peer gets it nobody knows."""
 
 
 Handler = Callable[[Any, Context], Awaitable[Any | None]]

@@ -101,6 +101,28 @@ def test_a_consumer_is_killed_in_a_container(tmp_path: Path) -> None:
     assert (attempt.folder.path / "logs" / "client1" / "process.log").exists()
 
 
+RETENTION = ("offsets.retention.ms=1000", "offsets.retention.check.interval.ms=200")
+CALM = Path(__file__).parent.parent.parent / "schedules" / "offsets-expire-active.json"
+
+
+@pytest.mark.parametrize("defect", [None, "offsets-expire-active"])
+def test_offsets_of_an_active_group_expire_with_the_defect_alone(defect: str | None, tmp_path: Path) -> None:
+    settings = Settings(
+        1, defect=defect, replay=CALM, time_limit=30.0, rate=100.0, configuration=RETENTION, store=tmp_path
+    )
+    attempt = run(settings)
+    assert attempt.judgement is not None
+    expired = [row for row in HistoryReader(attempt.folder.history).table("events").to_pylist()
+               if row["event"] == "offsets-expired"]  # fmt: skip
+    if defect is None:
+        assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+        assert not expired
+    else:
+        assert attempt.judgement.verdict is Verdict.FAIL
+        assert set(attempt.judgement.anomalies) & set(DEFECTS[defect].anomalies)
+        assert {row["key"] for row in expired} == {"members"}
+
+
 @pytest.mark.parametrize(("defect", "nemesis"), [("zombie-commit", ()), ("coordinator-amnesia", ("restart-rolling",))])
 def test_a_defect_is_caught(defect: str, nemesis: tuple[str, ...], tmp_path: Path) -> None:
     settings = Settings(1, defect=defect, nemesis=nemesis, time_limit=30.0, rate=100.0, store=tmp_path)

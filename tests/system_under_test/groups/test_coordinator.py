@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from group_client import Member, ask, coordinator, listed
+from group_client import Member, all_in, ask, coordinator, listed
 from sim_brokers import Brokers, brokers, simulate, until
 
 from system_under_test.client.admin import Admin
@@ -16,13 +16,6 @@ from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from system_under_test.protocol.groups import GroupCoordinatorRequest, GroupProtocol, JoinGroupRequest
 from system_under_test.protocol.metadata import MetadataRequest
-
-
-async def all_in(*members: Member) -> None:
-    await asyncio.gather(*(member.enter() for member in members))
-    while len({member.generation for member in members}) > 1:
-        behind = [member for member in members if await member.heartbeat() != ErrorCode.NONE]
-        await asyncio.gather(*(member.enter() for member in behind))
 
 
 async def kill_coordinator(cluster: Brokers, group: str = "g") -> None:
