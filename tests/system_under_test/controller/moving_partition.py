@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError, SessionExpiredError
 from sim_brokers import DATA, Brokers, brokers, until, zookeeper_of
 
 from cluster.sim.node import SimNode
@@ -18,6 +19,7 @@ from system_under_test.client.errors import Outcome, ReadFailed, SendFailed, Sen
 from system_under_test.deployment import Broker
 from system_under_test.runtime import ZooKeeper
 
+T = TypeVar("T")
 TOPIC, KEY = "moved", "moved-0"
 REASSIGN = "/admin/reassign_partitions"
 PREFERRED = "/admin/preferred_replica_election"
@@ -32,7 +34,18 @@ class Moving:
     """What was acknowledged, by offset."""
 
     async def json(self, path: str) -> Any:
-        return json.loads((await self.zookeeper.get(path))[0])
+        """Its content, whatever happens to ZooKeeper meanwhile."""
+        return json.loads(await self._persistently(lambda: self._content(path)))
+
+    async def _content(self, path: str) -> bytes:
+        return (await self.zookeeper.get(path))[0]
+
+    async def _persistently(self, read: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await read()
+            except (ConnectionLoss, SessionExpiredError, OperationTimeoutError):
+                await asyncio.sleep(0.05)
 
     async def assignment(self, topic: str = TOPIC) -> list[int]:
         return list((await self.json(f"/brokers/topics/{topic}"))["partitions"]["0"])
@@ -47,8 +60,21 @@ class Moving:
     async def write(self, path: str, partitions: list[Any]) -> None:
         await self.zookeeper.create(path, json.dumps({"version": 1, "partitions": partitions}).encode())
 
+    async def ask_anyhow(self, replicas: Sequence[int]) -> None:
+        """Over what is under way, too, and again until it is known to be written."""
+        while True:
+            try:
+                if await self.gone():
+                    await self.ask(replicas)
+                else:
+                    entry = {"topic": TOPIC, "partition": 0, "replicas": list(replicas)}
+                    await self.zookeeper.set(REASSIGN, json.dumps({"version": 1, "partitions": [entry]}).encode())
+                return
+            except KazooException:
+                await asyncio.sleep(0.05)
+
     async def gone(self, path: str = REASSIGN) -> bool:
-        return await self.zookeeper.exists(path) is None
+        return await self._persistently(lambda: self.zookeeper.exists(path)) is None
 
     async def moved(self, replicas: Sequence[int], seconds: float = 40.0, topic: str = TOPIC) -> None:
         """The entry is gone, all are where they should be, and nobody else has files."""
