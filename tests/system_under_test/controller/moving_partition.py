@@ -98,6 +98,14 @@ class Moving:
     def node(self, broker: int) -> SimNode:
         return self.cluster.nodes[broker - 1]
 
+    async def held_back(self, broker: int) -> None:
+        """It lives, and copies nothing: cut off from the other brokers, not from ZooKeeper, and not the controller."""
+        node = self.node(broker)
+        while await self.cluster.controller() is node:
+            await self.zookeeper.delete("/controller")
+            await asyncio.sleep(1)
+        await self.cluster.cut(node, [other for other in self.cluster.nodes if other is not node])
+
     async def send_for_ever(self) -> None:
         producer = self.cluster.producer_with(acks=-1, timeout=2.0)
         number = 0
@@ -134,6 +142,7 @@ async def moving(seed: int = 1, replicas: Sequence[int] = (1, 2, 3)) -> AsyncIte
         )
         assert made[TOPIC].outcome is Outcome.DONE
         test = Moving(cluster, zookeeper, admin)
+        await until(lambda: test.having() == sorted(replicas), "all have made theirs")
         try:
             yield test
         finally:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 
 import pytest
-from moving_partition import KEY, Moving, load, moving
+from moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
 from sim_brokers import simulate, until
+
+from system_under_test.client.admin import MoveState
+from system_under_test.client.admin import Moving as Move
+from system_under_test.client.errors import Outcome
+from system_under_test.protocol.errors import ErrorCode as E
 
 pytestmark = pytest.mark.slow
 
@@ -128,3 +134,210 @@ async def _members_are_assigned(test: Moving) -> None:
         if before == await test.assignment():
             assert {*state["isr"], *state["elr"], state["leader"]} <= {*before, -1}, f"{state} of {before}"
         await asyncio.sleep(0.02)
+
+
+# -- what is waited for, and what is refused -------------------------------------------------------------------------
+
+
+async def dead(test: Moving, broker: int) -> None:
+    """Killed, and known to be dead."""
+    await test.node(broker).kill()
+
+    async def forgotten() -> bool:
+        return str(broker) not in await test.zookeeper.get_children("/brokers/ids")
+
+    await until(forgotten, f"the session of broker {broker} has ended")
+
+
+def test_a_new_replica_that_is_dead_is_waited_for_before_anything_changes() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 4)
+            await test.ask([2, 3, 4])
+            await asyncio.sleep(5)
+            assert await test.assignment() == [1, 2, 3]
+            await test.node(4).start()
+            await test.moved([2, 3, 4])
+
+    simulate(check)
+
+
+def test_an_old_replica_that_is_dead_counts_no_more_but_is_waited_for_until_its_files_are_gone() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 1)
+            async with load(test):
+                await test.ask([2, 3, 4])
+                await until(lambda: len(test.events("assignment-written")) == 2, "the others have it")
+                await asyncio.sleep(5)
+                assert await test.assignment() == [2, 3, 4]
+                (entry,) = (await test.json(REASSIGN))["partitions"]
+                assert entry == {"topic": TOPIC, "partition": 0, "replicas": [2, 3, 4], "removing": [1]}
+                assert test.having() == [1, 2, 3, 4]
+            await test.node(1).start()
+            await test.moved([2, 3, 4])
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"topic": "nothing", "partition": 0, "replicas": [1]},
+        {"topic": TOPIC, "partition": 7, "replicas": [1]},
+        {"topic": TOPIC, "partition": 0, "replicas": []},
+        {"topic": TOPIC, "partition": 0, "replicas": [2, 2]},
+        {"topic": TOPIC, "partition": 0, "replicas": [-1, 2]},
+        {"topic": TOPIC, "partition": 0, "replicas": [2**31]},
+        {"topic": TOPIC, "partition": "0", "replicas": [1]},
+        {"topic": TOPIC},
+        17,
+    ],
+)
+def test_an_entry_that_makes_no_sense_is_refused_and_the_others_go_on(
+    entry: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check() -> None:
+        async with moving() as test:
+            other = {"topic": "orders", "partition": 0, "replicas": [4]}
+            await test.write(REASSIGN, [entry, other])
+            await test.moved([4], topic="orders")
+            assert await test.assignment() == [1, 2, 3]
+            said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+            assert len(said) == 1
+            assert "reassign" in said[0]
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b'{"version":1}', b'{"version":1,"partitions":{}}'])
+def test_a_request_that_makes_no_sense_is_refused_and_loses_nothing_that_is_under_way(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.zookeeper.create(REASSIGN, data)
+            await until(test.gone, "it is refused")
+            await dead(test, 4)
+            await test.ask([2, 3, 4])
+            await asyncio.sleep(1)
+            await test.zookeeper.set(REASSIGN, data)
+            await asyncio.sleep(1)
+            await test.node(4).start()
+            await test.moved([2, 3, 4])
+            said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+            assert [REASSIGN in line for line in said] == [True, True]
+
+    simulate(check)
+
+
+def test_a_topic_that_is_deleted_takes_its_reassignment_along() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 1)
+            await test.ask([2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 2, "only old files are waited for")
+            await test.zookeeper.create(f"/admin/delete_topics/{TOPIC}")
+            await asyncio.sleep(3)
+            assert await test.zookeeper.exists(f"/brokers/topics/{TOPIC}") is not None, "the dead one has files"
+            await test.node(1).start()
+            await until(test.gone, "the entry is gone")
+            assert await test.zookeeper.exists(f"/brokers/topics/{TOPIC}") is None
+            assert test.having() == []
+
+    simulate(check)
+
+
+def test_a_request_across_another_leads_to_where_the_last_one_says() -> None:
+    """Also when what is being removed by the first is wanted by the second, or known to the first alone."""
+
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 1)
+            async with load(test):
+                await test.ask([2, 3, 4])
+                await until(lambda: len(test.events("assignment-written")) == 2, "only old files are waited for")
+                await test.ask_anyhow([4, 3])
+                await until(lambda: len(test.events("assignment-written")) == 3, "again")
+                (entry,) = (await test.json(REASSIGN))["partitions"]
+                assert 1 in entry["removing"], "whose files are there still"
+                await test.ask_anyhow([1, 4])
+                await asyncio.sleep(1)
+                await test.node(1).start()
+                await test.moved([1, 4])
+
+    simulate(check)
+
+
+def test_who_takes_the_request_away_stops_it_where_it_is() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(4)
+            await test.ask([2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            await test.zookeeper.delete(REASSIGN)
+            await test.cluster.heal()
+            await test.moved([1, 2, 3, 4])
+
+    simulate(check)
+
+
+def test_an_order_of_replicas_is_an_assignment_too() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.ask([3, 2, 1])
+            await test.moved([3, 2, 1])
+
+    simulate(check)
+
+
+def test_partitions_can_be_added_while_others_move() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(4)
+            await test.ask([2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            assert (await test.admin.create_partitions(TOPIC, 2)).outcome is Outcome.DONE
+            await test.cluster.heal()
+            await test.moved([2, 3, 4])
+            added = (await test.json(f"/brokers/topics/{TOPIC}"))["partitions"]["1"]
+            assert len(added) == 3, "as many as the first one is to have"
+
+    simulate(check)
+
+
+# -- by Admin --------------------------------------------------------------------------------------------------------
+
+
+def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            partition, admin = (TOPIC, 0), test.admin
+            refused = await admin.reassign({partition: [1, 9], (TOPIC, 5): [1], ("orders", 0): [2, 2]})
+            assert {p: (known.outcome, known.error) for p, known in refused.items()} == {
+                partition: (Outcome.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
+                (TOPIC, 5): (Outcome.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION),
+                ("orders", 0): (Outcome.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
+            }
+            assert await test.gone()
+            await test.held_back(4)
+            wanted = {partition: [2, 3, 4]}
+            for _ in range(2):  # the second time it is so already
+                assert (await admin.reassign(wanted))[partition].outcome is Outcome.DONE
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            assert await admin.reassignments() == {partition: Move((1, 2, 3, 4), (2, 3, 4), ())}
+            assert await admin.verify(wanted) == {partition: MoveState.IN_PROGRESS}
+            assert (await admin.reassign({partition: [1, 2]}))[partition].error is E.INVALID_REQUEST
+            await test.cluster.heal()
+            await test.moved([2, 3, 4])
+            assert await admin.reassignments() == {}
+            verified = await admin.verify({**wanted, ("orders", 0): [1, 2, 3, 4], ("nothing", 0): [1]})
+            assert verified == {
+                partition: MoveState.DONE,
+                ("orders", 0): MoveState.FAILED,
+                ("nothing", 0): MoveState.FAILED,
+            }
+            view = (await admin.describe([TOPIC])).topics[TOPIC].partitions[0]
+            assert view.replicas == (2, 3, 4)
+
+    simulate(check)
