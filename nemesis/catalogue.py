@@ -18,6 +18,7 @@ from nemesis.fault import Fault
 from nemesis.freeze import Freeze
 from nemesis.hold import Hold
 from nemesis.kill import Kill
+from nemesis.move import MoveReplicas
 from nemesis.one_way import OneWay
 from nemesis.partition import Partition, Shape
 from nemesis.power_loss import PowerLoss
@@ -59,6 +60,7 @@ def catalogue() -> dict[str, Fault]:
         Freeze(),
         Hold(),
         Kill(),
+        MoveReplicas(),
         OneWay(),
         Partition(),
         *(Partition(shape) for shape in Shape),

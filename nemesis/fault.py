@@ -26,7 +26,7 @@ from nemesis.target import KEYED, Kind, Target, servers, zookeepers
 
 
 class Scope(enum.StrEnum):
-    """What of a node a fault holds: its process, its network, or all of it.
+    """What of a node a fault holds: its process, its network, its clock, its replicas, or all of it.
 
     Two faults that clash never hold one node at the same time.
     """
@@ -34,6 +34,7 @@ class Scope(enum.StrEnum):
     PROCESS = "process"
     NETWORK = "network"
     CLOCK = "clock"
+    REPLICAS = "replicas"
     NODE = "node"
 
     def clashes(self, other: Scope) -> bool:

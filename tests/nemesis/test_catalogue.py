@@ -11,7 +11,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert list(faults) == sorted(faults)
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
-        "clock", "corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-bridge",
+        "clock", "corrupt", "freeze", "garbage-tail", "hold", "kill", "move-replicas", "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
         "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
         "partition-one-way", "partition-random-halves", "power-loss", "restart", "restart-rolling", "stop",
@@ -62,6 +62,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
         {"corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-fast-fail", "partition-one-way"}
         | {
             "clock",
+            "move-replicas",
             "power-loss",
             "restart",
             "restart-rolling",
@@ -87,6 +88,7 @@ def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
     assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"
     assert "Damageable" in (reasons["corrupt"] or "")
     assert "Holdable" in (reasons["hold"] or "")
+    assert "Movable" in (reasons["move-replicas"] or "")
     assert not any(unsuited(fault, Broker()) for fault in catalogue().values())
 
 

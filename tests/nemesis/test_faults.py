@@ -65,6 +65,7 @@ def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
         ("clock", "shift_clock", "the clock of n2 was not wrong by -30.0 s"),
         ("hold", "hold", "never came past"),
+        ("move-replicas", "move", "are where they were"),
     ],
 )
 def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
