@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cluster.system import System
+from cluster.system import Movable, System
 from nemesis.clock import Clock
 from nemesis.damage import Damage, Way
 from nemesis.fast_fail import FastFail
@@ -120,4 +120,6 @@ def unsuited(fault: Fault, system: System) -> str | None:
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
         return f"needs a system that is {', '.join(without)} (cluster/system.py), which {system.name} is not"
+    if Movable in fault.capabilities and not system.keys():
+        return f"needs a system with keys, which {system.name} has not"
     return None

@@ -89,6 +89,7 @@ def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
     assert "Damageable" in (reasons["corrupt"] or "")
     assert "Holdable" in (reasons["hold"] or "")
     assert "Movable" in (reasons["move-replicas"] or "")
+    assert unsuited(catalogue()["move-replicas"], Broker(partitions=0)) is not None
     assert not any(unsuited(fault, Broker()) for fault in catalogue().values())
 
 
