@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
@@ -14,7 +17,11 @@ from sim_brokers import simulate, until
 from system_under_test.client.admin import MoveState
 from system_under_test.client.admin import Moving as Move
 from system_under_test.client.errors import Outcome
+from system_under_test.controller import assignments
+from system_under_test.controller.cluster_state import ClusterState, Topic
+from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.zookeeper.znodes import Move as Entry
 
 pytestmark = pytest.mark.slow
 
@@ -304,6 +311,37 @@ def test_partitions_can_be_added_while_others_move() -> None:
             assert len(added) == 3, "as many as the first one is to have"
 
     simulate(check)
+
+
+class Znode:
+    """One, of whatever is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
+        return self.data, SimpleNamespace(czxid=7, version=3)
+
+
+@pytest.mark.parametrize(
+    ("found", "adopted"),
+    [([1, 2, 3, 4], True), ([4, 2, 3], True), ([1, 2, 3], True), ([1, 2, 4], False), ([4, 3, 2], False)],
+)
+def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int], adopted: bool) -> None:
+    """What is none is put back."""
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1, 2, 3]}, TopicSettings({}, 7))})
+    cluster.moves["t", 0] = Entry("t", 0, [4, 2, 3])
+    written: list[Any] = []
+
+    class Fence:
+        async def write(self, operations: list[Any]) -> None:
+            written.extend(operations)
+
+    rule: Any = SimpleNamespace(cluster=cluster, fence=Fence())
+    znode: Any = Znode(json.dumps({"version": 1, "partitions": {"0": found}}).encode())
+    asyncio.run(assignments.look_again(znode, rule, "t", lambda _: None))
+    assert cluster.topics["t"].assignment == {0: found if adopted else [1, 2, 3]}
+    assert [json.loads(one.data)["partitions"] for one in written] == ([] if adopted else [{"0": [1, 2, 3]}])
 
 
 # -- by Admin --------------------------------------------------------------------------------------------------------
