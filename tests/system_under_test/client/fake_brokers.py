@@ -161,7 +161,8 @@ class FakeBroker:
     ) -> PartitionChangeResponse:
         error = await self.step(request)
         said = [
-            PartitionChangeResult(topic=p.topic, partition=p.partition, error_code=error) for p in request.partitions
+            PartitionChangeResult(topic=p.topic, partition=p.partition, error_code=error, error_message=None)
+            for p in request.partitions
         ]
         return PartitionChangeResponse(partitions=said)
 
