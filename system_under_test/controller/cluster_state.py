@@ -49,6 +49,8 @@ class ClusterState:
     """Brokers that have said that they will stop, and in which of their lives (czxid)."""
     moves: dict[PartitionId, znodes.Move] = field(default_factory=dict)
     """Partitions that are to have other replicas, as last read."""
+    moves_known: bool = False
+    """Have they been read?"""
     cleaning: dict[PartitionId, None] = field(default_factory=dict)
     """Those whose old replicas are being deleted right now."""
     _forgotten: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)

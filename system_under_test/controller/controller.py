@@ -185,6 +185,7 @@ class Controller:
         elif event is Event.ISR:
             await self._isr_changed(rule)
         elif event is Event.DELETIONS:
+            await self.reassignments.know(rule)
             await self._deletions.look(rule, self._watch(Event.DELETIONS))
         elif event is Event.MOVES:
             await self.reassignments.look(rule, self._watch(Event.MOVES))

@@ -90,8 +90,13 @@ class Reassignments:
                 problems.append(f"reassignment of {move.topic}-{move.partition} to {move.replicas}: {problem}")
         for name, index in cluster.moves.keys() - moves.keys():
             _log.warning("reassignment of %s-%d is asked for no longer; it ends where it is", name, index)
-        cluster.moves = moves
+        cluster.moves, cluster.moves_known = moves, True
         return moves, None if found is None else found[1].version, problems
+
+    async def know(self, rule: Rule) -> None:
+        """Reads what is under way, unless it was read: who has files of a topic is not known before."""
+        if not rule.cluster.moves_known:
+            await self._read(rule)
 
     async def _write(self, rule: Rule, moves: Moves, version: int | None) -> None:
         await rule.fence.write([_writing(moves, version)])

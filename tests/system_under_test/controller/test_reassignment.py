@@ -246,6 +246,8 @@ def test_a_topic_that_is_deleted_takes_its_reassignment_along() -> None:
             await until(lambda: len(test.events("assignment-written")) == 2, "only old files are waited for")
             await test.zookeeper.create(f"/admin/delete_topics/{TOPIC}")
             await asyncio.sleep(3)
+            await test.zookeeper.delete("/controller")  # the next one has to learn of that, too
+            await asyncio.sleep(3)
             assert await test.zookeeper.exists(f"/brokers/topics/{TOPIC}") is not None, "the dead one has files"
             await test.node(1).start()
             await until(test.gone, "the entry is gone")
