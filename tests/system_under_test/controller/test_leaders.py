@@ -208,8 +208,10 @@ class Model:
 
     def lead_preferred(self) -> None:
         if self.state is not None:
-            self.state = preferred(self.state, self.assignment, self.live, 1) or self.state
-            assert self.state.leader == NO_LEADER or self.logs[self.state.leader] >= self.acknowledged
+            wanted = preferred(self.state, self.assignment, self.live, 1)
+            if wanted is not None:
+                assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
+                self.state = wanted
 
     def leader_works(self, appended: int, reachable: set[int]) -> None:
         state = self.state

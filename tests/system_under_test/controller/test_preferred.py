@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import pytest
-from moving_partition import KEY, PREFERRED, TOPIC, Moving, load, moving
+from moving_partition import PREFERRED, TOPIC, Moving, load, moving
 from sim_brokers import simulate, until
 
 from system_under_test.client.errors import Outcome
@@ -47,9 +47,10 @@ def test_the_first_replica_leads_again_under_load_whoever_dies_amid_it(seed: int
     async def check() -> None:
         async with moving(seed) as test, load(test):
             await usurped(test)
+            usurper = test.node((await test.state())["leader"])
+            victim = {1: await test.cluster.controller(), 2: test.node(1), 3: usurper}
             await test.write(PREFERRED, [ENTRY])
             if seed % 4:
-                victim = {1: await test.cluster.controller(), 2: test.node(1), 3: await test.cluster.leader(KEY)}
                 await asyncio.sleep(0.001 * seed)
                 await victim[seed % 4].kill()
                 await victim[seed % 4].start()
