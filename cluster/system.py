@@ -206,6 +206,19 @@ class Holdable(Protocol):
         ...
 
 
+@runtime_checkable
+class Movable(Protocol):
+    """A system whose replicas can be moved from node to node while it runs."""
+
+    async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:
+        """The nodes that have the key's replicas, as the system says; None while they move, or when nobody says."""
+        ...
+
+    async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
+        """Has the replicas move to these nodes. None when that was accepted, else why not; then it is asked again."""
+        ...
+
+
 def zookeeper_servers(cluster: Cluster) -> str:
     """``address:port,...`` of every ZooKeeper node, as a client takes it."""
     return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cluster.system import System
+from cluster.system import Movable, System
 from nemesis.clock import Clock
 from nemesis.consumer import (
     ConsumerFromCoordinator,
@@ -26,6 +26,7 @@ from nemesis.fault import Fault
 from nemesis.freeze import Freeze
 from nemesis.hold import Hold
 from nemesis.kill import Kill
+from nemesis.move import MoveReplicas
 from nemesis.one_way import OneWay
 from nemesis.partition import Partition, Shape
 from nemesis.power_loss import PowerLoss
@@ -71,6 +72,7 @@ def catalogue() -> dict[str, Fault]:
         Hold(),
         Kill(),
         KillConsumer(),
+        MoveReplicas(),
         OneWay(),
         Partition(),
         *(Partition(shape) for shape in Shape),
@@ -132,4 +134,6 @@ def unsuited(fault: Fault, system: System) -> str | None:
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
         return f"needs a system that is {', '.join(without)} (cluster/system.py), which {system.name} is not"
+    if Movable in fault.capabilities and not system.keys():
+        return f"needs a system with keys, which {system.name} has not"
     return None

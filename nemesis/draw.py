@@ -26,7 +26,7 @@ from nemesis.catalogue import NONE, catalogue
 from nemesis.fault import Census, Fault, Scope
 from nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from nemesis.target import OF_CLIENTS, Kind, Target
-from nemesis.trigger import Trigger, numbered
+from nemesis.trigger import Trigger, TriggerError, numbered
 
 INTERVAL = 10.0
 TIME_LIMIT = 30.0

@@ -29,7 +29,7 @@ NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 
 
 class Scope(enum.StrEnum):
-    """What of a node a fault holds: its process, its network, or all of it.
+    """What of a node a fault holds: its process, its network, its clock, its replicas, or all of it.
 
     Two faults that clash never hold one node at the same time.
     """
@@ -37,6 +37,7 @@ class Scope(enum.StrEnum):
     PROCESS = "process"
     NETWORK = "network"
     CLOCK = "clock"
+    REPLICAS = "replicas"
     NODE = "node"
 
     def clashes(self, other: Scope) -> bool:

@@ -155,6 +155,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Further ones from the same address are refused."""
     socket_request_max_bytes: int = 100 * 1024 * 1024
     """A connection that announces a larger request is closed."""
+    auto_leader_rebalance_enable: bool = True
+    """Does the controller now and then give the lead back to those who are first in the assignment?"""
+    leader_imbalance_per_broker_percentage: int = 10
+    """So many in a hundred of the partitions that a broker should lead may be led by others."""
+    leader_imbalance_check_interval_seconds: int = 300
     auto_create_topics_enable: bool = False
     """Does a question about a topic that is none make it one, with the defaults above?"""
     offsets_topic_partitions: int = 8
@@ -204,7 +209,15 @@ def parse(data: bytes, source: str) -> BrokerConfig:
             )
     if config.data_dir.startswith("/"):
         config = msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
-    for name in ("checkpoint_interval_ms", "retention_check_interval_ms", "cleaner_backoff_ms", "cleaner_max_keys"):
+    if config.leader_imbalance_per_broker_percentage < 0:
+        raise ConfigError(f"configuration {source}: leader_imbalance_per_broker_percentage must not be negative")
+    for name in (
+        "leader_imbalance_check_interval_seconds",
+        "checkpoint_interval_ms",
+        "retention_check_interval_ms",
+        "cleaner_backoff_ms",
+        "cleaner_max_keys",
+    ):
         if getattr(config, name) < 1:
             raise ConfigError(f"configuration {source}: {name} is {getattr(config, name)}; it must be 1 or more")
     unknown = sorted(set(config.defects) - set(DEFECTS))

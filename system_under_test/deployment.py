@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from system_under_test import disks
+from system_under_test import disks, movement
 from system_under_test.broker import entry
 from system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from system_under_test.defects import DEFECTS
@@ -222,6 +222,22 @@ class Broker:
                 if found[0].leader == node.index:
                     return found[0].isr, assigned, await _high_watermark(node, topic, int(index))
         return (), assigned, -1
+
+    async def replicas_of(self, cluster: _Cluster, key: str) -> Sequence[Any] | None:
+        """As the controller says; None while they move, or when nobody says."""
+        controller = await self.find(cluster, "controller")
+        topic, _, index = key.rpartition("-")
+        found = None if controller is None else await movement.replicas(controller.address, PORT, topic, int(index))
+        nodes = {node.index: node for node in cluster.nodes if node.role == BROKER}
+        return None if found is None else [nodes[broker] for broker in found]
+
+    async def move(self, cluster: _Cluster, key: str, nodes: Sequence[_Node]) -> str | None:
+        """Has the controller reassign the partition; None when it is written down, else why not."""
+        controller = await self.find(cluster, "controller")
+        if controller is None:
+            return "nobody is known to be the controller"
+        topic, _, index = key.rpartition("-")
+        return await movement.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
 
     # -- questions to the running system ---------------------------------------------------------------------------
 

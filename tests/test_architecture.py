@@ -33,7 +33,7 @@ ALLOWED = {
 }
 """Part of the project -> the other parts that it may import."""
 
-TOP = ("broker", "deployment", "disks", "process", "__main__")
+TOP = ("broker", "deployment", "disks", "movement", "process", "__main__")
 LAYERS = {
     "controller": {"replication", "zookeeper", "network", "protocol"},
     "replication": {"log", "records", "storage", "zookeeper", "network", "protocol"},

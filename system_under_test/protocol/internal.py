@@ -11,6 +11,11 @@ from collections.abc import Mapping
 
 from system_under_test.protocol.api import Api, api_table
 from system_under_test.protocol.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    ElectPreferredRequest,
+    ReassignRequest,
+)
 from system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
@@ -266,6 +271,9 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         CreatePartitionsRequest,
         AlterConfigsRequest,
         DescribeConfigsRequest,
+        ElectPreferredRequest,
+        ReassignRequest,
+        DescribeReassignmentsRequest,
     ]
 )
 """Never announced."""

@@ -252,6 +252,9 @@ class FakeSystem:
         self.never_ready: set[str] = set()
         self.asked: list[tuple[str, str | None]] = []
         self.find_error: Exception | None = None
+        self.placed = ["n1", "n2", "n3"]
+        self.moving_until = 0.0
+        self.refusals: list[str] = []
         self._up_since: dict[str, float] = {}
 
     async def ready(self, node: Any) -> bool:
@@ -270,6 +273,17 @@ class FakeSystem:
 
     def keys(self) -> Sequence[str]:
         return list(self.leaders)
+
+    async def replicas_of(self, cluster: Any, key: str) -> Any:
+        return None if now() < self.moving_until else [self.cluster.node(name) for name in self.placed]
+
+    async def move(self, cluster: Any, key: str, nodes: Sequence[Any]) -> str | None:
+        if self.refusals:
+            return self.refusals.pop(0)
+        if not any("move" in node.deaf for node in self.cluster.nodes):
+            self.placed = [node.name for node in nodes]
+            self.moving_until = now() + self.slow
+        return None
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the nemesis must not use System.{name}")

@@ -25,6 +25,8 @@ class PingPong:
     defects: Sequence[str] = ()
     source: Sequence[str] = ()
     cluster: Cluster
+    placed: Sequence[Node] | None = None
+    """Whatever it is told about replicas; it has none."""
 
     def port(self, role: str) -> int:
         return PORT
@@ -52,6 +54,13 @@ class PingPong:
 
     async def durable_size(self, node: Node, path: str) -> int:
         return 10
+
+    async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:
+        return self.placed if self.placed is not None else by_role(cluster, "broker")[:3]
+
+    async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
+        self.placed = nodes
+        return None
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         address, zookeepers, *peers = argv

@@ -12,7 +12,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
         "clock", "consumer-from-coordinator", "consumer-from-zookeeper", "corrupt", "cut-consumer", "freeze",
-        "garbage-tail", "hold", "kill", "kill-consumer", "partition", "partition-bridge",
+        "garbage-tail", "hold", "kill", "kill-consumer", "move-replicas", "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
         "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
         "partition-one-way", "partition-random-halves", "power-loss", "restart", "restart-rolling", "stop",
@@ -67,6 +67,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "consumer-from-zookeeper",
             "cut-consumer",
             "kill-consumer",
+            "move-replicas",
             "power-loss",
             "restart",
             "restart-rolling",
@@ -99,6 +100,8 @@ def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
     assert {name for name, reason in broker.items() if reason is not None} == {
         name for name in catalogue() if "consumer" in name
     }, "its clients live in the harness unless an experiment says otherwise"
+    assert "Movable" in (reasons["move-replicas"] or "")
+    assert unsuited(catalogue()["move-replicas"], Broker(partitions=0)) is not None
 
 
 def test_lacking_roles() -> None:

@@ -72,6 +72,7 @@ def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
         ("cut-consumer", "drop_from", "no packet to or from client1 was dropped"),
         ("consumer-from-zookeeper", "drop_from", "no packet to or from client1 was dropped"),
         ("consumer-from-coordinator", "drop_from", "no packet to or from client1 was dropped"),
+        ("move-replicas", "move", "are where they were"),
     ],
 )
 def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
