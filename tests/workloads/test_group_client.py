@@ -177,8 +177,8 @@ def test_who_parts_owns_no_more_and_is_another_member_then(f: str, kind: str, mo
     ("refusal", "outcome"),
     [
         (None, Outcome.OK),
-        (CommitFailed("x", Certainty.NOT_DONE, {ZERO: Certainty.NOT_DONE}), Outcome.FAIL),
-        (CommitFailed("x", Certainty.UNKNOWN, {ZERO: Certainty.UNKNOWN}), Outcome.INFO),
+        (CommitFailed("x", Certainty.NOT_DONE, {}), Outcome.FAIL),
+        (CommitFailed("x", Certainty.UNKNOWN, {}), Outcome.INFO),
     ],
 )
 def test_a_commit_tells_what_it_is_of_whatever_becomes_of_it(
