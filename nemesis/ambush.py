@@ -23,6 +23,8 @@ from nemesis.trigger import OnEvent
 SEEN_WITHIN = 1.0
 """Seconds from the reading of its line until the process was seen stopped."""
 LOOK_EVERY = 0.01
+LINE_SECONDS = 5.0
+"""For the line of a process that stands to be read; over SSH, from a busy machine, it may take more than one."""
 
 
 @dataclass
@@ -63,6 +65,13 @@ class Ambush:
                     self._dismissed[node.name] = line
             await asyncio.sleep(LOOK_EVERY)
         return None
+
+    async def has_sprung(self, but: Collection[str]) -> bool:
+        """Does a process stand, other than of these nodes? Then the line that it wrote is on its way."""
+        for node in self.servers:
+            if node.name not in but and await _stands(node):
+                return True
+        return False
 
     def _matching(self) -> list[tuple[Node, Mapping[str, Any]]]:
         """Nodes whose last event is the one asked for, as far as it may be one at which they stand."""

@@ -29,7 +29,7 @@ import msgspec
 from cluster import zookeeper
 from cluster.node import Cluster, Node
 from cluster.system import ZOOKEEPER_ROLE, System
-from nemesis.ambush import Ambush
+from nemesis.ambush import LINE_SECONDS, Ambush
 from nemesis.attempt import attempt
 from nemesis.catalogue import catalogue
 from nemesis.cuts import Cuts
@@ -199,8 +199,7 @@ class Conductor:
             elif turn is _Turn.FIRED:
                 await self._inject(number, self._schedule.steps[number - 1], self._fired.pop(number))
             elif turn is _Turn.GIVE_UP:
-                self._never(number, self._armed[number].missing)
-                await self._end_ambush()
+                await self._give_up(number, at)
             else:
                 step = waiting.popleft()[1]
                 if step.trigger is None:
@@ -258,13 +257,32 @@ class Conductor:
             return None
         return Fired(fired.at, fired.due, *caught)
 
+    async def _give_up(self, number: int, at: float) -> None:
+        """Unless a process stands in its ambush and only its line has not been read yet."""
+        armed, step = self._armed[number], self._schedule.steps[number - 1]
+        assert step.trigger is not None, "it is armed"
+        if self._ambush.step == number and at < step.at + step.trigger.within + LINE_SECONDS:
+            try:
+                sprung = await self._ambush.has_sprung(self._kept_from_running())
+            except NOT_READY_ERRORS:
+                sprung = True  # nobody knows: it is asked again
+            if self._armed.get(number) is not armed:
+                return  # the line came meanwhile
+            if sprung:
+                armed.deadline = at + READY_EVERY
+                return
+        self._never(number, armed.missing)
+        await self._end_ambush()
+
+    def _kept_from_running(self) -> set[str]:
+        still = [held for held in self._in_force.values() if self._faults[held.step.fault].scope in STANDSTILL]
+        return {name for held in still for name in held.names}
+
     async def _end_ambush(self) -> str | None:
         """Unless a step still waits in it. Whom a fault keeps from running does not go on. What went wrong, or None."""
         if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
             return None
-        still = [held for held in self._in_force.values() if self._faults[held.step.fault].scope in STANDSTILL]
-        keep = {name for held in still for name in held.names}
-        return await attempt(ACTION_SECONDS, self._ambush.end(keep))
+        return await attempt(ACTION_SECONDS, self._ambush.end(self._kept_from_running()))
 
     def _never(self, number: int, reason: str) -> None:
         """A step whose trigger was not fulfilled, or too late to act."""

@@ -57,6 +57,37 @@ def test_the_process_is_killed_where_it_stands() -> None:
     assert play.row(1, FaultPhase.HEALED).bit is True
 
 
+def test_a_line_that_is_read_after_the_time_was_over_counts_if_its_process_stands_there() -> None:
+    play = waiting()
+    node = play.cluster.node("n2")
+    lines: list[str] = []
+
+    def silently() -> None:
+        tell, node.on_event = node.on_event, lambda name, line: lines.append(line)
+        node.say("isr-change", "orders-1")
+        node.on_event = tell
+
+    def read() -> None:
+        assert node.on_event is not None
+        node.on_event("n2", lines[0])
+
+    held(play, (7.5, silently), (9.5, read))  # it waits until 8
+    assert play.at(1, FaultPhase.INJECTED) == pytest.approx(9.5)
+    assert play.row(1, FaultPhase.INJECTED).targets == ("n2",)
+
+
+def test_one_that_stands_and_whose_line_never_comes_is_given_up() -> None:
+    play = waiting()
+    node = play.cluster.node("n2")
+
+    def silently() -> None:
+        node.on_event = None
+        node.say("isr-change", "orders-1")
+
+    held(play, (7.5, silently))
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.TRIGGER
+
+
 def test_a_line_from_before_the_order_does_not_count() -> None:
     """Its process was told too late and went on: what it did since is not "exactly there"."""
     play = waiting()
