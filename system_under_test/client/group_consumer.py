@@ -8,8 +8,9 @@ to the group again after it, what was returned since may be.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from system_under_test.client.assignors import Partition
 from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
@@ -23,6 +24,22 @@ LONGEST_WAIT = 0.1
 NO_OFFSET = -1
 
 Told = Callable[[Sequence[Partition]], None]
+
+
+class Members(Protocol):
+    """Of one member: :class:`Membership`, or that of another design."""
+
+    generation: Generation | None
+
+    async def enter(self) -> Generation: ...
+
+    async def leave(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None: ...
+
+    async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +60,8 @@ class GroupConsumer:
     ``on_revoked`` hears of what was owned, before the group is joined again; ``on_assigned`` of what is owned then. A
     member whose generation is over has lost its partitions already, whatever it does in ``on_revoked``.
 
-    ``reset``: ``earliest`` or ``latest``. Timeouts in seconds.
+    ``reset``: ``earliest`` or ``latest``. Timeouts in seconds. ``membership`` stands for one of this design, which the
+    settings about members would make.
     """
 
     def __init__(
@@ -60,13 +78,14 @@ class GroupConsumer:
         assignors: Sequence[str] = ("range",),
         on_assigned: Told = lambda partitions: None,
         on_revoked: Told = lambda partitions: None,
+        membership: Members | None = None,
     ) -> None:
         if reset not in ("earliest", "latest"):
             raise ValueError(f"reset is earliest or latest, not {reset!r}")
         self._reset = EARLIEST if reset == "earliest" else LATEST
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._membership = Membership(
+        self._membership: Members = membership or Membership(
             bootstrap,
             group,
             runtime=runtime,
@@ -143,7 +162,10 @@ class GroupConsumer:
 
     async def _enter(self) -> None:
         self._revoke()
-        entered = await self._membership.enter()
+        await self._take(await self._membership.enter())
+
+    async def _take(self, entered: Generation) -> None:
+        """Begins to read what it owns."""
         found = await self._membership.committed(entered.partitions) if entered.partitions else {}
         positions = {}
         for partition in entered.partitions:

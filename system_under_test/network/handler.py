@@ -18,8 +18,18 @@ class Context(NamedTuple):
     """``address:port`` of the client, for log lines."""
 
 
+class Answer(NamedTuple):
+    """A response whose handler wants to know when it has gone out: ``handed`` is called, without waiting for anything
+    more, once the connection has taken all of it; never when the connection ends before.
+    """
+
+    response: Any
+    handed: Callable[[], None]
+
+
 Handler = Callable[[Any, Context], Awaitable[Any | None]]
-"""Takes the decoded request and returns the API's response message; None sends nothing (Produce with acks 0).
+"""Takes the decoded request and returns the API's response message, or an :class:`Answer` with it; None sends nothing
+(Produce with acks 0).
 
 The connection's next request is read only after the handler has returned, and its client's going away does not
 interrupt it, so a handler must bound its own waiting. Raising :class:`CloseConnection` closes the connection; any other

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 
 from system_under_test.network.budget import ByteBudget
-from system_under_test.network.handler import CloseConnection, Context, Handler
+from system_under_test.network.handler import Answer, CloseConnection, Context, Handler
 from system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
 from system_under_test.network.outbox import Outbox
 from system_under_test.network.read_ahead import ReadAhead
@@ -178,7 +178,10 @@ class Session:
         request = decode(api.request, version, frame, body)
         self._waiting_since = math.inf
         response = await handler(request, Context(key, version, correlation_id, client_id, self.peer))
-        if response is not None:
+        if isinstance(response, Answer):
+            await self._send(response.response, version, correlation_id)
+            response.handed()
+        elif response is not None:
             await self._send(response, version, correlation_id)
 
     async def _send(self, response: object, version: int, correlation_id: int) -> None:

@@ -11,6 +11,12 @@ from collections.abc import Mapping
 
 from system_under_test.protocol.api import Api, api_table
 from system_under_test.protocol.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from system_under_test.protocol.draft_groups import (
+    ConsumerMetadataRequest,
+    DraftHeartbeatRequest,
+    DraftJoinGroupRequest,
+    DraftLeaveGroupRequest,
+)
 from system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
@@ -266,6 +272,10 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         CreatePartitionsRequest,
         AlterConfigsRequest,
         DescribeConfigsRequest,
+        ConsumerMetadataRequest,
+        DraftJoinGroupRequest,
+        DraftHeartbeatRequest,
+        DraftLeaveGroupRequest,
     ]
 )
 """Never announced."""
