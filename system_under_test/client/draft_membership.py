@@ -170,12 +170,12 @@ class DraftMembership(Coordinated):
             consumer_id=self._consumer_id,
             strategy=self._strategy,
         )
+        # From now on the coordinator may have it, so that there may be another generation than the one that was left.
+        stopped, self._stopped = self._stopped, None
         try:
             answer: DraftJoinGroupResponse = await self._ask(request, 0, left_until(deadline))
         except NotSent:
-            raise
-        except CallError:
-            self._stopped = None  # the coordinator may have had it: there may be another generation by now
+            self._stopped = stopped
             raise
         return answer
 

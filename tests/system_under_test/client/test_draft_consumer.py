@@ -5,144 +5,27 @@ generation, by what the brokers and what the consumers themselves say.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 import pytest
-from group_client import coordinator
+from draft_client import (
+    PARTITIONS,
+    Reader,
+    check_ownership,
+    coordinating,
+    fill,
+    quiet,
+    read,
+    together,
+    with_readers,
+)
 from sim_brokers import Brokers, brokers, simulate, until
 
 from system_under_test.client.admin import Admin
-from system_under_test.client.coordinated import CommitFailed, JoinFailed
-from system_under_test.client.draft_consumer import DraftConsumer
+from system_under_test.client.coordinated import CommitFailed, Position
 from system_under_test.client.draft_states import State
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.group_consumer import Received
+from system_under_test.client.errors import Outcome
 from system_under_test.deployment import Broker
-
-PARTITIONS = 4
-Owned = dict[int, dict[str, set[str]]]
-"""By generation and consumer."""
-
-
-class Reader:
-    """Polls and commits until it is stopped, and writes down what it owned in which generation."""
-
-    def __init__(self, cluster: Brokers, **settings: Any) -> None:
-        self.states: list[State] = []
-        self.owned: list[tuple[int, str, set[str]]] = []
-        self.records: list[Received] = []
-        self.consumer = DraftConsumer(
-            cluster.bootstrap,
-            "g",
-            ["orders"],
-            runtime=cluster.cluster.harness_runtime(),
-            on_assigned=self._assigned,
-            on_state=self.states.append,
-            **({"session_timeout": 2.0} | settings),
-        )
-        cluster._open.append(self.consumer)
-        self._task = asyncio.get_running_loop().create_task(self._read())
-
-    def _assigned(self, partitions: Sequence[tuple[str, int]]) -> None:
-        generation = self.consumer.generation
-        assert generation is not None
-        assert tuple(partitions) == generation.partitions
-        names = {f"{topic}-{index}" for topic, index in partitions}
-        self.owned.append((generation.number, generation.member_id, names))
-
-    async def _read(self) -> None:
-        while True:
-            try:
-                self.records += await self.consumer.poll(0.3)
-                await self.consumer.commit()
-            except (CommitFailed, ReadFailed, JoinFailed):
-                await asyncio.sleep(0.1)
-
-    @property
-    def generation(self) -> int:
-        return -1 if self.consumer.generation is None else self.consumer.generation.number
-
-    async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-    async def die(self) -> None:
-        await self.stop()
-        await self.consumer.close(leave=False)
-
-
-async def fill(cluster: Brokers, word: str, count: int = 10) -> set[bytes | None]:
-    values: set[bytes | None] = set()
-    for partition in range(PARTITIONS):
-        records = [(None, f"{word}-{partition}-{number}".encode()) for number in range(count)]
-        await cluster.producer.send("orders", partition, records)
-        values |= {value for _, value in records}
-    return values
-
-
-def read(*readers: Reader) -> set[bytes | None]:
-    return {record.value for reader in readers for record in reader.records}
-
-
-def together(*readers: Reader) -> Callable[[], bool]:
-    """All are members of one generation, and own all between them."""
-
-    def check() -> bool:
-        generations = {reader.generation for reader in readers}
-        owned = [p for r in readers if r.consumer.generation is not None for p in r.consumer.generation.partitions]
-        states = {reader.consumer.state for reader in readers}
-        return (
-            len(generations) == 1
-            and -1 not in generations
-            and states == {State.MEMBER}
-            and sorted(owned) == [("orders", index) for index in range(len(owned))]
-            and len(owned) >= PARTITIONS
-        )
-
-    return check
-
-
-async def quiet(*readers: Reader) -> None:
-    """They have been together for a while."""
-    while True:
-        await until(together(*readers), "all are in one generation", 60)
-        before = readers[0].generation
-        await asyncio.sleep(3.0)
-        if together(*readers)() and readers[0].generation == before:
-            return
-
-
-def said_by_brokers(cluster: Brokers) -> Owned:
-    """What each generation gave to whom. No generation is given twice, and none is left out."""
-    found: Owned = {}
-    for node in cluster.nodes:
-        for event in cluster.events(node, "draft-generation"):
-            assert event["epoch"] not in found, f"generation {event['epoch']} was given twice"
-            found[event["epoch"]] = {name: set(owned) for name, owned in event["detail"]["owned"].items()}
-    return found
-
-
-def check_ownership(cluster: Brokers, *readers: Reader) -> None:
-    given = said_by_brokers(cluster)
-    assert sorted(given) == list(range(1, len(given) + 1)), "generations rise by one"
-    for generation, owners in given.items():
-        names = [name for owned in owners.values() for name in owned]
-        assert len(names) == len(set(names)), f"generation {generation}: {owners}"
-    taken: dict[int, dict[str, str]] = defaultdict(dict)
-    for reader in readers:
-        numbers = [number for number, _, _ in reader.owned]
-        assert numbers == sorted(numbers)
-        for number, consumer_id, owned in reader.owned:
-            assert owned == given[number][consumer_id]
-            for name in owned:
-                assert taken[number].setdefault(name, consumer_id) == consumer_id
-
-
-async def kill_coordinator(cluster: Brokers) -> None:
-    address = await coordinator(cluster)
-    await next(node for node in cluster.nodes if node.address == address).kill()
+from system_under_test.protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -163,26 +46,9 @@ def test_consumers_share_everything_and_the_next_ones_read_on(count: int) -> Non
             await until(lambda: read(late) >= third, "the next one reads on", 30)
             assert read(late) == third
             check_ownership(cluster, *readers, late)
+            await late.stop()
 
     simulate(check)
-
-
-async def with_readers(count: int, seed: int, act: Callable[[Brokers, list[Reader]], Awaitable[list[Reader]]]) -> None:
-    """``act`` says who lives on."""
-    async with brokers(Broker(partitions=PARTITIONS), seed=seed) as cluster:
-        wanted = await fill(cluster, "first")
-        readers = [Reader(cluster) for _ in range(count)]
-        await quiet(*readers)
-        before = readers[0].generation
-        living = await act(cluster, readers)
-        wanted |= await fill(cluster, "second")
-        await quiet(*living)
-        await until(lambda: read(*readers) >= wanted, "all is read", 60)
-        if len(living) < count:
-            assert living[0].generation > before
-        check_ownership(cluster, *readers)
-        for reader in readers:
-            await reader.stop()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -193,3 +59,89 @@ def test_the_others_take_over_from_one_that_dies(count: int, seed: int) -> None:
         return readers[1:]
 
     simulate(lambda: with_readers(count, seed, act), seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("count", [2, 3])
+def test_consumers_read_on_while_they_look_for_a_new_coordinator(count: int, seed: int) -> None:
+    """The same members own the same afterwards: nothing has changed, so nobody is told to stop."""
+
+    async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
+        before = readers[0].generation
+        for reader in readers:
+            reader.states.clear()
+        await (await coordinating(cluster)).kill()
+        await until(lambda: all(State.REDISCOVERING in reader.states for reader in readers), "all look for it")
+        consumed = await fill(cluster, "meanwhile")
+        await until(lambda: read(*readers) >= consumed, "all is read", 60)
+        await quiet(*readers)
+        assert readers[0].generation == before
+        assert {tuple(reader.states) for reader in readers} == {(State.REDISCOVERING, State.MEMBER)}
+        return readers
+
+    simulate(lambda: with_readers(count, seed, act), seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_consumer_and_the_coordinator_die_at_once(seed: int) -> None:
+    async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
+        await (await coordinating(cluster)).kill()
+        await readers[1].die()
+        return [readers[0], readers[2]]
+
+    simulate(lambda: with_readers(3, seed, act), seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_partitions_that_are_added_are_given_out(seed: int) -> None:
+    async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
+        before = readers[0].generation
+        admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+        cluster._open.append(admin)
+        await admin.create_partitions("orders", PARTITIONS + 3)
+        await until(lambda: all(reader.generation > before for reader in readers), "a new generation")
+        await quiet(*readers)
+        owned = [p for r in readers if r.consumer.generation is not None for p in r.consumer.generation.partitions]
+        assert len(owned) == PARTITIONS + 3
+        return readers
+
+    simulate(lambda: with_readers(2, seed, act), seed)
+
+
+def test_round_robin_deals_partitions_out_and_one_group_has_one_strategy() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            readers = [Reader(cluster, strategy="roundrobin") for _ in range(2)]
+            await quiet(*readers)
+            owned = sorted(
+                sorted(i for _, i in r.consumer.generation.partitions) for r in readers if r.consumer.generation
+            )
+            assert owned == [[0, 2], [1, 3]]
+            other = Reader(cluster, strategy="range")
+            await asyncio.sleep(3.0)
+            assert other.generation == -1
+            assert together(*readers)()
+            for reader in (*readers, other):
+                await reader.stop()
+
+    simulate(check)
+
+
+def test_a_consumer_that_slept_through_a_generation_cannot_commit_in_it() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x")
+            one = Reader(cluster)
+            await quiet(one)
+            await one.stop()
+            old = one.consumer._draft.generation
+            assert old is not None
+            two = Reader(cluster)
+            await until(lambda: two.generation > old.number, "the next generation", 30)
+            await quiet(two)
+            with pytest.raises(CommitFailed) as refused:
+                await one.consumer._draft.commit({("orders", 0): Position(1)}, old)
+            assert (refused.value.outcome, refused.value.error) == (Outcome.NOT_DONE, ErrorCode.UNKNOWN_MEMBER_ID)
+            await two.stop()
+
+    simulate(check)
