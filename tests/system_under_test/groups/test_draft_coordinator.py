@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from draft_client import PARTITIONS, Reader, check_ownership, coordinating, fill, quiet, read, said_by_brokers
-from group_client import RETRIED, Member, ask, coordinator
+from group_client import PATIENCE, RETRIED, Member, ask, coordinator
 from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 from system_under_test.deployment import Broker
@@ -27,14 +27,18 @@ from system_under_test.zookeeper import paths
 
 
 async def call(cluster: Brokers, request: Any) -> Any:
-    while True:
+    """The answer of a coordinator that is one, and ready."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE
+    while loop.time() < deadline:
         try:
-            answer = await ask(await coordinator(cluster), request)
+            answer = await ask(await coordinator(cluster, request.group_id or "g"), request)
         except CallError:
             continue
         if answer.error_code not in RETRIED:
             return answer
         await asyncio.sleep(0.1)
+    raise AssertionError(f"nobody answers {request}")
 
 
 async def join(cluster: Brokers, **changes: Any) -> DraftJoinGroupResponse:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from draft_client import PARTITIONS, Reader, check_ownership, coordinating, fill, quiet, read, said_by_brokers
-from group_client import RETRIED, ask, coordinator
+from group_client import PATIENCE, RETRIED, ask, coordinator
 from sim_brokers import Brokers, brokers, simulate, until
 
 from cluster.sim.node import SimNode
@@ -56,7 +56,9 @@ class Scene:
 
     async def call(self, request: Any, version: int = 0) -> Any:
         """The answer of a coordinator that is ready."""
-        while True:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        while loop.time() < deadline:
             try:
                 answer = await ask(await coordinator(self.cluster), request, version, 2.0)
             except CallError:
@@ -67,6 +69,7 @@ class Scene:
             if code not in RETRIED:
                 return answer
             await asyncio.sleep(0.05)
+        raise AssertionError(f"nobody answers {request}")
 
     async def heartbeat(self, reader: Reader, generation: int) -> ErrorCode:
         request = DraftHeartbeatRequest(group_id="g", generation_id=generation, consumer_id=self.ids[reader])
