@@ -190,7 +190,7 @@ class DraftMembership(Coordinated):
     async def _beat(self, generation: Generation) -> None:
         """Until the generation is over."""
         while self.generation is generation:
-            await asyncio.sleep(BACK_OFF if self.state is State.REDISCOVERING else self._interval)
+            await self._pause()
             if self.generation is not generation:
                 return
             try:
@@ -206,6 +206,17 @@ class DraftMembership(Coordinated):
             else:
                 self._coordinator = None
                 self._move(Happening.LOST)
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due, or its socket closes."""
+        if self.state is State.REDISCOVERING or self._coordinator is None:
+            await asyncio.sleep(BACK_OFF)
+            return
+        try:
+            async with asyncio.timeout(self._interval):
+                await (await self._pulse.get(self._coordinator, self._interval)).ended()
+        except (TimeoutError, CallError):
+            return
 
     async def _heartbeat(self, generation: Generation, left: float) -> ErrorCode:
         request = DraftHeartbeatRequest(
