@@ -180,14 +180,22 @@ def test_point_3_joined_there_is_a_new_round(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_point_4_written_the_old_generation_is_illegal(seed: int) -> None:
     async def act(scene: Scene) -> None:
-        await die_as_partitions_are_added(scene, "draft-generation")
+        await scene.hold_at("draft-generation")
+        if seed % 2:
+            await scene.add_partitions()
+        else:
+            await scene.readers[0].fall_silent()
+        await scene.held_at("draft-generation")
         old, written = scene.generation, scene.generation + 1
         assert scene.generations()[-1] == written
-        if seed % 2:
-            assert await scene.heartbeat(scene.readers[0], old) == ErrorCode.ILLEGAL_GENERATION
-        else:
-            refused = await scene.commit(scene.readers[0], old)
-            assert refused in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
+        for reader in scene.readers[1 - seed % 2 :]:
+            await reader.fall_silent()  # so that nobody has joined yet when the old generation is tried
+        await scene.node.kill()
+        assert await scene.commit(scene.readers[1], old) == ErrorCode.ILLEGAL_GENERATION
+        assert await scene.heartbeat(scene.readers[1], old) == ErrorCode.ILLEGAL_GENERATION
+        assert scene.generations()[-1] == written
+        for reader in scene.readers:
+            reader.wake()
         await until(lambda: scene.generations()[-1] > written, "the round after it", 60)
         assert all(number != written for reader in scene.readers for number, _, _ in reader.owned)
 
