@@ -159,10 +159,10 @@ class DraftCoordinator:
             request.consumer_id, new_id, request.topics, request.strategy, request.session_timeout_ms / 1000
         )
         term.groups.setdefault(group.group_id, group)  # by the first who may join it
-        await asyncio.wait([future], timeout=LONGEST_WAIT)
-        if not future.done():
-            raise GroupError(ErrorCode.REQUEST_TIMED_OUT)
-        return future.result()
+        try:
+            return await asyncio.wait_for(future, LONGEST_WAIT)
+        except TimeoutError as error:  # it is cancelled: to the group the consumer has not joined
+            raise GroupError(ErrorCode.REQUEST_TIMED_OUT) from error
 
     def _check(self, request: DraftJoinGroupRequest) -> None:
         if not is_topic_name(request.group_id):  # it becomes the name of a znode

@@ -311,3 +311,16 @@ def test_what_a_former_coordinator_stored_goes_on_and_a_silent_consumer_is_misse
         assert set(scene.group.consumers) == {"one"}
 
     run(check())
+
+
+def test_a_join_that_was_given_up_is_none() -> None:
+    async def check() -> None:
+        scene = Scene()
+        await scene.join("", "one")
+        gone = scene.group.join("", "gone", ["a"], "range", SESSION)
+        gone.cancel()
+        joined = await scene.join("one", "?")
+        assert joined.generation == 2
+        assert set(scene.store.written[-1].consumers) == {"one"}
+
+    run(check())
