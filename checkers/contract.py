@@ -7,7 +7,7 @@ it. A contract is plain data and is stored in the run's ``settings.json``, so an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,15 @@ NO_RECOVERY: Final = "no-recovery"
 NANOSECONDS: Final = 1_000_000_000
 
 
+class Toleration(msgspec.Struct, frozen=True):
+    """Anomalies that are forbidden, but not in a run with one of these faults, which the design cannot survive."""
+
+    anomalies: tuple[str, ...]
+    faults: tuple[str, ...]
+    because: str
+    """Why that is the design's and not an error of the system: a clause that ends no sentence."""
+
+
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Promises of one configuration. The default forbids every anomaly that applies to the history."""
 
@@ -25,8 +34,14 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """None: every anomaly of every family of checks that has rows in the history."""
     tolerated: tuple[str, ...] = ()
     """Found ones are reported and counted, never hidden, and do not fail the run."""
+    conditional: tuple[Toleration, ...] = ()
+    """Set by :meth:`tolerate_under`; these anomalies are forbidden until :meth:`under` says otherwise."""
     recovery_deadline: float = 30.0
     """Seconds from the heal of a fault to the first acknowledged send, and to the first poll that reaches the end."""
+    rebalance_deadline: float | None = None
+    """Seconds that a partition of a living group may be without an owner; None: ``recovery_deadline``."""
+    fenced_by_requests: bool = False
+    """Whether who guards what a lease protects learns of newer tokens only by requests made to it under them."""
     minimum_operations: int = 10
     """Successful operations in the whole run; here and below those that wrote or read a value, not empty polls."""
     minimum_during_fault: int = 1
@@ -54,12 +69,38 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         if self.recovery_deadline <= 0:
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
+        if self.rebalance_deadline is not None and self.rebalance_deadline <= 0:
+            raise ValueError(f"rebalance_deadline is {self.rebalance_deadline} s; it must be positive")
 
     def tolerate(self, *anomalies: str) -> Contract:
         """The same contract with these anomalies counted and reported, but not failing the run."""
         forbidden = None if self.forbidden is None else tuple(name for name in self.forbidden if name not in anomalies)
         tolerated = tuple(dict.fromkeys((*self.tolerated, *anomalies)))
         return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated)
+
+    def tolerate_under(self, *anomalies: str, faults: Sequence[str], because: str) -> Contract:
+        """The same contract, that tolerates these anomalies in runs in which one of these faults was injected.
+
+        ``because`` stands in the verdict and in the report of such a run. Everywhere else they stay what they were.
+        """
+        if not anomalies or not faults or not because.strip():
+            raise ValueError("what is tolerated, under which faults, and why: none of them may be left out")
+        more = Toleration(anomalies, tuple(faults), because)
+        return msgspec.structs.replace(self, conditional=(*self.conditional, more))
+
+    def under(self, injected: Collection[str]) -> Contract:
+        """What this contract says of a run in which these faults were injected."""
+        active = [one for one in self.conditional if set(one.faults) & set(injected)]
+        return self.tolerate(*(name for one in active for name in one.anomalies)) if active else self
+
+    def reasons(self, injected: Collection[str]) -> dict[str, str]:
+        """Anomaly to the words for why :meth:`under` tolerates it."""
+        told: dict[str, str] = {}
+        for one in self.conditional:
+            present = [fault for fault in one.faults if fault in injected]
+            for anomaly in one.anomalies if present else ():
+                told[anomaly] = f"tolerated in a run with {', '.join(present)}, because {one.because}"
+        return told
 
     def tolerate_unflushed(self, flush_messages: int) -> Contract:
         """The same contract for logs that are fsynced every so many messages."""
@@ -79,6 +120,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     def deadline(self) -> int:
         """``recovery_deadline`` in nanoseconds."""
         return int(self.recovery_deadline * NANOSECONDS)
+
+    @property
+    def rebalance(self) -> int:
+        """``rebalance_deadline`` in nanoseconds."""
+        return self.deadline if self.rebalance_deadline is None else int(self.rebalance_deadline * NANOSECONDS)
 
     def to_json(self) -> bytes:
         """As ``settings.json`` holds it."""

@@ -1,201 +1,72 @@
-"""Groups whose generations fence their members: nobody of an old one commits, none is given twice, and within one each
-partition has one owner.
+"""The families of group checks: who owns what, and generations and tokens that fence those of an older one.
 
-How a workload records itself in ``effects``; ``group`` is the group's name, ``epoch`` the generation:
+How a workload records itself in ``effects``; ``group`` is the group's name, ``epoch`` the generation (null in a design
+that has none), ``owner`` the member's or consumer's id:
 
-- ``acquire``: a member was told that it is in the generation (a successful SyncGroup); ``key`` is a partition that it
-  owns, one row each, or the group's name where it owns none; ``owner`` its member id.
+- ``acquire``: a member was told that it owns the partition ``key``, one row each; ``key`` is the group's name where it
+  was told to own none. ``assignment``: a number unique for each process, key and hold.
+- ``release``: it gave the partition up by itself; ``lost``: it was told, or noticed by itself, that it owns it no more.
+  Columns as in the hold's ``acquire``. Every operation tells what its process acquired, gave up or lost since the one
+  before.
+- polls as in ``checkers/log.py``, with the hold's ``assignment``, and ``group``.
 - ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
   ``epoch`` it is that of one who is no member. ``fetched``: ``value`` and ``position`` as committed.
+- a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its token as ``epoch``; and
+  ``guarded`` for what was done under it (see ``checkers/fencing.py``).
 
-A generation is over for everybody once somebody is in the next one: no commit may be called after that, and be accepted
-(rule U, with each operation at its generation). Within one generation nothing is said, for a member that has missed its
-answer is told again, when others have committed already; nor of who is told an old generation: a coordinator that does
-not know that it was replaced may tell so, and whoever believes it cannot commit. A commit of unknown outcome counts
-when its number was fetched; it happened by the first such fetch's return. What a coordinator stored is in the brokers'
-event logs: ``group-generation`` (``key``, ``epoch``), written each time that a generation went into the offsets topic.
+Each check is a family of its own, so that a history owes no data for what it has nothing of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
-from checkers.engine import INFINITY, Row
-
-FORGOTTEN: Final = View(
-    "group_forgotten",
-    "select key from events where event = 'group-forgotten' and key is not null group by key",
-    keep=True,
-)
-"""A group without members and offsets is forgotten in the end, and begins anew: nothing is said of its generations."""
-
-STEPS: Final = View(
-    "group_steps",
-    f"""
-    select e.group as key, e.epoch as place, 0 as commits, e.op as op, min(e.sub) as sub, min(e.call) as call,
-        min(e.ret) as ret
-    from effects e
-        left join group_forgotten g on e.group = g.key
-    where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.epoch is not null and e.ret is not null
-        and g.key is null
-    group by e.group, e.epoch, e.op
-    union all
-    select e.group, e.epoch, 1, e.op, min(e.sub), min(e.call),
-        min(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else f.ret end)
-    from effects e left join (
-        select key, value, min(ret) as ret from effects
-        where kind = 'fetched' and outcome = 'ok' and ret is not null group by key, value
-        ) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
-    where e.kind = 'commit' and e.group is not null and e.epoch >= 0 and g.key is null
-        and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
-    group by e.group, e.epoch, e.op
-    """,
-    keep=True,
-)
-"""What each operation says of its group's generations."""
+from checkers.check import Check, Family, build
+from checkers.engine import Engine
+from checkers.fencing import FENCING_VIOLATION
+from checkers.generations import GENERATION_REUSE, ZOMBIE_COMMIT
+from checkers.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
+from checkers.orphans import ORPHANED_PARTITION
 
 
-def _zombie(row: Row, evidence: Evidence) -> Told:
-    late, first = row["late_op"], row["first_op"]
-    claim = (
-        f"{evidence.who(late)} committed to generation {row['late_place']} of {row['key']}, called at "
-        f"{evidence.called(late)}, although {evidence.who(first)} had been in generation {row['first_place']} by "
-        f"{evidence.returned(first)}."
+def _family(check: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None) -> Family:
+    return Family(
+        name=check.anomaly,
+        views=(),
+        checks=(check,),
+        applies=f"select count(*) as examined from {applies}",
+        anomalies=(check.anomaly,),
+        prepare=prepare,
     )
-    return Told(claim, (first, late))
 
 
-ZOMBIE_COMMIT: Final = Check(
-    anomaly="zombie-commit",
-    views=(
-        FORGOTTEN,
-        STEPS,
-        View(
-            "group_levels",
-            """
-            select key, place, first_ret, max(last_commit) over (partition by key order by place nulls first
-                rows between unbounded preceding and 1 preceding) as before
-            from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret
-                from group_steps group by key, place) as folded
-            """,
-        ),
-        View(
-            "found_zombie_commit",
-            "select key, place, first_ret, before from group_levels where before > first_ret",
-            keep=True,
-        ),
-    ),
-    evidence=f"""
-        select f.key as key, f.place as first_place, min(a.op) as first_op, min(b.place) as late_place,
-            min(b.op) as late_op
-        from (select * from found_zombie_commit order by key nulls first, place nulls first limit {MOST_FINDINGS}) f
-            join group_steps a on a.key = f.key and a.place = f.place and a.ret = f.first_ret
-            join group_steps b on b.key = f.key and b.place < f.place and b.call = f.before and b.commits = 1
-        group by f.key, f.place order by f.key nulls first, f.place nulls first
-        """,
-    examined="select count(*) as examined from group_steps where commits = 1",
-    tell=_zombie,
-)
+def _make_holds(engine: Engine) -> list[str]:
+    build(engine, HOLD_VIEWS)
+    return []
 
 
-def _reused(row: Row, _: Evidence) -> Told:
-    claim = (
-        f"Generation {row['epoch']} of {row['key']} was stored {row['stored']} times, by {row['low_node']} and by "
-        f"{row['high_node']}."
-    )
-    return Told(claim, (), 0, row["moment"])
-
-
-GENERATION_REUSE: Final = Check(
-    anomaly="generation-reuse",
-    views=(
-        FORGOTTEN,
-        View(
-            "found_generation_reuse",
-            """
-            select e.key as key, e.epoch as epoch, count(*) as stored, min(e.node) as low_node,
-                max(e.node) as high_node, max(e.time) as moment
-            from events e left join group_forgotten g on e.key = g.key
-            where e.event = 'group-generation' and e.key is not null and e.epoch is not null and g.key is null
-            group by e.key, e.epoch having count(*) > 1
-            """,
-            keep=True,
-        ),
-    ),
-    evidence=f"""
-        select key, epoch, stored, low_node, high_node, moment from found_generation_reuse
-        order by key nulls first, epoch nulls first limit {MOST_FINDINGS}
-        """,
-    examined="select count(*) as examined from events where event = 'group-generation'",
-    tell=_reused,
-)
-
-
-def _owned(row: Row, evidence: Evidence) -> Told:
-    claim = (
-        f"{row['key']} had two owners in generation {row['epoch']} of {row['group_name']}: {row['low_owner']} "
-        f"({evidence.who(row['low_op'])}) and {row['high_owner']} ({evidence.who(row['high_op'])})."
-    )
-    return Told(claim, (row["low_op"], row["high_op"]))
-
-
-DOUBLE_OWNERSHIP: Final = Check(
-    anomaly="double-ownership",
-    views=(
-        View(
-            "group_holds",
-            """
-            select e.group as group_name, e.key as key, e.epoch as epoch, e.owner as owner, min(e.op) as op
-            from effects e
-            where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.epoch is not null
-                and e.owner is not null and e.key <> e.group
-            group by e.group, e.key, e.epoch, e.owner
-            """,
-            keep=True,
-        ),
-        View(
-            "found_double_ownership",
-            """
-            select group_name, key, epoch, min(owner) as low_owner, max(owner) as high_owner from group_holds
-            group by group_name, key, epoch having count(*) > 1
-            """,
-            keep=True,
-        ),
-    ),
-    evidence=f"""
-        select f.group_name as group_name, f.key as key, f.epoch as epoch, f.low_owner as low_owner,
-            f.high_owner as high_owner, a.op as low_op, b.op as high_op
-        from (select * from found_double_ownership
-                order by group_name nulls first, key nulls first, epoch nulls first limit {MOST_FINDINGS}) f
-            join group_holds a on a.group_name = f.group_name and a.key = f.key and a.epoch = f.epoch
-                and a.owner = f.low_owner
-            join group_holds b on b.group_name = f.group_name and b.key = f.key and b.epoch = f.epoch
-                and b.owner = f.high_owner
-        order by f.group_name nulls first, f.key nulls first, f.epoch nulls first
-        """,
-    examined="select count(*) as examined from group_holds",
-    tell=_owned,
-)
-
-
-def _family(check: Check, applies: str) -> Family:
-    return Family(name=check.anomaly, views=(), checks=(check,), applies=applies, anomalies=(check.anomaly,))
-
-
-GROUPS: Final = (
-    _family(
-        ZOMBIE_COMMIT,
-        """select count(*) as examined from effects e
-        where e.kind in ('acquire', 'commit') and e.group is not null and e.epoch >= 0""",
-    ),
+GENERATIONS: Final = (
+    _family(ZOMBIE_COMMIT, "effects e where e.kind in ('acquire', 'commit') and e.group is not null and e.epoch >= 0"),
     _family(
         DOUBLE_OWNERSHIP,
-        """select count(*) as examined from effects e
-        where e.kind = 'acquire' and e.group is not null and e.epoch is not null""",
+        "effects e where e.kind = 'acquire' and e.owner is not null and (e.epoch is not null or "
+        "e.assignment is not null)",
+        _make_holds,
     ),
-    _family(GENERATION_REUSE, "select count(*) as examined from events where event = 'group-generation'"),
+    _family(GENERATION_REUSE, "events where event = 'group-generation'"),
 )
+HOLDING: Final = _family(
+    ORPHANED_PARTITION,
+    "effects e where e.kind = 'acquire' and e.owner is not null and e.assignment is not null and e.key <> e.group",
+)
+"""After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
+FENCING: Final = _family(FENCING_VIOLATION, "effects where kind = 'guarded' and epoch is not null")
 
-GROUP_ANOMALIES: Final = tuple(name for family in GROUPS for name in family.anomalies)
-"""Everything that these checks can report."""
+GROUPS: Final = (*GENERATIONS, HOLDING, FENCING)
+
+GROUP_ANOMALIES: Final = tuple(name for family in GENERATIONS for name in family.anomalies)
+"""What can go wrong with a group that has generations."""
+
+CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly)
+"""What can go wrong with a group whose members' holds are recorded, generations or not."""

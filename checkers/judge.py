@@ -20,6 +20,7 @@ from checkers.contract import NO_RECOVERY, Contract
 from checkers.engine import Engine, EngineError, Engines, Row
 from checkers.groups import GROUPS
 from checkers.log import LOG
+from checkers.offsets import OFFSETS
 from checkers.ownership import OWNERSHIP
 from checkers.register import REGISTER, REGISTER_CAS
 from checkers.replicas import REPLICAS
@@ -29,7 +30,7 @@ from checkers.validate import readable, validate
 from checkers.verdict import Examined, Finding, Judgement, Verdict
 from harness.core.history import HistoryReader
 
-FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OWNERSHIP, *GROUPS, REPLICAS)
+FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OWNERSHIP, *GROUPS, OFFSETS, REPLICAS)
 """Every family of checks, each judged where the history has rows of it."""
 
 
@@ -87,6 +88,8 @@ def _judge(
     register_parts(engine, reader)
     register_contract(engine, contract)
     validate(engine, reader, complete=complete)
+    injected = {fault.name for fault in coverage.faults(engine) if fault.injected is not None}
+    reasons, contract = contract.reasons(injected), contract.under(injected)
     bench = _Bench()
     bench.unknown += _circumstances(interrupted, complete, notes, reader.rows("ops"))
     for family in FAMILIES:
@@ -94,7 +97,8 @@ def _judge(
     if bench.applied:
         _cover(engine, contract, bench, ended=complete and not interrupted)
     _check_names(contract, bench)
-    return _judgement(engine, contract, bench, reader.rows("ops"), reader.rows("effects"), begun)
+    judgement = _judgement(engine, contract, bench, reader.rows("ops"), reader.rows("effects"), begun)
+    return msgspec.structs.replace(judgement, reasons=reasons)
 
 
 def _circumstances(interrupted: bool, complete: bool, notes: Sequence[str], operations: int) -> list[str]:

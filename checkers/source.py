@@ -40,6 +40,10 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         "log_declared",
         f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed",
     )
+    engine.view(
+        "group_declared",
+        f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
+    )
     engine.view("log_effects", "select * from effects")
 
 

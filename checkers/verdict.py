@@ -51,6 +51,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Every anomaly found, by name, with its number of instances, whether forbidden or tolerated."""
     forbidden: tuple[str, ...]
     tolerated: tuple[str, ...]
+    reasons: dict[str, str] = {}
+    """Of what is tolerated in this run for its faults alone: why, in words."""
     findings: tuple[Finding, ...]
     """Forbidden ones first; at most 20 per anomaly."""
     examined: tuple[Examined, ...]

@@ -15,6 +15,8 @@ Entry = Callable[[Any, Sequence[str]], Coroutine[Any, Any, int]]
 
 ZOOKEEPER_ROLE = "zookeeper"
 ZOOKEEPER_PORT = 2181
+CLIENT_ROLE = "client"
+"""Of nodes on which nothing of the system runs, but clients of it."""
 
 
 class DeploymentError(Exception):
@@ -62,6 +64,14 @@ class System(Protocol):
         """Folders of this Python path that are copied to real nodes, below ``/opt/assay``."""
         return ()
 
+    @property
+    def turning_points(self) -> Sequence[str]:
+        """Events in which a process says that somebody else is in charge from now on, or what else counts has changed.
+
+        A search strikes there more often than at others: what is handed over is easily dropped.
+        """
+        return ()
+
     def event_log(self, node: Node) -> str | None:
         """Absolute path of the file into which a real process writes its event log; None for one that writes none."""
         return None
@@ -79,7 +89,7 @@ class System(Protocol):
         return None
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        """Who is ``leader`` or ``coordinator`` (of key) or ``controller`` now; None when nobody is known to be."""
+        """Who is ``leader`` (of a key), ``coordinator`` (of a group) or ``controller`` now; None: nobody is known."""
         return None
 
     def keys(self) -> Sequence[str]:
@@ -162,6 +172,24 @@ class Damageable(Protocol):
 
 
 @runtime_checkable
+class Grouped(Protocol):
+    """A system whose clients form groups; ``find(cluster, "coordinator", group)`` says who coordinates one."""
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Those that the workload uses; empty when it uses none."""
+        ...
+
+
+@runtime_checkable
+class ClientSessions(Protocol):
+    """A system whose clients, on nodes of their own, hold sessions at ZooKeeper themselves."""
+
+    @property
+    def client_sessions(self) -> bool: ...
+
+
+@runtime_checkable
 class Holdable(Protocol):
     """A system whose processes can be told to stop themselves (SIGSTOP) right after an event of their event log."""
 
@@ -175,6 +203,19 @@ class Holdable(Protocol):
 
         One line per order: ``event``, or ``event key`` with a blank between. No file and an empty one mean none.
         """
+        ...
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A system whose replicas can be moved from node to node while it runs."""
+
+    async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:
+        """The nodes that have the key's replicas, as the system says; None while they move, or when nobody says."""
+        ...
+
+    async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
+        """Has the replicas move to these nodes. None when that was accepted, else why not; then it is asked again."""
         ...
 
 

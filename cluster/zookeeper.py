@@ -7,6 +7,7 @@ The timings are those of a test: with ``tickTime`` 500 ms a session may last fro
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 
 from cluster.node import Cluster, Node, by_role
@@ -52,7 +53,7 @@ def configuration(
         "dataDir": data,
         "clientPort": str(port),
         "maxClientCnxns": "0",  # without limit: every client of a run comes from one address
-        "4lw.commands.whitelist": "ruok,srvr,stat",
+        "4lw.commands.whitelist": "ruok,srvr,stat,cons,dump",
         "admin.enableServer": "false",
         "autopurge.purgeInterval": "0",  # a run's transactions are evidence
         **(extra or {}),
@@ -93,6 +94,41 @@ async def mode(host: str, port: int, timeout: float = 2.0) -> str | None:
     except (OSError, TimeoutError):
         return None
     return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), None)
+
+
+async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tuple[str, float]]:
+    """Sessions with a connection to one of these servers: by number the client's address and its timeout in seconds.
+
+    A server that does not answer within ``timeout`` seconds has nothing to tell.
+    """
+    answers = await _asked(nodes, b"cons", timeout)
+    found = [match for text in answers for match in _CONNECTION.finditer(text)]
+    return {int(match["session"], 16): (match["address"], int(match["timeout"]) / 1000) for match in found}
+
+
+async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
+    """All sessions that these servers know; None when none of them says so within ``timeout`` seconds."""
+    told = [text for text in await _asked(nodes, b"dump", timeout) if text.startswith(_TRACKER)]
+    if not told:
+        return None
+    # Connections, of which some outlive their sessions by a moment, stand last.
+    return {int(word, 16) for text in told for word in _SESSION.findall(text.partition("Connections dump")[0])}
+
+
+_CONNECTION = re.compile(r"/(?P<address>[0-9.]+):\d+\[\d+\]\(.*sid=0x(?P<session>[0-9a-f]+),.*to=(?P<timeout>\d+)")
+_TRACKER = "SessionTracker dump"
+_SESSION = re.compile(r"^\s*0x([0-9a-f]+)", re.MULTILINE)
+
+
+async def _asked(nodes: Sequence[Node], word: bytes, timeout: float) -> list[str]:
+    async def ask(node: Node) -> str:
+        try:
+            async with asyncio.timeout(timeout):
+                return await four_letters(node.address, ZOOKEEPER_PORT, word)
+        except OSError:  # a TimeoutError is one
+            return ""
+
+    return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
 async def four_letters(host: str, port: int, word: bytes) -> str:

@@ -3,10 +3,11 @@
 Reading order: :mod:`nemesis.target` (whom), :mod:`nemesis.trigger` and :mod:`nemesis.schedule` (the data),
 :mod:`nemesis.fault` (what a fault is), the faults: of links on :mod:`nemesis.cuts` and :mod:`nemesis.cutting`
 (:mod:`nemesis.partition`, :mod:`nemesis.one_way`, :mod:`nemesis.fast_fail`), of processes (:mod:`nemesis.kill`,
-:mod:`nemesis.stop`, :mod:`nemesis.restart`, :mod:`nemesis.hold`, :mod:`nemesis.zookeeper`), of files
-(:mod:`nemesis.damage`), of machines (:mod:`nemesis.freeze`); :mod:`nemesis.catalogue` (their names),
-:mod:`nemesis.draw` (the random nemesis), :mod:`nemesis.conductor` (plays a schedule), :mod:`nemesis.row` (what it
-reports), :mod:`nemesis.plan` (a schedule for displays).
+:mod:`nemesis.stop`, :mod:`nemesis.restart`, :mod:`nemesis.hold`, :mod:`nemesis.zookeeper`), of consumers
+(:mod:`nemesis.consumer`), of sessions (:mod:`nemesis.expire`), of files (:mod:`nemesis.damage`), of machines
+(:mod:`nemesis.freeze`); :mod:`nemesis.catalogue` (their names), :mod:`nemesis.draw` (the random nemesis),
+:mod:`nemesis.conductor` (plays a schedule), :mod:`nemesis.row` (what it reports), :mod:`nemesis.plan` (a schedule for
+displays).
 
 Everything here speaks to :mod:`cluster.node` and to the finders of :mod:`cluster.system` alone, and knows no time but
 the running loop's: the same code runs against containers and in the simulation.

@@ -10,14 +10,23 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cluster.system import System
+from cluster.system import Movable, System
 from nemesis.clock import Clock
+from nemesis.consumer import (
+    ConsumerFromCoordinator,
+    ConsumerFromZooKeeper,
+    CutConsumer,
+    KillConsumer,
+    StopConsumer,
+)
 from nemesis.damage import Damage, Way
+from nemesis.expire import ZooKeeperExpire
 from nemesis.fast_fail import FastFail
 from nemesis.fault import Fault
 from nemesis.freeze import Freeze
 from nemesis.hold import Hold
 from nemesis.kill import Kill
+from nemesis.move import MoveReplicas
 from nemesis.one_way import OneWay
 from nemesis.partition import Partition, Shape
 from nemesis.power_loss import PowerLoss
@@ -54,11 +63,16 @@ def catalogue() -> dict[str, Fault]:
     """All faults, sorted by name; a new mapping each time, for whoever wants to add faults of their own."""
     faults: Sequence[Fault] = (
         Clock(),
+        ConsumerFromCoordinator(),
+        ConsumerFromZooKeeper(),
+        CutConsumer(),
         *(Damage(way) for way in Way),
         FastFail(),
         Freeze(),
         Hold(),
         Kill(),
+        KillConsumer(),
+        MoveReplicas(),
         OneWay(),
         Partition(),
         *(Partition(shape) for shape in Shape),
@@ -66,6 +80,8 @@ def catalogue() -> dict[str, Fault]:
         Restart(),
         RollingRestart(),
         Stop(),
+        StopConsumer(),
+        ZooKeeperExpire(),
         ZooKeeperKill(),
         ZooKeeperPause(),
     )
@@ -118,4 +134,6 @@ def unsuited(fault: Fault, system: System) -> str | None:
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
         return f"needs a system that is {', '.join(without)} (cluster/system.py), which {system.name} is not"
+    if Movable in fault.capabilities and not system.keys():
+        return f"needs a system with keys, which {system.name} has not"
     return None

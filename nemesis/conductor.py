@@ -7,7 +7,8 @@ the next one is played. A failed fault makes the run's coverage unknown; that is
 
 A step with a trigger (:mod:`nemesis.trigger`) waits beside the others once its time has come; whoever runs the workload
 tells the conductor of acknowledged operations and of the nodes' event lines. It acts as soon as the action that is
-under way has ended, and the delay is recorded. One that waits in vain is reported as failed.
+under way has ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still until then
+(:mod:`nemesis.ambush`). One that waits in vain is reported as failed.
 
 Whatever happens, :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
 it is cancelled and on errors, and it may be called again. An injection counts as in force from before its first call to
@@ -26,25 +27,26 @@ from typing import Any
 import msgspec
 
 from cluster import zookeeper
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
+from cluster.node import Cluster, Node
+from cluster.system import ZOOKEEPER_ROLE, System
+from nemesis.ambush import Ambush
 from nemesis.attempt import attempt
 from nemesis.catalogue import catalogue
 from nemesis.cuts import Cuts
-from nemesis.fault import Bite, Context, Fault, Injection
+from nemesis.fault import NOT_READY_ERRORS, Bite, Context, Fault, Injection, Scope
+from nemesis.hold import Hold
 from nemesis.row import FaultPhase, FaultRow, Stage
 from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
-from nemesis.target import KEYED, Chosen, Scene, Target, resolve, servers, zookeepers
-from nemesis.trigger import Armed, Fired
+from nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
+from nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
 ACTION_SECONDS = 30.0
 """An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""
 RECOVERY_SECONDS = 60.0
 READY_EVERY = 0.25
+STANDSTILL = (Scope.PROCESS, Scope.NODE)
+"""Scopes of faults that decide whether a process runs."""
 READY_SECONDS = 5.0
-
-NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
-
 
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
@@ -85,8 +87,10 @@ class Conductor:
         self._system = system
         self._servers = servers(cluster, system)
         self._zookeepers = zookeepers(cluster)
+        self._clients = clients(cluster)
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._context = Context(cluster, system, Cuts(cluster), self._last_events)
+        self._ambush = Ambush(self._servers, system, self._last_events)
         self._cluster = cluster
         self._schedule = schedule
         # Drawn now, in the order of the steps: what happens in between must not change who is hit.
@@ -157,9 +161,10 @@ class Conductor:
             self._never(number, "the run ended first")
         while True:
             before = list(self._in_force)
-            errors = [error for number in before if (error := await self._heal(number)) is not None]
+            troubles = [await self._heal(number) for number in before] + [await self._end_ambush()]
+            errors = [trouble for trouble in troubles if trouble is not None]
             # one may be in another's way: a frozen node's rules cannot be changed before it has been thawed
-            if not errors or len(errors) == len(before):
+            if not errors or len(self._in_force) == len(before):
                 return tuple(errors)
 
     async def settle(self) -> None:
@@ -195,13 +200,13 @@ class Conductor:
                 await self._inject(number, self._schedule.steps[number - 1], self._fired.pop(number))
             elif turn is _Turn.GIVE_UP:
                 self._never(number, self._armed[number].missing)
+                await self._end_ambush()
             else:
                 step = waiting.popleft()[1]
                 if step.trigger is None:
                     await self._inject(number, step)
                 else:
-                    deadline = step.at + step.trigger.within
-                    self._armed[number] = Armed(step.trigger, deadline, self._acknowledged)
+                    await self._arm(number, step, step.trigger)
 
     def _agenda(self, waiting: Sequence[tuple[int, Step]]) -> Iterator[tuple[float, _Turn, int]]:
         """What is to be done next of each sort, with its time in seconds of the run."""
@@ -228,6 +233,39 @@ class Conductor:
         self._fired[number] = Fired(now, now + armed.trigger.delay, origin, line)
         self._wake.set()
 
+    async def _arm(self, number: int, step: Step, trigger: Trigger) -> None:
+        self._armed[number] = Armed(trigger, step.at + trigger.within, self._acknowledged)
+        if isinstance(trigger, OnEvent) and trigger.hold:
+            orders = [held for held in self._in_force.values() if held.step.fault == Hold.name]
+            trouble = f"{orders[0].step} is in force, with orders of its own" if orders else None
+            trouble = trouble or await attempt(ACTION_SECONDS, self._ambush.lay(number, trigger))
+            if trouble is not None:
+                self._never(number, trouble)
+                await self._end_ambush()
+
+    async def _caught(self, number: int, fired: Fired) -> Fired | None:
+        """With the process that stands at the event; None when none does, and the step goes on waiting."""
+        try:
+            async with asyncio.timeout(ACTION_SECONDS):
+                caught = await self._ambush.caught()
+        except NOT_READY_ERRORS as error:
+            self._never(number, f"no process was seen stopped: {error}")
+            return None
+        if caught is None:  # armed again at once: the next line may be read at any moment
+            step = self._schedule.steps[number - 1]
+            assert step.trigger is not None, "it has fired"
+            self._armed[number] = Armed(step.trigger, step.at + step.trigger.within, self._acknowledged)
+            return None
+        return Fired(fired.at, fired.due, *caught)
+
+    async def _end_ambush(self) -> str | None:
+        """Unless a step still waits in it. Whom a fault keeps from running does not go on. What went wrong, or None."""
+        if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
+            return None
+        still = [held for held in self._in_force.values() if self._faults[held.step.fault].scope in STANDSTILL]
+        keep = {name for held in still for name in held.names}
+        return await attempt(ACTION_SECONDS, self._ambush.end(keep))
+
     def _never(self, number: int, reason: str) -> None:
         """A step whose trigger was not fulfilled, or too late to act."""
         self._armed.pop(number, None)
@@ -239,40 +277,62 @@ class Conductor:
 
     async def _inject(self, number: int, step: Step, fired: Fired | None = None) -> None:
         async with self._acting:
-            fault = self._faults[step.fault]
-            began = self._elapsed()
-            chosen = await self._choose(number, step, fault, fired)
-            if isinstance(chosen, str):
-                self._resolved[number] = Resolved(step, (), began, None, {"reason": chosen})
-                self._fail(number, step, (), Stage.TARGET, chosen)
-                return
-            injection = Injection(number, step, chosen.nodes, self._context, seed=self._seeds[number - 1])
-            departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back}
-            detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
-            began = self._elapsed()
-            if fired is not None:
-                trigger = {"at": fired.at, "delay": began - fired.at, "origin": fired.origin, "line": fired.line}
-                detail["trigger"] = {name: value for name, value in trigger.items() if value is not None}
-            self._resolved[number] = Resolved(step, injection.names, began, None, detail)
-            self._in_force[number] = injection
-            trouble = await attempt(ACTION_SECONDS, fault.inject(injection))
-            if trouble is None:
-                self._due[number] = step.until if fired is None else began + step.duration
-                extra = {"at": began, "parameters": step.parameters, "evidence": injection.evidence}
-                self._row(number, step, injection.names, FaultPhase.INJECTED, {**detail, **extra})
-                return
+            held = fired is not None and self._ambush.step == number
+            if fired is not None and held:
+                fired = await self._caught(number, fired)
+            trouble = None
+            if fired is not None or not held:
+                trouble = await self._strike(number, step, fired, held)
+            await self._end_ambush()
+        if trouble is not None:
+            await self._heal(number, failed=trouble)
+
+    async def _strike(self, number: int, step: Step, fired: Fired | None, held: bool) -> str | None:
+        """Chooses the targets and injects the fault; why it could not be injected, or None."""
+        fault = self._faults[step.fault]
+        began = self._elapsed()
+        chosen = await self._choose(number, step, fault, fired)
+        if isinstance(chosen, str):
+            self._resolved[number] = Resolved(step, (), began, None, {"reason": chosen})
+            self._fail(number, step, (), Stage.TARGET, chosen)
+            return None
+        injection = Injection(number, step, chosen.nodes, self._context, seed=self._seeds[number - 1])
+        departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back}
+        detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
+        began = self._elapsed()
+        if fired is not None:
+            trigger = {"at": fired.at, "delay": began - fired.at, "origin": fired.origin, "line": fired.line}
+            trigger["held"] = held or None  # its process was seen stopped, with this line its last
+            detail["trigger"] = {name: value for name, value in trigger.items() if value is not None}
+        self._resolved[number] = Resolved(step, injection.names, began, None, detail)
+        self._in_force[number] = injection
+        trouble = await attempt(ACTION_SECONDS, fault.inject(injection))
+        if trouble is not None:
             self._fail(number, step, injection.names, Stage.INJECT, trouble)
-        await self._heal(number, failed=trouble)
+            return trouble
+        self._due[number] = step.until if fired is None else began + step.duration
+        extra = {"at": began, "parameters": step.parameters, "evidence": injection.evidence}
+        self._row(number, step, injection.names, FaultPhase.INJECTED, {**detail, **extra})
+        return None
 
     async def _choose(self, number: int, step: Step, fault: Fault, fired: Fired | None) -> Chosen | str:
         """The targets, or why there are none."""
-        busy, keys = self._busy(fault), self._system.keys()
+        busy = self._busy(fault)
         target, origin = step.target, None if fired is None else fired.origin
+        scene = Scene(
+            self._servers,
+            self._zookeepers,
+            self._system.keys(),
+            self._context.find,
+            busy,
+            origin,
+            self._clients,
+            groups(self._system),
+        )
         if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
             # The leader, or a follower, of what the event was about.
             about = fired.line.get("key")
-            target = Target(target.kind, about if about in keys else None)
-        scene = Scene(self._servers, self._zookeepers, keys, self._find, busy, origin)
+            target = Target(target.kind, about if about in scene.whose(target.kind) else None)
         chosen: list[Chosen] = []
 
         async def choose() -> None:
@@ -285,6 +345,8 @@ class Conductor:
 
     def _sparing(self, chosen: Chosen, scene: Scene) -> Chosen:
         """The same, or one server that suffers already, when a majority of the servers would suffer otherwise."""
+        if not any(node in self._servers for node in chosen.nodes):
+            return chosen
         suffering = {name for held in self._in_force.values() for name in held.names}
         suffer = [n for n in self._servers if n.name in suffering or n.name in {node.name for node in chosen.nodes}]
         free = [node for node in self._servers if node.name in suffering and node.name not in scene.busy]
@@ -297,13 +359,6 @@ class Conductor:
         """The nodes that a fault holds which clashes with this one."""
         holders = [held for held in self._in_force.values() if self._faults[held.step.fault].scope.clashes(fault.scope)]
         return sorted({name for held in holders for name in held.names})
-
-    async def _find(self, what: str, key: str | None) -> Node | None:
-        try:
-            return await self._system.find(self._cluster, what, key)
-        except NOT_READY_ERRORS:
-            # In the middle of another fault there may be nobody to ask: the same as nobody known, asked again.
-            return None
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
         """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""

@@ -21,12 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cluster.system import ZOOKEEPER_ROLE
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 from nemesis.catalogue import NONE, catalogue
 from nemesis.fault import Census, Fault, Scope
 from nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from nemesis.target import Kind, Target
-from nemesis.trigger import Trigger, numbered
+from nemesis.target import OF_CLIENTS, Kind, Target
+from nemesis.trigger import Trigger, TriggerError, numbered
 
 INTERVAL = 10.0
 TIME_LIMIT = 30.0
@@ -69,8 +69,8 @@ def draw(
     for at, name, companion in plan:
         whom, parameters = known[name].draw(rng, census, target)
         step = Step(at, name, whom, interval / 2, parameters, rng.getrandbits(32))
-        if companion and steps[-1].target.kind is Kind.ALL and known[steps[-1].fault].scope.clashes(known[name].scope):
-            continue  # every server is held already
+        if companion and _leaves_none(steps[-1], step) and known[steps[-1].fault].scope.clashes(known[name].scope):
+            continue  # every such node is held already
         steps.append(msgspec.structs.replace(step, keep_majority=companion and target is None))
     taken = {step.fault for step in steps}
     return Schedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
@@ -95,10 +95,20 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     """May both be in force with a majority left in peace? Where only one server may suffer, both must fit on it."""
     if Scope.NODE in (first.scope, second.scope):
         return False  # nothing can be done to a frozen machine, not even as the other end of a cut link
+    # Faults of consumers share the nodes that these live on, of which no majority must be left in peace.
+    of_clients = [CLIENT_ROLE in fault.roles for fault in (first, second)]
+    if any(of_clients):
+        return not all(of_clients) or census.clients > 1 or first.scope != second.scope
     # Faults of ZooKeeper share its nodes as the others share the servers.
     both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
     nodes = census.zookeepers if both_keepers else census.servers
     return (nodes - 1) // 2 > 1 or first.scope != second.scope
+
+
+def _leaves_none(first: Step, second: Step) -> bool:
+    """Does the first hold every node that the second could hit?"""
+    of_clients = second.target.kind in OF_CLIENTS
+    return first.target.kind is (Kind.CONSUMERS if of_clients else Kind.ALL)
 
 
 def _triggered(
@@ -116,7 +126,10 @@ def _triggered(
     steps = []
     for number, name in enumerate(rng.sample(names, len(names)), 1):
         whom, parameters = known[name].draw(rng, census, target)
-        wait = numbered(trigger, number, 0.9 * (last - FIRST_AT))
+        try:
+            wait = numbered(trigger, number, 0.9 * (last - FIRST_AT))
+        except TriggerError as error:
+            raise ScheduleError(str(error)) from None
         step = Step(FIRST_AT, name, whom, duration, parameters, rng.getrandbits(32), trigger=wait)
         steps.append(msgspec.structs.replace(step, keep_majority=number > 1 and target is None))
     return Schedule(seed, tuple(steps))

@@ -19,14 +19,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cluster.node import Cluster, Node, NodeError
-from cluster.system import System
+from cluster.system import DeploymentError, System
 from nemesis.cuts import Cuts
 from nemesis.schedule import Parameter, ScheduleError, Step
-from nemesis.target import KEYED, Kind, Target, servers, zookeepers
+from nemesis.target import KEYED, OF_CLIENTS, Kind, Target, clients, groups, servers, zookeepers
+
+NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
+"""What nodes and systems that are being broken may raise when they are asked something."""
 
 
 class Scope(enum.StrEnum):
-    """What of a node a fault holds: its process, its network, or all of it.
+    """What of a node a fault holds: its process, its network, its clock, its replicas, or all of it.
 
     Two faults that clash never hold one node at the same time.
     """
@@ -34,6 +37,7 @@ class Scope(enum.StrEnum):
     PROCESS = "process"
     NETWORK = "network"
     CLOCK = "clock"
+    REPLICAS = "replicas"
     NODE = "node"
 
     def clashes(self, other: Scope) -> bool:
@@ -45,16 +49,25 @@ class Census:
     """What a schedule needs to know of a cluster before there is one: how many nodes of which sort, which keys.
 
     ``keys`` None: not known yet, they are drawn at injection; empty: the system has none, so nobody leads anything.
+    ``clients`` are nodes that clients live on; ``groups`` those whose coordinators the system can name.
     """
 
     servers: int
     zookeepers: int = 0
     keys: tuple[str, ...] | None = None
+    clients: int = 0
+    groups: tuple[str, ...] = ()
 
 
 def census(cluster: Cluster, system: System) -> Census:
     """Counts a cluster that exists."""
-    return Census(len(servers(cluster, system)), len(zookeepers(cluster)), tuple(system.keys()))
+    return Census(
+        len(servers(cluster, system)),
+        len(zookeepers(cluster)),
+        tuple(system.keys()),
+        len(clients(cluster)),
+        groups(system),
+    )
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,13 @@ class Context:
     cuts: Cuts
     last_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The latest line of each node's event log, by name, as far as the conductor has been told."""
+
+    async def find(self, what: str, key: str | None) -> Node | None:
+        """What the system's finder says. One that fails knows nobody: amid other faults there may be nobody to ask."""
+        try:
+            return await self.system.find(self.cluster, what, key)
+        except NOT_READY_ERRORS:
+            return None
 
 
 @dataclass
@@ -157,14 +177,21 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
     """
     if target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and not census.zookeepers:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
-    if target.kind not in KEYED or census.keys is None:
+    if target.kind in OF_CLIENTS and not census.clients:
+        raise ScheduleError(f"target {target}: no client lives on a node here; @experiment(..., workers=True) has them")
+    grouped = target.kind is Kind.COORDINATOR
+    known = census.groups if grouped else census.keys
+    if target.kind not in KEYED or known is None:
         return target
-    if not census.keys:
-        raise ScheduleError(f"target {target.kind}: this system has no keys, so nobody leads one")
+    if not known:
+        lack = "names no groups, so nobody coordinates one" if grouped else "has no keys, so nobody leads one"
+        raise ScheduleError(f"target {target.kind}: this system {lack}")
     if target.key is None:
-        return Target(target.kind, key=rng.choice(census.keys))
-    if target.key not in census.keys:
-        raise ScheduleError(f"target {target}: no such key; there are {', '.join(census.keys[:8])}")
+        return Target(target.kind, key=rng.choice(known))
+    if target.key not in known:
+        raise ScheduleError(
+            f"target {target}: no such {'group' if grouped else 'key'}; there are {', '.join(known[:8])}"
+        )
     return target
 
 

@@ -29,7 +29,7 @@ from nemesis.cuts import Drop, both_ways
 from nemesis.cutting import Cutting, probe_counters
 from nemesis.fault import Census, Injection, census, with_key
 from nemesis.schedule import Parameter, ScheduleError
-from nemesis.target import Kind, Target, TargetError, servers, zookeepers
+from nemesis.target import OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
 
 
 class Shape(enum.StrEnum):
@@ -92,7 +92,8 @@ class Partition(Cutting):
         shape = rng.choice(possible)
         parameters: dict[str, Parameter] = {"shape": str(shape)}
         if shape is Shape.ONE:
-            cut_too = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
+            of_servers = target is None or target.kind not in OF_CLIENTS
+            cut_too = of_servers and bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
             parameters["zookeeper"] = cut_too
         if shape in ORDERED:
             parameters["order"] = rng.getrandbits(16)
@@ -112,8 +113,7 @@ class Partition(Cutting):
 
     def links(self, injection: Injection) -> list[Drop]:
         """Raises :class:`TargetError` when there is no link between the two sides."""
-        shape = shape_of(injection)
-        drops = _SPECIAL.get(shape, _from_the_rest)(injection)
+        drops = _LINKS.get(self._shape(injection), _from_the_rest)(injection)
         if not drops:
             whom = ", ".join(injection.names)
             raise TargetError(f"{injection.step.fault}: nothing is left to cut {whom} from")
@@ -121,26 +121,27 @@ class Partition(Cutting):
 
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         """Of a bridge the servers at either side, else the targets."""
-        if shape_of(injection) is not Shape.BRIDGE:
+        if self._shape(injection) is not Shape.BRIDGE:
             return super().sufferers(injection, drops)
         return sorted({name for drop in drops for name in drop})
 
+    def _shape(self, injection: Injection) -> Shape:
+        """From the parameters; of a fault that has but one, a hand-written step need not say it."""
+        word = injection.step.parameters.get("shape", self._shapes[0] if len(self._shapes) == 1 else "")
+        try:
+            return Shape(str(word))
+        except ValueError as error:
+            raise TargetError(f"partition of unknown shape {word!r}; one of {', '.join(Shape)}") from error
 
-def shape_of(injection: Injection) -> Shape:
-    """From the parameters, else from the fault's name, so that a hand-written step need not say it twice."""
-    named = injection.step.fault.removeprefix("partition-")
-    word = injection.step.parameters.get("shape", Shape.ONE if named == "fast-fail" else named)
-    try:
-        return Shape(str(word))
-    except ValueError as error:
-        raise TargetError(f"partition of unknown shape {word!r}; one of {', '.join(Shape)}") from error
+
+def _from_zookeeper(injection: Injection) -> list[Drop]:
+    inside, _, keepers = _sides(injection)
+    return both_ways(inside, keepers)
 
 
 def _from_the_rest(injection: Injection) -> list[Drop]:
-    """The targets from all other servers, from ZooKeeper alone, or from both."""
+    """The targets from all other servers, as the step says from ZooKeeper too."""
     inside, others, keepers = _sides(injection)
-    if shape_of(injection) is Shape.FROM_ZOOKEEPER:
-        return both_ways(inside, keepers)
     isolated_keeper = any(node.role == ZOOKEEPER_ROLE for node in injection.targets)
     if injection.step.parameters.get("zookeeper", False) or isolated_keeper:
         others = [*others, *keepers]
@@ -173,7 +174,8 @@ def _bridge(injection: Injection) -> list[Drop]:
     return both_ways(rest[: len(rest) // 2], rest[len(rest) // 2 :])
 
 
-_SPECIAL: dict[Shape, Callable[[Injection], list[Drop]]] = {
+_LINKS: dict[Shape, Callable[[Injection], list[Drop]]] = {
+    Shape.FROM_ZOOKEEPER: _from_zookeeper,
     Shape.RANDOM_HALVES: _random_halves,
     Shape.MAJORITIES_RING: _ring,
     Shape.BRIDGE: _bridge,
@@ -196,7 +198,8 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     """Why this shape cannot be drawn, or None."""
     if shape is Shape.FROM_ZOOKEEPER and not census.zookeepers:
         return f"{shape} needs a ZooKeeper node"
-    least = 1 if shape is Shape.FROM_ZOOKEEPER or (shape is Shape.ONE and census.zookeepers) else LEAST.get(shape, 2)
+    few = shape is Shape.FROM_ZOOKEEPER or (shape is Shape.ONE and census.zookeepers)
+    least = 1 if few or (target is not None and target.kind in OF_CLIENTS) else LEAST.get(shape, 2)
     if census.servers < least:
         return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
     if shape is Shape.ISOLATE_LEADER and census.keys == ():
@@ -206,7 +209,7 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     if shape in IMPLIED and target.kind is not IMPLIED[shape]:
         return f"{shape} isolates the {IMPLIED[shape]}, it takes no target {target}"
     if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
-        return f"{shape} cuts servers from ZooKeeper, it takes no target {target}"
+        return f"{shape} cuts others from ZooKeeper, it takes no target {target}"
     if shape is Shape.ONE and target.kind is Kind.ALL:
         return f"{shape} cuts its targets from the rest, of all servers there is no rest"
     return None

@@ -6,8 +6,8 @@ nothing else. When nobody is known to have the part (an election is under way, t
 asks again for a moment and then takes ``one`` at random and says so: a fault on some node is a better test than none,
 and the record tells the two apart.
 
-*Servers* are the nodes of the system's own roles. ZooKeeper and clients are not among them: ``all`` does not kill
-ZooKeeper.
+*Servers* are the nodes of the system's own roles. ZooKeeper and the nodes that clients live on are not among them:
+``all`` does not kill ZooKeeper.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from dataclasses import dataclass
 import msgspec
 
 from cluster.node import Cluster, Node, by_role
-from cluster.system import ZOOKEEPER_ROLE, System
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Grouped, System
 
-CLIENT_ROLE = "client"
 FIND_SECONDS = 1.0
 """How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""
 FIND_EVERY = 0.1
@@ -39,8 +38,9 @@ class TargetError(ValueError):
 class Kind(enum.StrEnum):
     """The parts that can be named. Sizes are of the servers: minority < half <= n // 2 < majority <= all.
 
-    ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them; ``origin`` is the node on which the event
-    appeared that triggered the fault.
+    ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them; ``consumer`` is one of the nodes that
+    clients live on, ``consumers`` all of them; ``coordinator`` is the server that coordinates a group; ``origin`` is
+    the node on which the event appeared that triggered the fault.
     """
 
     ONE = "one"
@@ -51,17 +51,22 @@ class Kind(enum.StrEnum):
     LEADER = "leader"
     FOLLOWER = "follower"
     CONTROLLER = "controller"
+    COORDINATOR = "coordinator"
+    CONSUMER = "consumer"
+    CONSUMERS = "consumers"
     ZOOKEEPER = "zookeeper"
     ZOOKEEPERS = "zookeepers"
     ORIGIN = "origin"
     NAMED = "named"
 
 
-KEYED = (Kind.LEADER, Kind.FOLLOWER)
+KEYED = (Kind.LEADER, Kind.FOLLOWER, Kind.COORDINATOR)
+"""Parts that somebody has of something: of a key, the coordinator of a group."""
+OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``key``: of which leader or follower; None means a key drawn at injection. ``names``: for ``named`` only."""
+    """``key``: of which leader or follower, or the group; None: drawn at injection. ``names``: for ``named`` only."""
 
     kind: Kind
     key: str | None = None
@@ -80,7 +85,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if self.kind is Kind.NAMED:
             return "+".join(self.names)
         if self.kind in KEYED:
-            return f"{self.kind} of {self.key if self.key is not None else 'any key'}"
+            of = "any group" if self.kind is Kind.COORDINATOR else "any key"
+            return f"{self.kind} of {self.key if self.key is not None else of}"
         return str(self.kind)
 
 
@@ -106,8 +112,8 @@ def parse(text: str) -> Target:
     names = tuple(word.split("+"))
     if colon or not all(re.fullmatch(r"[a-z]+[0-9]+", name) for name in names):
         raise TargetError(
-            f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, "
-            "or nodes by name: n2, n1+n2, zk1"
+            f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, coordinator:GROUP, "
+            "or nodes by name: n2, n1+n2, zk1, client1"
         )
     return named(*names)
 
@@ -123,6 +129,21 @@ def zookeepers(cluster: Cluster) -> list[Node]:
     return by_role(cluster, ZOOKEEPER_ROLE)
 
 
+def clients(cluster: Cluster) -> list[Node]:
+    """The nodes that clients live on, in the cluster's order."""
+    return by_role(cluster, CLIENT_ROLE)
+
+
+def groups(system: System) -> tuple[str, ...]:
+    """The groups whose coordinators the system can name."""
+    return tuple(system.groups) if isinstance(system, Grouped) else ()
+
+
+def number(name: str) -> int:
+    """Which of its role a node is: 2 of ``n2`` and of ``client2``."""
+    return int(re.sub(r"\D", "", name))
+
+
 @dataclass(frozen=True)
 class Scene:
     """What resolution may look at. ``busy``: names of nodes that a fault of the same scope holds already.
@@ -136,6 +157,12 @@ class Scene:
     find: Find
     busy: Collection[str] = ()
     origin: str | None = None
+    clients: Sequence[Node] = ()
+    groups: Sequence[str] = ()
+
+    def whose(self, kind: Kind) -> Sequence[str]:
+        """Of what somebody can have this part."""
+        return self.groups if kind is Kind.COORDINATOR else self.keys
 
 
 @dataclass(frozen=True)
@@ -166,7 +193,11 @@ async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
         return Chosen(tuple(_free(scene.zookeepers, scene, "ZooKeeper node")))
     if target.kind is Kind.ZOOKEEPER:
         return Chosen((rng.choice(_free(scene.zookeepers, scene, "ZooKeeper node")),))
-    if target.kind in (Kind.LEADER, Kind.CONTROLLER):
+    if target.kind is Kind.CONSUMERS:
+        return Chosen(tuple(_free(scene.clients, scene, "client node")))
+    if target.kind is Kind.CONSUMER:
+        return Chosen((rng.choice(_free(scene.clients, scene, "client node")),))
+    if target.kind in (Kind.LEADER, Kind.CONTROLLER, Kind.COORDINATOR):
         return await _found(target, scene, rng)
     if target.kind is Kind.FOLLOWER:
         return await _follower(target, scene, rng)
@@ -186,7 +217,7 @@ def size(kind: Kind, count: int) -> int:
 
 
 def _named(names: Sequence[str], scene: Scene) -> tuple[Node, ...]:
-    everyone = [*scene.servers, *scene.zookeepers]
+    everyone = [*scene.servers, *scene.zookeepers, *scene.clients]
     unknown = [name for name in names if name not in [node.name for node in everyone]]
     if unknown:
         raise TargetError(f"no node {', '.join(unknown)} here; there are {', '.join(node.name for node in everyone)}")
@@ -246,7 +277,8 @@ async def _follower(target: Target, scene: Scene, rng: random.Random) -> Chosen:
 def _key(target: Target, scene: Scene, rng: random.Random) -> str | None:
     if target.kind not in KEYED or target.key is not None:
         return target.key
-    return rng.choice(list(scene.keys)) if scene.keys else None
+    known = list(scene.whose(target.kind))
+    return rng.choice(known) if known else None
 
 
 async def _ask(what: Kind, key: str | None, scene: Scene) -> tuple[Node | None, str]:

@@ -6,7 +6,7 @@ seconds have passed in vain the step has failed: it is reported, never skipped i
 
 Lines of event logs reach the conductor as they are read, over SSH some tens of milliseconds after they were written.
 What came to pass in between is recorded as the delay from trigger to action, as far as the harness can know it. For
-"exactly after event X" there is the fault ``hold``.
+"exactly after event X" a trigger says ``hold``: the process that wrote the event stands still until the step has acted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class AfterOperations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="event"):
     """The ``nth`` line of this event, of any node, has been read since the step was armed.
 
-    ``key`` and ``fields``, where given, must be equal to the line's own (a field, or one of its ``detail``).
+    ``key`` and ``fields``, where given, must be equal to the line's own (a field, or one of its ``detail``). ``hold``:
+    the process stops itself at the event, so that it writes nothing after it before the step has acted
+    (:mod:`nemesis.ambush`).
     """
 
     event: Annotated[str, msgspec.Meta(min_length=1)]
@@ -50,11 +52,20 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     nth: Positive = 1
     delay: Seconds = 0.0
     within: Seconds = WITHIN
+    hold: bool = False
+
+    def __post_init__(self) -> None:
+        if self.hold and (self.fields or self.nth > 1 or self.delay):
+            raise TriggerError("a process stops itself at an event's name and key: with hold no fields, nth or delay")
+        if self.hold and any(len(word.split()) != 1 for word in (self.event, self.key or "any")):
+            raise TriggerError(f"hold: event {self.event!r} and key {self.key!r} must be one word each")
 
     def __str__(self) -> str:
         wanted = {"key": self.key, **self.fields}
         about = "".join(f" {name}={value}" for name, value in wanted.items() if value is not None)
-        return f"on {self.event}{about}" + (f" number {self.nth}" if self.nth > 1 else "")
+        return f"{'exactly on' if self.hold else 'on'} {self.event}{about}" + (
+            f" number {self.nth}" if self.nth > 1 else ""
+        )
 
     def matches(self, line: Mapping[str, Any]) -> bool:
         """Is it a line of this event?"""
@@ -109,7 +120,7 @@ class Fired:
 
 
 def parse(text: str) -> Trigger | None:
-    """``every`` (None: at the interval's times), ``after:500``, ``event:NAME`` or ``event:NAME:KEY``.
+    """``every`` (None: at the interval's times), ``after:500``, ``event:NAME``, ``event:NAME:KEY``, or ``hold:`` so.
 
     Raises :class:`TriggerError`.
     """
@@ -119,16 +130,21 @@ def parse(text: str) -> Trigger | None:
         return None
     if word == "after" and rest.isascii() and rest.isdigit() and int(rest) > 0:
         return AfterOperations(int(rest))
-    if word == "event" and name:
-        return OnEvent(name, key or None)
+    if word in ("event", "hold") and name:
+        return OnEvent(name, key or None, hold=word == "hold")
     raise TriggerError(
         f"{text!r} is none of every, after:N (N acknowledged operations), event:NAME (event:became-leader), "
-        "event:NAME:KEY"
+        "event:NAME:KEY, hold:NAME, hold:NAME:KEY"
     )
 
 
 def numbered(trigger: Trigger, number: int, within: float) -> Trigger:
-    """The trigger of the ``number``-th fault of a run, from 1: the N-th operation again, or the event once more."""
+    """The trigger of the ``number``-th fault of a run, from 1: the N-th operation again, or the event once more.
+
+    Raises :class:`TriggerError` for a second one that holds.
+    """
     if isinstance(trigger, AfterOperations):
         return msgspec.structs.replace(trigger, operations=trigger.operations * number, within=within)
+    if trigger.hold and number > 1:
+        raise TriggerError(f"hold:{trigger.event} is for one fault; give several an event of their own in a schedule")
     return msgspec.structs.replace(trigger, nth=trigger.nth * number, within=within)

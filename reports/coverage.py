@@ -67,7 +67,9 @@ def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
                 instances=instances,
                 rows=0 if one is None else one.rows,
                 seconds=None if one is None else one.seconds,
-                note="no check of it applied to this history" if one is None else one.note,
+                note=_note(
+                    judgement.reasons.get(name), "no check of it applied to this history" if one is None else one.note
+                ),
             )
         )
     care = (State.FOUND, State.NOT_JUDGED, State.NO_DATA, State.CLEAR)
@@ -80,3 +82,7 @@ def _state(instances: int, rows: int | None, noted: bool) -> State:
     if rows is None or (rows == 0 and noted):
         return State.NOT_JUDGED
     return State.NO_DATA if rows == 0 else State.CLEAR
+
+
+def _note(*parts: str | None) -> str | None:
+    return "; ".join(part for part in parts if part) or None

@@ -33,6 +33,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "double-ownership": "two owners held the same thing at once",
         "zombie-commit": "a member of an earlier generation could still commit",
         "generation-reuse": "one generation has two different assignments",
+        "offset-regression": "a group's offset went back, or was lost",
         "fencing-violation": "an operation was accepted under a token that had been superseded",
         "two-leaders": "two nodes accepted writes in one leader epoch",
         "two-controllers": "two nodes held one controller epoch",

@@ -2,73 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import random
-import resource
-import signal
 import sys
-import time
-from pathlib import Path
 
 from system_under_test.broker import arguments, entry
-from system_under_test.runtime import Storage, ZooKeeper
-from system_under_test.storage.local import LocalStorage
-from system_under_test.zookeeper.adapter import KazooZooKeeper
-
-
-class ProcessRuntime:
-    """The real world; satisfies ``system_under_test.runtime.Runtime``."""
-
-    def __init__(self, event_log: str | None) -> None:
-        self.random: random.Random = random.SystemRandom()
-        self.storage: Storage = LocalStorage("/")
-        self._event_log = None
-        if event_log is not None:
-            Path(event_log).parent.mkdir(parents=True, exist_ok=True)
-            self._event_log = os.open(event_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-
-    def wall_clock(self) -> float:
-        return time.time()
-
-    def zookeeper(self, servers: str, session_timeout: float) -> ZooKeeper:
-        return KazooZooKeeper(servers, session_timeout)
-
-    def event_log(self, line: str) -> None:
-        if self._event_log is not None:
-            os.write(self._event_log, line.encode() + b"\n")  # one write, so that lines of a killed process are whole
-
-    def hold(self) -> None:
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-    def read_file(self, path: str) -> bytes:
-        return Path(path).read_bytes()
-
-
-def _allow_open_files() -> None:
-    """As many open files as there may be: a login shell's 1,024 are fewer than connections alone may take, and a broker
-    that cannot open a file of its own any more ends.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-async def _main(argv: list[str]) -> int:
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(entry(ProcessRuntime(arguments(argv).event_log), argv))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    return await task
-
+from system_under_test.process import ProcessRuntime, run
 
 if __name__ == "__main__":
-    logging.Formatter.converter = time.gmtime
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-    )
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
-    _allow_open_files()
-    sys.exit(asyncio.run(_main(sys.argv[1:])))
+    sys.exit(run(entry(ProcessRuntime(arguments(sys.argv[1:]).event_log), sys.argv[1:])))

@@ -24,7 +24,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import KazooState
 
 from system_under_test.config import OFFSETS_TOPIC, BrokerConfig, ConfigError, parse
-from system_under_test.controller import admin
+from system_under_test.controller import admin, partition_admin
 from system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
 from system_under_test.controller.config_changes import ConfigChanges
 from system_under_test.controller.controller import Controller
@@ -57,6 +57,11 @@ from system_under_test.protocol.fetch import FetchRequest
 from system_under_test.protocol.internal import INTERNAL_APIS
 from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from system_under_test.protocol.offsets import ListOffsetsRequest
+from system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    ElectPreferredRequest,
+    ReassignRequest,
+)
 from system_under_test.protocol.produce import ProduceRequest
 from system_under_test.protocol.schema import Request, request_info
 from system_under_test.protocol.topic_changes import (
@@ -306,6 +311,9 @@ class Broker:
             CreatePartitionsRequest: partial(admin.create_partitions, self._controller),
             AlterConfigsRequest: partial(admin.alter_configs, self._controller),
             DescribeConfigsRequest: partial(admin.describe_configs, self._controller),
+            ElectPreferredRequest: partial(partition_admin.elect_preferred, self._controller),
+            ReassignRequest: partial(partition_admin.reassign, self._controller),
+            DescribeReassignmentsRequest: partial(partition_admin.describe_reassignments, self._controller),
             CreateTopicsRequest: partial(admin.create_topics, self._controller),
             DeleteTopicsRequest: partial(admin.delete_topics, self._controller),
             **self._coordinator.handlers(),

@@ -149,10 +149,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_replication: int = 1
     connections_max_idle_ms: int = 600_000
     """A connection is closed that brings no whole request, or does not take its response, for so long."""
+    max_connections: int = 2_000
+    """Of all addresses together; beyond it the one that was idle for longest makes room."""
     max_connections_per_ip: int = 2**31 - 1
     """Further ones from the same address are refused."""
     socket_request_max_bytes: int = 100 * 1024 * 1024
     """A connection that announces a larger request is closed."""
+    auto_leader_rebalance_enable: bool = True
+    """Does the controller now and then give the lead back to those who are first in the assignment?"""
+    leader_imbalance_per_broker_percentage: int = 10
+    """So many in a hundred of the partitions that a broker should lead may be led by others."""
+    leader_imbalance_check_interval_seconds: int = 300
     auto_create_topics_enable: bool = False
     """Does a question about a topic that is none make it one, with the defaults above?"""
     offsets_topic_partitions: int = 8
@@ -176,6 +183,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _POSITIVE = {
     "connections_max_idle_ms": 2**63 - 1,
+    "max_connections": 2**31 - 1,
     "max_connections_per_ip": 2**31 - 1,
     "socket_request_max_bytes": MAX_BUFFERED_REQUEST_BYTES,
 }
@@ -201,7 +209,15 @@ def parse(data: bytes, source: str) -> BrokerConfig:
             )
     if config.data_dir.startswith("/"):
         config = msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
-    for name in ("checkpoint_interval_ms", "retention_check_interval_ms", "cleaner_backoff_ms", "cleaner_max_keys"):
+    if config.leader_imbalance_per_broker_percentage < 0:
+        raise ConfigError(f"configuration {source}: leader_imbalance_per_broker_percentage must not be negative")
+    for name in (
+        "leader_imbalance_check_interval_seconds",
+        "checkpoint_interval_ms",
+        "retention_check_interval_ms",
+        "cleaner_backoff_ms",
+        "cleaner_max_keys",
+    ):
         if getattr(config, name) < 1:
             raise ConfigError(f"configuration {source}: {name} is {getattr(config, name)}; it must be 1 or more")
     unknown = sorted(set(config.defects) - set(DEFECTS))

@@ -123,12 +123,45 @@ _ALL = (
         "workloads/test_offsets.py --time-limit=20",
     ),
     Defect(
+        "zk-owner-overlap",
+        "a consumer of the old design goes on with what it owned after its ZooKeeper session expired",
+        "cut a consumer from ZooKeeper, not from the brokers, for longer than its session lasts",
+        ("double-ownership",),
+        "split brain, one of the reasons that the design of the 0.9 consumer gives for a coordinator",
+        "workloads/test_zookeeper_group.py --nemesis=consumer-from-zookeeper --time-limit=60",
+    ),
+    Defect(
         "coordinator-amnesia",
         "a new coordinator serves before it has read what the former one had written",
         "kill the leader of the group's partition of the offsets topic",
         ("stale-read",),
         "KAFKA-1721; what GROUP_LOAD_IN_PROGRESS is there for",
         "workloads/test_offsets.py --nemesis=restart-rolling --time-limit=60",
+    ),
+    Defect(
+        "retry-reorders",
+        "a producer sends on while a message set waits to be sent again, and that set is overtaken",
+        "asynchronous sends while a leader does not answer, or is gone",
+        ("nonmonotonic-send",),
+        "KAFKA-3197",
+        "workloads/test_async_sends.py --replay=schedules/retry-reorders.json --time-limit=60",
+    ),
+    Defect(
+        "silent-consumer",
+        "after a rebalance that set it back, a consumer waits for what it had fetched before, and reads no more",
+        "rebalances under a partition, or any other fault that lets members come and go",
+        ("unseen", "orphaned-partition"),
+        "KAFKA-2978",
+        "workloads/test_group.py --nemesis=partition --time-limit=60",
+    ),
+    Defect(
+        "offsets-expire-active",
+        "offsets expire by their age alone, though their group has members: one whose partition is idle starts over",
+        "keep offsets for a moment only, and commit nothing of one partition for longer",
+        ("stale-read",),
+        "KAFKA-4682, KIP-211",
+        "workloads/test_offsets.py --replay=schedules/offsets-expire-active.json --rate=100 --time-limit=30"
+        " --set=offsets.retention.ms=1000 --set=offsets.retention.check.interval.ms=200",
     ),
 )
 

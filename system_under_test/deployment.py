@@ -9,17 +9,19 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 
-from system_under_test import disks
+from system_under_test import disks, movement
 from system_under_test.broker import entry
 from system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from system_under_test.defects import DEFECTS
 from system_under_test.disks import DATA
 from system_under_test.network.connection import CallError, Connection
 from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.groups import GroupCoordinatorRequest
 from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
@@ -38,6 +40,15 @@ REJOIN_TIMEOUT = 10.0
 METADATA_VERSION = 1
 CREATE_TOPICS_VERSION = 1
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        SESSION_TIMEOUT: "session_timeout_ms",
+        "offsets.retention.ms": "offsets_retention_ms",
+        "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
+        "max.connections": "max_connections",
+    }
+)
+"""What may be set of the brokers themselves, and the field here and in their configuration."""
 
 
 class _Node(Protocol):
@@ -78,6 +89,11 @@ class Broker:
     """Of a topic that is made because somebody asked for it."""
     session_timeout_ms: int = 3_000
     """ZooKeeper grants from 1 to 10 s."""
+    groups: tuple[str, ...] = ()
+    """Groups of consumers that the workload uses, for faults of their coordinators."""
+    offsets_retention_ms: int = 24 * 3600 * 1000
+    offsets_retention_check_interval_ms: int = 600_000
+    max_connections: int = 2_000
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
@@ -101,11 +117,14 @@ class Broker:
         }
 
     def with_setting(self, name: str, value: str) -> Broker:
-        """A setting of the workload's topic, or the brokers' session timeout, by the names that Kafka gives them."""
-        if name == SESSION_TIMEOUT:
+        """A setting of the workload's topic, by the name that Kafka gives it, or one of ``BROKER_SETTINGS``."""
+        if name in BROKER_SETTINGS:
             if not value.isascii() or not value.isdigit() or not int(value):
-                raise ValueError(f"{name} takes milliseconds, not {value!r}")
-            return replace(self, session_timeout_ms=int(value))
+                raise ValueError(
+                    f"{name} takes {'milliseconds' if name.endswith('.ms') else 'a number'}, not {value!r}"
+                )
+            changes: dict[str, Any] = {BROKER_SETTINGS[name]: int(value)}
+            return replace(self, **changes)
         try:
             return replace(self, topic_config=self.topic_config.override({name: value}))
         except ConfigError as error:
@@ -136,7 +155,7 @@ class Broker:
             auto_create_topics_enable=self.auto_create_topics,
             default_partitions=self.auto_create_partitions,
             offsets_topic_replication_factor=min(3, sum(n.role == BROKER for n in cluster.nodes)),
-            session_timeout_ms=self.session_timeout_ms,
+            **{field: getattr(self, field) for field in BROKER_SETTINGS.values()},
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
 
@@ -153,6 +172,7 @@ class Broker:
     # -- for faults -------------------------------------------------------------------------------------------------
 
     start_events = ("registered", "recovered", "became-follower")
+    turning_points = ("became-leader", "became-follower", "became-controller", "isr-change", "groups-loaded")
 
     def hold_file(self, node: _Node) -> str:
         return HOLD_FILE
@@ -202,6 +222,22 @@ class Broker:
                 if found[0].leader == node.index:
                     return found[0].isr, assigned, await _high_watermark(node, topic, int(index))
         return (), assigned, -1
+
+    async def replicas_of(self, cluster: _Cluster, key: str) -> Sequence[Any] | None:
+        """As the controller says; None while they move, or when nobody says."""
+        controller = await self.find(cluster, "controller")
+        topic, _, index = key.rpartition("-")
+        found = None if controller is None else await movement.replicas(controller.address, PORT, topic, int(index))
+        nodes = {node.index: node for node in cluster.nodes if node.role == BROKER}
+        return None if found is None else [nodes[broker] for broker in found]
+
+    async def move(self, cluster: _Cluster, key: str, nodes: Sequence[_Node]) -> str | None:
+        """Has the controller reassign the partition; None when it is written down, else why not."""
+        controller = await self.find(cluster, "controller")
+        if controller is None:
+            return "nobody is known to be the controller"
+        topic, _, index = key.rpartition("-")
+        return await movement.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
 
     # -- questions to the running system ---------------------------------------------------------------------------
 
@@ -270,11 +306,13 @@ class Broker:
     async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""
         brokers = [node for node in cluster.nodes if node.role == BROKER]
-        answers = await asyncio.gather(*(_metadata(node) for node in brokers))
-        votes: Counter[int] = Counter()
-        for answer in answers:
-            if answer is not None:
-                votes[answer.controller_id if what == "controller" else _leader(answer, key or self.keys()[0])] += 1
+        if what == "coordinator":
+            found = await asyncio.gather(*(_coordinator(node, key or self.groups[0]) for node in brokers))
+        else:
+            answers = [answer for answer in await asyncio.gather(*map(_metadata, brokers)) if answer is not None]
+            led = key or (self.keys()[0] if what == "leader" else "")
+            found = [answer.controller_id if what == "controller" else _leader(answer, led) for answer in answers]
+        votes = Counter(found)
         votes.pop(-1, None)
         ranked = votes.most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -289,6 +327,19 @@ def _leader(answer: MetadataResponse, key: str) -> int:
             if found.topic == topic and partition.partition == int(index):
                 return partition.leader
     return -1
+
+
+async def _coordinator(node: _Node, group: str) -> int:
+    """Who coordinates this group, as this broker knows it; -1 when it does not say."""
+    try:
+        connection = await Connection.open(node.address, PORT, ASK_TIMEOUT)
+        try:
+            answer = await connection.call(GroupCoordinatorRequest(group_id=group), 0, ASK_TIMEOUT)
+        finally:
+            await connection.close()
+    except CallError:
+        return -1
+    return answer.coordinator_id
 
 
 async def _metadata(node: _Node) -> MetadataResponse | None:

@@ -46,6 +46,15 @@ class ZooKeeper(Protocol):
         """Seconds, as negotiated with the server."""
         ...
 
+    @property
+    def alive_until(self) -> float:
+        """Loop time up to which the session ``session_id`` has not expired, if the servers' clocks run like ours.
+
+        When the latest request that was answered had been *sent*, plus the session's timeout; 0.0 without a session.
+        Whoever acts on ephemerals of its own looks at it first: nobody is told of an expiry while it is cut off.
+        """
+        ...
+
     def add_listener(self, listener: StateListener) -> None:
         """``listener(state)`` runs on the event loop for each change: CONNECTED, SUSPENDED, LOST (KazooState)."""
         ...

@@ -16,14 +16,24 @@ ALLOWED = {
     "cluster": set(),
     "nemesis": {"cluster"},
     "harness/core": set(),
+    "harness/remote": {"harness/core", "system_under_test"},
     "checkers": {"harness/core"},
     "reports": {"harness/core", "checkers"},
     "workloads": {"cluster", "harness/core", "harness/app", "checkers", "system_under_test"},
-    "harness/app": {"harness/core", "cluster", "nemesis", "checkers", "reports", "workloads", "system_under_test"},
+    "harness/app": {
+        "harness/core",
+        "harness/remote",
+        "cluster",
+        "nemesis",
+        "checkers",
+        "reports",
+        "workloads",
+        "system_under_test",
+    },
 }
 """Part of the project -> the other parts that it may import."""
 
-TOP = ("broker", "deployment", "disks", "__main__")
+TOP = ("broker", "deployment", "disks", "movement", "process", "__main__")
 LAYERS = {
     "controller": {"replication", "zookeeper", "network", "protocol"},
     "replication": {"log", "records", "storage", "zookeeper", "network", "protocol"},
@@ -127,9 +137,9 @@ FORBIDDEN_CALLS = {
     "random.SystemRandom",
     "threading.Thread",
 }
-SIMULATED = ("system_under_test", "harness/core", "nemesis", "workloads", "cluster/sim")
+SIMULATED = ("system_under_test", "harness/core", "harness/remote", "nemesis", "workloads", "cluster/sim")
 OUTSIDE = {
-    "system_under_test/__main__.py": "the real process",
+    "system_under_test/process.py": "the real process",
     "system_under_test/storage/local.py": "the real disk",
     "system_under_test/zookeeper/adapter.py": "the real ZooKeeper",
 }

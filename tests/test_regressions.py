@@ -63,6 +63,7 @@ def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
         ("hw-checkpoint-lost", "test_storage", 5, 100.0),
         ("fetch-append-race", "test_log", 3, 200.0),
         ("read-above-hw", "test_log", 3, 200.0),
+        ("retry-reorders", "test_async_sends", 3, 60.0),
     ],
 )
 def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(

@@ -1,4 +1,4 @@
-"""Topics that come and go: the generator of ``create``, ``delete``, ``describe`` and ``touch``.
+"""Topics that come and go: the generator of ``create``, ``delete``, ``describe`` and ``touch``; partitions that move.
 
 Names are numbered by the generator's own count, so no name is used twice in a run: a log that comes back under a name
 that was there before would look like one that has lost everything. The generator does not ask what became of its
@@ -8,11 +8,12 @@ that there is no such topic is an answer, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from harness.core.generator import Context, Generator, unfold
 from harness.core.operation import Operation
-from workloads.controller_client import CREATE, DELETE, DESCRIBE, TOUCH
+from workloads.controller_client import CREATE, DELETE, DESCRIBE, ELECT, MOVE, TOUCH
 
 WEIGHTS: Final = (CREATE, CREATE, DELETE, DELETE, DESCRIBE, TOUCH, TOUCH, TOUCH)
 RECENT: Final = 4
@@ -38,6 +39,25 @@ def churn() -> Generator:
         return Operation(TOUCH, name(topic), argument), (made, value + 1)
 
     return unfold(step, (0, 0))
+
+
+def moves(keys: Sequence[str], brokers: int, replication: int) -> Generator:
+    """For ever: one of these partitions moves to any of the brokers 1, 2, ..., or its preferred leader is to lead.
+
+    Most moves are refused, as one is under way: what comes next is asked for soon enough.
+    """
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        key = context.choose(keys, salt=1)
+        if context.below(3, salt=2) == 0:
+            return Operation(ELECT, key), number
+        left = list(range(1, brokers + 1))
+        replicas: list[int] = []
+        while left and len(replicas) < replication:
+            replicas.append(left.pop(context.below(len(left), salt=3 + len(replicas))))
+        return Operation(MOVE, key, {"replicas": replicas}), number + 1
+
+    return unfold(step, 0)
 
 
 def name(number: int) -> str:

@@ -10,6 +10,8 @@ f             argument                    result
 ``delete``    none                        none
 ``describe``  none                        ``{"controller", "leaders": [of each partition]}``
 ``touch``     ``{"partition", "value"}``  ``{"offset", "node"}``
+``move``      ``{"replicas"}``            none; ``key`` is ``topic-partition``
+``elect``     none                        none; ``key`` is ``topic-partition``
 ============  ==========================  ==================================================
 
 ``touch`` appends one record to a topic that may be deleted at any time, so that its leaders have a term to show for:
@@ -36,6 +38,9 @@ DELETE: Final = "delete"
 DESCRIBE: Final = "describe"
 TOUCH: Final = "touch"
 CHURN: Final = (CREATE, DELETE, DESCRIBE, TOUCH)
+MOVE: Final = "move"
+ELECT: Final = "elect"
+ADMIN: Final = (*CHURN, MOVE, ELECT)
 
 REPLICATION: Final = 2
 MIN_INSYNC: Final = 1
@@ -62,7 +67,7 @@ class ControllerClient:
         await self._producer.close()
 
     async def invoke(self, operation: Operation) -> Completion:
-        if operation.f not in CHURN:
+        if operation.f not in ADMIN:
             return await self._log.invoke(operation)
         assert operation.key is not None, f"{operation.f} without a topic"
         try:
@@ -73,6 +78,13 @@ class ControllerClient:
                     return changed((await self._admin.delete_topics([operation.key]))[operation.key])
                 case "describe":
                     return await self._describe(operation.key)
+                case "move":
+                    partition = partition_of(operation.key)
+                    moves = {partition: operation.argument["replicas"]}
+                    return changed((await self._admin.reassign(moves))[partition])
+                case "elect":
+                    partition = partition_of(operation.key)
+                    return changed((await self._admin.elect_preferred([partition]))[partition])
                 case _:
                     return await self._touch(operation.key, operation.argument)
         except (SendFailed, ReadFailed) as error:
@@ -97,7 +109,13 @@ class ControllerClient:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        return () if completed.operation.f in CHURN else LogClient.effects(completed)
+        return () if completed.operation.f in ADMIN else LogClient.effects(completed)
+
+
+def partition_of(key: str) -> tuple[str, int]:
+    """``orders-0`` as the library has it."""
+    topic, _, index = key.rpartition("-")
+    return topic, int(index)
 
 
 def _leader(partition: PartitionView) -> str | None:

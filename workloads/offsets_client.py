@@ -41,6 +41,8 @@ SESSION_SECONDS: Final = 2.0
 REBALANCE_SECONDS: Final = 3.0
 CALL_SECONDS: Final = 2.0
 """Two of them, to join and to commit, fit into an operation's time (5 s)."""
+TOOLS_RETENTION: Final = 24 * 3600.0
+"""Seconds: what nobody is a member of would be forgotten where brokers are told to keep offsets for a moment only."""
 
 
 class OffsetsClient:
@@ -59,8 +61,9 @@ class OffsetsClient:
                 session_timeout=SESSION_SECONDS,
                 rebalance_timeout=REBALANCE_SECONDS,
                 timeout=CALL_SECONDS,
+                retention=retention,
             )
-            for group, topics in ((MEMBERS, ("orders",)), (TOOLS, ()))
+            for group, topics, retention in ((MEMBERS, ("orders",), None), (TOOLS, (), TOOLS_RETENTION))
         }
 
     async def close(self) -> None:

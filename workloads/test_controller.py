@@ -3,7 +3,10 @@
 Topics come and go while clients write to a log that stays, so that every controller has leaders to elect and every
 leader something to append. Faults do the rest: each controller and each leader that they hit costs an epoch.
 
+In ``test_moves`` it is the log's own partitions that are moved between brokers, and led by whoever is first.
+
 pytest workloads/test_controller.py --nemesis=stop --nemesis-target=controller
+pytest workloads/test_controller.py -k moves --nodes=4 --nemesis=kill
 pytest workloads/test_controller.py --replay=schedules/zombie-controller.json --time-limit=50 --defect=zombie-controller
 """
 
@@ -16,7 +19,7 @@ from harness.app.experiment import experiment
 from harness.app.settings import Settings
 from harness.core.generator import Generator, mix, stagger
 from system_under_test.deployment import Broker
-from workloads.controller_churn import churn
+from workloads.controller_churn import churn, moves
 from workloads.controller_client import ControllerClient
 from workloads.log_drain import drain
 from workloads.log_operations import traffic
@@ -26,9 +29,19 @@ CONTRACT = forbid(*OWNERSHIP_ANOMALIES, *LOG_ANOMALIES)
 CHANGES_EVERY = 0.15
 """Seconds, on average: each change of a topic costs ZooKeeper some ten writes and every broker a request."""
 
+MOVES_EVERY = 0.5
+
 
 @experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT)
 def test_controller(settings: Settings) -> Generator:
     """One leader and one controller per epoch, whatever becomes of them."""
     keys = SYSTEM.keys()
     return mix(traffic(keys), stagger(CHANGES_EVERY, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)
+
+
+@experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT)
+def test_moves(settings: Settings) -> Generator:
+    """Replicas go from broker to broker, leaders back to where they belong, and no record is lost on the way."""
+    keys = SYSTEM.keys()
+    moving = stagger(MOVES_EVERY, moves(keys, settings.nodes, SYSTEM.replication))
+    return mix(traffic(keys), moving) | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -5,6 +5,7 @@ pytest workloads/test_offsets.py --cluster=sim --nemesis=partition,stop
 
 Members of one group join, leave and fall silent all through the run, so that generations come and go; now and then one
 of them commits on purpose as a member of the generation before. To another group, without members, anybody commits.
+Of one partition hardly ever anything is committed, and it is asked for as often as the others.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from harness.core.operation import Operation, Phase
 from system_under_test.deployment import Broker
 from workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
-SYSTEM = Broker(partitions=3, replication=3, min_insync=2).with_setting("flush.messages", "1")
+SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())
 KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
+IDLE = KEYS[0]
+"""Its offset is as old as that of a group whose members have nothing to read."""
+BUSY = KEYS[1:]
 CONTRACT = forbid(*REGISTER.anomalies, *GROUP_ANOMALIES, *OWNERSHIP_ANOMALIES, may_stall=["power-loss"])
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 
@@ -31,12 +35,13 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     f = context.choose(WEIGHTS, salt=1)
     if f == LEAVE and context.below(4, salt=4):
         f = COMMIT
-    key = context.choose(KEYS[:-1] if f == ZOMBIE else KEYS, salt=2)
+    keys = KEYS if f == FETCH or not context.below(50, salt=5) else BUSY
+    key = context.choose(keys[:-1] if f == ZOMBIE else keys, salt=2)
     argument = {"number": number, "offset": context.below(1000, salt=3)} if f in (COMMIT, ZOMBIE) else None
     return Operation(f, key, argument), number + 1
 
 
-@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, workers=True)
 def test_offsets(settings: Settings) -> Generator:
     """A fetch tells the latest commit, and no commit of an old generation is one."""
     return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]

@@ -32,14 +32,14 @@ from cluster.node import Node, NodeError
 from cluster.ssh import process
 from cluster.ssh.connection import Connection, Login
 from cluster.ssh.node import Disk, Program, SshNode
-from cluster.system import ZOOKEEPER_ROLE, Durable, System
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
 
 T = TypeVar("T")
 
 HOME = f"/{source.ROOT}"
 SSH_WITHIN = 30.0
 """Seconds for a container's sshd to answer."""
-PREFIXES = {ZOOKEEPER_ROLE: "zk", "broker": "n", "client": "c"}
+PREFIXES = {ZOOKEEPER_ROLE: "zk", "broker": "n"}
 """How nodes are called; another role's nodes by its own name."""
 WORKERS = 48
 
@@ -177,7 +177,7 @@ class DockerCluster:
             return f"{self._system.name} does not say where its data are (`data_folder`)"
         devices = {}
         for item in self._plans:
-            if item.role == ZOOKEEPER_ROLE:
+            if item.role in (ZOOKEEPER_ROLE, CLIENT_ROLE):
                 continue
             path = disk.image_path(self._state, self._owner, self._run_id, item.name)
             journal.append(undo.RemoveDisk(str(path)))

@@ -22,12 +22,15 @@ _NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
 
 
 def archive(folders: Sequence[str]) -> bytes:
-    """Folders of the Python path (``system_under_test``) or plain paths, each below ``/opt/assay`` by its last name."""
+    """Folders of the Python path, or modules of it that are one file, below ``/opt/assay`` by the same name
+    (``system_under_test``, ``harness/core``); folders by absolute path by their last name.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name in folders:
-            folder = locate(name)
-            tar.add(folder, arcname=f"{ROOT}/{folder.name}", filter=_wanted)
+            found = locate(name)
+            place = found.name if Path(name).is_absolute() or found.is_file() else name
+            tar.add(found, arcname=f"{ROOT}/{place}", filter=_wanted)
     return buffer.getvalue()
 
 
@@ -43,16 +46,20 @@ def of_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
 
 
 def locate(name: str) -> Path:
-    """Raises :class:`DeploymentError` when there is no such folder."""
+    """Raises :class:`DeploymentError` when there is no such folder, and no such module."""
     if Path(name).is_absolute() and Path(name).is_dir():
         return Path(name)
     for entry in sys.path:
         if (found := Path(entry or ".").resolve() / name).is_dir():
             return found
     # An editable install may have a finder of its own and no entry in sys.path.
-    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    package, _, inside = name.partition("/")
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
     for place in (spec.submodule_search_locations if spec else None) or []:
-        return Path(place)
+        if (found := Path(place) / inside).is_dir():
+            return found
+    if spec is not None and spec.origin is not None and Path(spec.origin).is_file() and not inside:
+        return Path(spec.origin)
     raise DeploymentError(f"{name!r} of System.source is no folder on the Python path; name the package's own folder")
 
 

@@ -20,7 +20,7 @@ from cluster.sim.process import Process
 from cluster.sim.runtime import EPOCH, SimRuntime
 from cluster.sim.zookeeper import server
 from cluster.sim.zookeeper.ensemble import Ensemble
-from cluster.system import ZOOKEEPER_ROLE, System
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
 
 FIRST_ADDRESS = 2
 
@@ -53,7 +53,7 @@ class SimCluster:
     def _name(self, role: str, index: int) -> str:
         if role == ZOOKEEPER_ROLE:
             return f"zk{index}"
-        main = next((name for name in self._system.roles if name != ZOOKEEPER_ROLE), None)
+        main = next((name for name in self._system.roles if name not in (ZOOKEEPER_ROLE, CLIENT_ROLE)), None)
         return f"n{index}" if role == main else f"{role}{index}"
 
     def _make(self, role: str, index: int, name: str) -> SimNode:

@@ -116,7 +116,8 @@ class Attempt:
             command=self.command,
         )
         folder.write_run(self._info)
-        system = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
+        variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
+        system = self.experiment.deployed(variant)
         world = self._world = open_world(system, settings, run_id=run_id(folder.path))
         trial = self._trial = Trial(self.experiment, system, settings, world, folder, self.interrupt, self.progress)
         try:

@@ -156,13 +156,13 @@ def parser() -> argparse.ArgumentParser:
     defects.set_defaults(run=_defects)
 
     generate = commands.add_parser("generate", help="write a large synthetic history to check", description=(
-        "Writes the history of a correct log or register, with one anomaly in it if asked, and tells where that is. "
-        "`assay check DIR` must find it, and nothing else."))  # fmt: skip
-    generate.add_argument("model", choices=("log", "register"))
+        "Writes the history of correct logs, registers or groups, with one anomaly in it if asked, and tells where "
+        "that is. `assay check DIR` must find it, and nothing else."))  # fmt: skip
+    generate.add_argument("model", choices=("log", "register", "group"))
     generate.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder that holds nothing yet")
     generate.add_argument("--operations", type=_count, default=100_000, metavar="N", help="default: 100000")
     generate.add_argument("--clients", type=_count, default=50, metavar="N", help="default: 50")
-    generate.add_argument("--keys", type=_count, default=100, metavar="N", help="partitions or registers (100)")
+    generate.add_argument("--keys", type=_count, default=100, metavar="N", help="partitions, registers or groups (100)")
     generate.add_argument("--seed", type=_count, default=0, metavar="N", help="the same seed, the same history (0)")
     generate.add_argument("--info-share", type=float, default=0.01, metavar="SHARE", help="that time out (0.01)")
     generate.add_argument("--plant", metavar="ANOMALY", help="lost-write, stale-read, ...; a wrong name lists them")

@@ -21,6 +21,7 @@ import pytest
 
 from checkers.contract import Contract
 from cluster.system import System
+from harness.app.client_nodes import WithClientNodes
 from harness.app.settings import Settings
 from harness.core.blocking import BlockingClient
 from harness.core.client import Client
@@ -34,21 +35,34 @@ Body = Callable[[Settings], Generator]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A system, how it is driven, and what it promises."""
+    """A system, how it is driven, and what it promises. ``workers``: its clients live on nodes of their own."""
 
     name: str
     system: System
     client: type[Client] | type[BlockingClient]
     contract: Contract
     body: Body
+    workers: bool = False
+
+    def deployed(self, system: System | None = None) -> System:
+        """The system, or this variant of it, with the nodes that its clients live on if they do."""
+        system = self.system if system is None else system
+        return WithClientNodes(system, self.client) if self.workers else system
 
 
 def experiment(
-    *, system: System, client: type[Client] | type[BlockingClient], contract: Contract
+    *, system: System, client: type[Client] | type[BlockingClient], contract: Contract, workers: bool = False
 ) -> Callable[[Body], Callable[..., None]]:
-    """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults."""
+    """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
+
+    ``workers``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
+    harness. Then operations and results must be what JSON can say.
+    """
 
     def decorate(body: Body) -> Callable[..., None]:
+        made = Experiment(body.__name__, system, client, contract, body, workers)
+        made.deployed()  # what cannot be is said where it is written, not when a cluster starts
+
         def test(assay_trial: Any) -> None:
             failure = assay_trial.run()
             if failure is not None:
@@ -61,7 +75,7 @@ def experiment(
         # pytest shows the body's file and line, and takes the arguments from the signature.
         test.__dict__["__wrapped__"] = body
         test.__dict__["__signature__"] = inspect.signature(lambda assay_trial: None)
-        setattr(test, ATTRIBUTE, Experiment(body.__name__, system, client, contract, body))
+        setattr(test, ATTRIBUTE, made)
         return test
 
     return decorate

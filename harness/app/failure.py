@@ -107,6 +107,7 @@ def _tolerated(judgement: Judgement) -> Iterator[str]:
     counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.tolerated]
     if counts:
         yield f"tolerated: {', '.join(counts)}"
+        yield from (f"  {name}: {why}" for name, why in judgement.reasons.items() if name in judgement.anomalies)
 
 
 def _footer(ending: Ending) -> Iterator[str]:

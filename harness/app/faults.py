@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster.system import ZOOKEEPER_ROLE, System
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
 from harness.app.settings import NONE, Settings, SettingsError, derive
 from nemesis.catalogue import FaultNameError, catalogue, descriptions, select, unsuited
 from nemesis.draw import draw
 from nemesis.fault import Census
 from nemesis.schedule import Record, Schedule, ScheduleError, decode
-from nemesis.target import CLIENT_ROLE, TargetError
+from nemesis.target import TargetError, groups
 from nemesis.target import parse as parse_target
 from nemesis.trigger import EVERY, TriggerError
 from nemesis.trigger import parse as parse_trigger
+from system_under_test.groups.points import FAILOVER_POINTS
 
 
 def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -86,7 +87,8 @@ def not_applicable(system: System, settings: Settings) -> str | None:
 
 def node_counts(system: System, settings: Settings) -> dict[str, int]:
     """Nodes per role, in the order in which they start."""
-    return {role: settings.zookeepers if role == ZOOKEEPER_ROLE else settings.nodes for role in system.roles}
+    special = {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_nodes}
+    return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
 def schedule(system: System, settings: Settings) -> Schedule:
@@ -102,7 +104,9 @@ def schedule(system: System, settings: Settings) -> Schedule:
     return draw(
         derive(settings.seed, "nemesis"),
         settings.nemesis,
-        census=Census(servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys())),
+        census=Census(
+            servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
+        ),
         interval=settings.nemesis_interval,
         time_limit=settings.time_limit,
         target=None if settings.nemesis_target is None else parse_target(settings.nemesis_target),
@@ -111,7 +115,14 @@ def schedule(system: System, settings: Settings) -> Schedule:
 
 
 def listing() -> str:
-    """What ``--nemesis-list`` prints: one line per fault."""
-    lines = descriptions(catalogue())
+    """What ``--nemesis-list`` prints: one line per fault, and per event of a coordinator worth striking at."""
+    faults = _columns(descriptions(catalogue()))
+    points = _columns(FAILOVER_POINTS)
+    return (
+        f"{faults}\n\nexactly at an event: --nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin, such as\n{points}"
+    )
+
+
+def _columns(lines: Mapping[str, str]) -> str:
     width = max(len(name) for name in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

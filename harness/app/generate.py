@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from harness.app.synthetic.group import GroupTraffic
+from harness.app.synthetic.group_scenes import GROUP_SCENES
 from harness.app.synthetic.log import LogTraffic
 from harness.app.synthetic.log_scenes import LOG_SCENES
 from harness.app.synthetic.plan import Made, Plan, Planted
@@ -32,12 +34,16 @@ class Traffic(Protocol):
     def write(self, writer: HistoryWriter) -> Planted | None: ...
 
 
-MODELS: Final[Mapping[str, Callable[[Plan], Traffic]]] = {"log": LogTraffic, "register": RegisterTraffic}
-PLANTABLE: Final = {"log": LOG_SCENES, "register": tuple(SCENES)}
+MODELS: Final[Mapping[str, Callable[[Plan], Traffic]]] = {
+    "log": LogTraffic,
+    "register": RegisterTraffic,
+    "group": GroupTraffic,
+}
+PLANTABLE: Final = {"log": LOG_SCENES, "register": tuple(SCENES), "group": tuple(GROUP_SCENES)}
 
 
 def generate(model: str, plan: Plan, out: Path) -> Made:
-    """Writes a history of ``log`` or ``register`` into the folder ``out``, which must hold nothing yet.
+    """Writes a history of one of ``MODELS`` into the folder ``out``, which must hold nothing yet.
 
     Raises ``PlanError`` for an anomaly that the model does not have, ``HistoryError`` when the folder is in use.
     """

@@ -55,7 +55,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--nemesis-trigger",
         default=DEFAULT_TRIGGER,
         metavar="WHEN",
-        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY'",
+        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY', "
+        "'hold:NAME' or 'hold:NAME:KEY': exactly at the event (--nemesis-list has some)",
     )
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
     add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
@@ -65,6 +66,8 @@ def add_options(parser: pytest.Parser) -> None:
     add("--concurrency", default=DEFAULT_CONCURRENCY, metavar="N", help="workers: 6, or 2n for two per node (2n)")
     add("--nodes", default=DEFAULT_NODES, metavar="N", help="nodes of each role of the system (3)")
     add("--zookeepers", default=DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
+    add("--workers", default=None, metavar="N",
+        help="nodes for clients that live on nodes of their own (default: as many as --nodes, at most 3)")  # fmt: skip
     add("--seed", default=None, metavar="N", help="repeat a run; in the simulation exactly (default: drawn)")
     add("--repeat", default="1", metavar="N", help="run each test N times, with seeds derived from the seed (1)")
     add("--cluster", default=None, metavar="|".join(CLUSTERS),
@@ -112,6 +115,7 @@ class Options:
     nemesis_trigger: str
     configuration: tuple[str, ...]
     explore: Budget | None
+    workers: int | None = None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -148,6 +152,7 @@ def read_options(config: pytest.Config) -> Options:
         nemesis_trigger=text("--nemesis-trigger"),
         configuration=tuple(parse_setting("--set", word) for word in config.getoption("--set")),
         explore=None if (explore := optional("--explore")) is None else parse_budget("--explore", explore),
+        workers=None if (workers := optional("--workers")) is None else parse_count("--workers", workers),
     )
 
 
@@ -171,6 +176,7 @@ def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[st
         replay=options.replay,
         nemesis_trigger=options.nemesis_trigger,
         configuration=options.configuration,
+        workers=options.workers,
     )
 
 
@@ -189,6 +195,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--nodes", str(settings.nodes), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(2 * settings.nodes)),
+        ("--workers", None if settings.workers is None else str(settings.workers), None),
         ("--defect", settings.defect, None),
         ("--seed", str(settings.seed), None),
     ]

@@ -89,14 +89,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if options.explore is not None:
         names = tuple(sorted(asked_by_name(options.nemesis)))
         sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=(), number=1)
-        reason = not_applicable(found.system, sample)
+        reason = not_applicable(found.deployed(), sample)
         marks = _ruled_out(reason)
         metafunc.parametrize(FIXTURE, [pytest.param(Parameter(names, 1, 1), id="explore", marks=marks)], indirect=True)
         return
     parameters = []
     for nemesis in _combinations(options):
         sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
-        reason = not_applicable(found.system, sample)
+        reason = not_applicable(found.deployed(), sample)
         marks = _ruled_out(reason)
         for number in range(1, options.repeat + 1):
             parameter = Parameter(nemesis, number, options.repeat)

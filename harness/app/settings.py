@@ -27,6 +27,8 @@ ENGINES: Final = ("auto", "duckdb", "spark")
 NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
+MOST_CLIENT_NODES: Final = 3
+"""Unless more are asked for."""
 
 
 class SettingsError(ValueError):
@@ -68,11 +70,18 @@ class Settings:
     """The system's own settings, each ``name=value``."""
     nemesis_trigger: str = "every"
     """What the faults wait for; ``every`` is nothing but the interval."""
+    workers: int | None = None
+    """Nodes that clients live on, for an experiment whose clients do; None: as many as ``nodes``, at most three."""
 
     @property
     def nemesis_id(self) -> str:
         """``kill+partition``, or ``none``: what stands in a test id."""
         return "+".join(self.nemesis) or NONE
+
+    @property
+    def client_nodes(self) -> int:
+        """How many nodes clients live on, if they do not live in the harness."""
+        return min(self.nodes, MOST_CLIENT_NODES) if self.workers is None else self.workers
 
 
 def derive(seed: int, *parts: str | int) -> int:

@@ -17,11 +17,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from cluster.deploy import start_system
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
+from cluster.node import Cluster, Node, NodeError, by_role
+from cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, DeploymentError, Replicated, System
+from harness.app.client_nodes import housed
 from harness.app.collect import Collector
 from harness.app.experiment import Experiment
 from harness.app.faults import schedule
@@ -37,10 +38,12 @@ from harness.core.interpreter import Interpreter
 from harness.core.operation import Completed, Outcome
 from harness.core.report import RunReport
 from harness.core.stamps import Origin, Stamps
+from harness.remote import RemoteClient
 from nemesis.catalogue import catalogue
 from nemesis.conductor import Conductor
 from nemesis.row import FaultPhase, FaultRow
 from nemesis.schedule import encode
+from nemesis.target import servers
 
 TICK: Final = 0.1
 """Seconds between two looks at the interrupt and two updates of the progress."""
@@ -155,8 +158,8 @@ class Trial:
         collector.start()
         try:
             async with Interpreter(
-                endpoints=endpoints(self.system, self._servers()),
-                client=self.experiment.client,
+                endpoints=self._endpoints(),
+                client=self._client,
                 recorder=history,
                 concurrency=settings.concurrency,
                 runtime=self.world.runtime(),
@@ -202,7 +205,7 @@ class Trial:
         try:
             async with asyncio.timeout(deadline):
                 await conductor.settle()
-                waiting = self._servers()
+                waiting = [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
                 while waiting and not self.interrupt.requested:
                     if await self._ready(waiting[0]):
                         waiting.pop(0)
@@ -261,7 +264,15 @@ class Trial:
             await asyncio.sleep(TICK)
 
     def _servers(self) -> list[Node]:
-        return [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
+        return servers(self.cluster, self.system)
+
+    def _endpoints(self) -> list[Endpoint]:
+        found = endpoints(self.system, self.cluster, self.settings.defect)
+        return housed(found, self.cluster) if self.experiment.workers else found
+
+    def _client(self) -> Any:
+        kind = self.experiment.client
+        return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.workers else kind()
 
 
 def crashes(cluster: Cluster) -> list[str]:
@@ -269,12 +280,21 @@ def crashes(cluster: Cluster) -> list[str]:
     return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 
-def endpoints(system: System, servers: list[Node]) -> list[Endpoint]:
-    """One per server: its own address first."""
-    addresses = [f"{node.address}:{system.port(node.role)}" for node in servers]
+def endpoints(system: System, cluster: Cluster, defect: str | None) -> list[Endpoint]:
+    """One per server of the system: its own address first; with all of ZooKeeper's, and what is switched on."""
+    nodes = servers(cluster, system)
+    addresses = [f"{node.address}:{system.port(node.role)}" for node in nodes]
+    zookeeper = tuple(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))
+    defects = () if defect is None else (defect,)
     return [
-        Endpoint(node.name, address, (address, *(other for other in addresses if other != address)))
-        for node, address in zip(servers, addresses, strict=True)
+        Endpoint(
+            node.name,
+            address,
+            (address, *(other for other in addresses if other != address)),
+            zookeeper=zookeeper,
+            defects=defects,
+        )
+        for node, address in zip(nodes, addresses, strict=True)
     ]
 
 

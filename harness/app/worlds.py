@@ -55,9 +55,15 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class HarnessRuntime:
-    """What a client outside of any node may ask for in a real world: chance and the time of day."""
+    """What a client outside of any node may ask for in a real world: chance, the time of day, and ZooKeeper."""
 
     random: random.Random
+
+    def zookeeper(self, servers: str, session_timeout: float) -> Any:
+        """A client of ``host:port,host:port``, not yet connected; ``session_timeout`` in seconds."""
+        from system_under_test.zookeeper.adapter import KazooZooKeeper
+
+        return KazooZooKeeper(servers, session_timeout)
 
     def wall_clock(self) -> float:
         """Seconds since the epoch."""

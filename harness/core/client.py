@@ -10,12 +10,29 @@ from harness.core.operation import Completed, Completion, Effect, Operation
 
 
 @dataclass(frozen=True)
+class Home:
+    """A node that clients live on, and where its worker process listens: ``host:port``."""
+
+    node: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Endpoint:
-    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each."""
+    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each.
+
+    ``home``: where the client lives, if on a node of its own; None: in the harness.
+    """
 
     node: str
     address: str
     all: tuple[str, ...]
+    home: Home | None = None
+    zookeeper: tuple[str, ...] = ()
+    """Every ZooKeeper server; none where the cluster has none of its own."""
+    defects: tuple[str, ...] = ()
+    """What ``--defect`` switched on. Some defects are a client library's: a workload's client hands these names to the
+    library's constructors, and the library knows its own."""
 
 
 class Client(Protocol):

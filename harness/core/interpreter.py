@@ -4,9 +4,9 @@ One scheduler, and one task per worker. Each turn of the scheduler first takes a
 out operations as long as the generator has any and a worker is free, so that an operation that had ended before
 another began is never recorded as concurrent with it. Time stands still within a turn but for the stamps, which differ.
 
-A worker keeps its name (``w3``) and its node (endpoint *i* mod *n*); the process that it is changes whenever an
-operation ends ``info``, for that process might still be at it: the next one, with id + number of workers, has a client
-of its own.
+A worker keeps its name (``w3``, or ``w3@client1`` where its clients live on a node) and its endpoint (*i* mod *n*);
+the process that it is changes whenever an operation ends ``info``, for that process might still be at it: the next one,
+with id + number of workers, has a client of its own.
 
 After Jepsen's interpreter (jepsen.generator.interpreter), which runs threads where this runs coroutines.
 """

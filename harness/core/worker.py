@@ -66,7 +66,7 @@ class Worker:
     def __init__(self, number: int, process: int, stride: int, endpoint: Endpoint, around: Surroundings) -> None:
         """Starts the task. ``stride`` is added to the process's id whenever a new process takes over."""
         self.number = number
-        self.name = f"w{number}"
+        self.name = f"w{number}" if endpoint.home is None else f"w{number}@{endpoint.home.node}"
         self.process = process
         self.endpoint = endpoint
         self.client: Client | None = None

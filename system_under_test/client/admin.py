@@ -1,17 +1,40 @@
-"""Creates, changes, deletes and describes topics. Changes go to the controller, wherever that is at the moment."""
+"""Creates, changes, deletes and describes topics, moves their replicas and elects their preferred leaders.
+
+Changes go to the controller, wherever that is at the moment.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import enum
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from system_under_test.client.cluster_view import ClusterView
 from system_under_test.client.connection import CallError, Connection, NotSent, Unknown
-from system_under_test.client.errors import TOPIC_CHANGE_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
+from system_under_test.client.errors import (
+    ELECTION_NOT_DONE,
+    TOPIC_CHANGE_NOT_DONE,
+    ClientError,
+    Outcome,
+    ReadFailed,
+    outcome,
+)
 from system_under_test.client.metadata import BACK_OFF, Metadata
 from system_under_test.client.pool import Pool
+from system_under_test.protocol.control import PartitionName
 from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    DescribeReassignmentsResponse,
+    ElectPreferredRequest,
+    MovingPartition,
+    NewAssignment,
+    PartitionChangeResponse,
+    PartitionChangeResult,
+    ReassignRequest,
+)
 from system_under_test.protocol.topic_changes import (
     AlterConfigsRequest,
     AlteredTopic,
@@ -51,15 +74,39 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What is known of the change of one topic. ``error`` is None where no broker spoke of it."""
+    """What is known of the change of one topic or partition. ``error`` is None where no broker spoke of it."""
 
     outcome: Outcome
     error: ErrorCode | None = None
     message: str | None = None
 
 
-_Answers = Mapping[str, tuple[ErrorCode, str | None]]
-_Call = Callable[[Connection, list[str], float], Awaitable[_Answers]]
+Partition = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
+
+class MoveState(enum.StrEnum):
+    """How far a reassignment has come, as Kafka's tool says it."""
+
+    DONE = "done"
+    IN_PROGRESS = "in progress"
+    FAILED = "failed"
+    """It is not under way, and the partition is not where it should be: it was refused, or others were faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """``replicas`` are assigned now, ``target`` shall be, and the files of ``removing`` are not known to be gone."""
+
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+_Thing = TypeVar("_Thing", str, Partition)
+"""What changes: a topic or a partition."""
+_Answers = Mapping[_Thing, tuple[ErrorCode, str | None]]
+_Call = Callable[[Connection, list[_Thing], float], Awaitable[_Answers[_Thing]]]
 
 
 class Admin:
@@ -76,7 +123,7 @@ class Admin:
         """What became of each. A refusal because of a change of controllers is tried again at the new one."""
         specifications = {topic.name: _creatable(topic) for topic in topics}
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             request = CreateTopicsRequest(topics=[specifications[name] for name in names], timeout_ms=_share(left))
             response = await connection.call(request, CREATE_TOPICS_VERSION, left)
             return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
@@ -86,7 +133,7 @@ class Admin:
     async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicOutcome]:
         """What became of each."""
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             request = DeleteTopicsRequest(topics=names, timeout_ms=_share(left))
             response = await connection.call(request, DELETE_TOPICS_VERSION, left)
             return {entry.topic: (ErrorCode.of(entry.error_code), None) for entry in response.topics}
@@ -102,7 +149,7 @@ class Admin:
         unknown tells, too.
         """
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             growing = GrowingTopic(
                 topic=topic, count=count, assignments=[NewReplicas(replicas=list(r)) for r in assignments]
             )
@@ -118,7 +165,7 @@ class Admin:
         """
         configs = [ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             altered = AlteredTopic(topic=topic, configs=configs)
             request = AlterConfigsRequest(topics=[altered], timeout_ms=_share(left), validate_only=False)
             return _answers(await connection.call(request, PRIVATE_VERSION, left))
@@ -129,7 +176,7 @@ class Admin:
         """The settings that the topic has of its own, as written. Raises ``ReadFailed``."""
         found: dict[str, str] = {}
 
-        async def call(connection: Connection, names: list[str], left: float) -> _Answers:
+        async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             request = DescribeConfigsRequest(topics=[topic], timeout_ms=_share(left))
             (described,) = (await connection.call(request, PRIVATE_VERSION, left)).topics
             found.update((entry.name, entry.value or "") for entry in described.configs)
@@ -147,24 +194,86 @@ class Admin:
         """
         return await self._metadata.describe(topics, asyncio.get_running_loop().time() + self._timeout)
 
+    async def elect_preferred(self, partitions: Sequence[Partition]) -> dict[Partition, TopicOutcome]:
+        """Gives the lead of each to the first of its assignment: done, or that one is not in sync (5), not done."""
+
+        async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
+            request = ElectPreferredRequest(partitions=_named(left), timeout_ms=_share(seconds))
+            return _partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
+
+        return await self._change(list(dict.fromkeys(partitions)), call, ELECTION_NOT_DONE)
+
+    async def reassign(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, TopicOutcome]:
+        """Has partitions move to these replicas, the preferred leader first; all of them must be alive.
+
+        Done means written down: from then on the controllers see to it, whoever they are. ``verify`` says how far they
+        have come. A partition that is on its way to elsewhere is refused (42); to ask for the same twice is harmless,
+        so after an unknown outcome one may ask again.
+        """
+
+        async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
+            wanted = [
+                NewAssignment(topic=topic, partition=index, replicas=list(moves[topic, index])) for topic, index in left
+            ]
+            request = ReassignRequest(partitions=wanted, timeout_ms=_share(seconds))
+            return _partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
+
+        return await self._change(list(moves), call)
+
+    async def reassignments(self) -> dict[Partition, Moving]:
+        """Those that are under way, as the controller has them. Raises ``ReadFailed``."""
+        return {_partition(entry): _moving(entry) for entry in (await self._reassignments([])).moving}
+
+    async def verify(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, MoveState]:
+        """How far each of these has come. Raises ``ReadFailed``."""
+        response = await self._reassignments(list(moves))
+        under_way = {_partition(entry) for entry in response.moving}
+        settled = {_partition(entry): entry.replicas for entry in response.settled}
+        return {
+            partition: MoveState.IN_PROGRESS
+            if partition in under_way
+            else MoveState.DONE
+            if settled.get(partition) == list(replicas)
+            else MoveState.FAILED
+            for partition, replicas in moves.items()
+        }
+
+    async def _reassignments(self, partitions: list[Partition]) -> DescribeReassignmentsResponse:
+        found: list[DescribeReassignmentsResponse] = []
+
+        async def call(connection: Connection, left: list[str], seconds: float) -> _Answers[str]:
+            request = DescribeReassignmentsRequest(partitions=_named(partitions), timeout_ms=_share(seconds))
+            response = await connection.call(request, PRIVATE_VERSION, seconds)
+            found.append(response)
+            return {name: (ErrorCode.of(response.error_code), response.error_message) for name in left}
+
+        known = (await self._change(["reassignments"], call))["reassignments"]
+        if known.outcome is not Outcome.DONE:
+            raise ReadFailed(f"reassignments: {known.message or known.error}", error=known.error)
+        return found[-1]
+
     async def close(self) -> None:
         """Calls that still wait for an answer end with outcome unknown."""
         await self._pool.close()
 
-    async def _change(self, names: list[str], call: _Call) -> dict[str, TopicOutcome]:
+    async def _change(
+        self, names: list[_Thing], call: _Call[_Thing], not_done: Collection[ErrorCode] = TOPIC_CHANGE_NOT_DONE
+    ) -> dict[_Thing, TopicOutcome]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         outcomes = {name: TopicOutcome(Outcome.NOT_DONE, None, "no controller was found in time") for name in names}
         left = names
         while left and loop.time() < deadline:
-            known = await self._attempt(left, call, deadline)
+            known = await self._attempt(left, call, deadline, not_done)
             outcomes |= known
             left = [name for name in left if _try_again(known[name])]
             if left:
                 await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
         return outcomes
 
-    async def _attempt(self, names: list[str], call: _Call, deadline: float) -> dict[str, TopicOutcome]:
+    async def _attempt(
+        self, names: list[_Thing], call: _Call[_Thing], deadline: float, not_done: Collection[ErrorCode]
+    ) -> dict[_Thing, TopicOutcome]:
         loop = asyncio.get_running_loop()
         try:
             view = await self._metadata.describe([], deadline)
@@ -176,7 +285,7 @@ class Admin:
             return dict.fromkeys(names, TopicOutcome(Outcome.UNKNOWN, None, str(error)))
         except (ClientError, CallError) as error:
             return dict.fromkeys(names, TopicOutcome(Outcome.NOT_DONE, None, str(error)))
-        return {name: _judge(answers.get(name)) for name in names}
+        return {name: _judge(answers.get(name), not_done) for name in names}
 
 
 def _share(left: float) -> int:
@@ -184,8 +293,24 @@ def _share(left: float) -> int:
     return int(left * 1000 * BROKER_SHARE)
 
 
-def _answers(response: TopicChangeResponse) -> _Answers:
+def _answers(response: TopicChangeResponse) -> _Answers[str]:
     return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
+
+
+def _named(partitions: Sequence[Partition]) -> list[PartitionName]:
+    return [PartitionName(topic=topic, partition=index) for topic, index in partitions]
+
+
+def _partition(entry: MovingPartition | NewAssignment | PartitionChangeResult) -> Partition:
+    return entry.topic, entry.partition
+
+
+def _moving(entry: MovingPartition) -> Moving:
+    return Moving(tuple(entry.replicas), tuple(entry.target), tuple(entry.removing))
+
+
+def _partition_answers(response: PartitionChangeResponse) -> _Answers[Partition]:
+    return {_partition(entry): (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.partitions}
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -201,11 +326,11 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _judge(answer: tuple[ErrorCode, str | None] | None) -> TopicOutcome:
+def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[ErrorCode]) -> TopicOutcome:
     if answer is None:
-        return TopicOutcome(Outcome.UNKNOWN, None, "the controller's answer does not name the topic")
+        return TopicOutcome(Outcome.UNKNOWN, None, "the controller's answer does not name it")
     error, message = answer
-    return TopicOutcome(outcome(error, TOPIC_CHANGE_NOT_DONE), error, message)
+    return TopicOutcome(outcome(error, not_done), error, message)
 
 
 def _try_again(known: TopicOutcome) -> bool:

@@ -7,14 +7,16 @@ broker, on which a broker answers one request after the other: concurrent long p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from system_under_test.client.assignors import Partition
 from system_under_test.client.cluster_view import Node
 from system_under_test.client.connection import CallError
 from system_under_test.client.errors import STALE_METADATA, ReadFailed
+from system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
 from system_under_test.client.metadata import BACK_OFF, Metadata
+from system_under_test.client.multi_fetch import MultiFetch
 from system_under_test.client.pool import Pool
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch import (
@@ -28,38 +30,21 @@ from system_under_test.protocol.offsets import (
     EARLIEST,
     LATEST,
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from system_under_test.protocol.schema import Request, records_bytes
-from system_under_test.records import message_set
-from system_under_test.records.message import Message, RecordError
+from system_under_test.records.message import Message
 from system_under_test.runtime import Runtime
 
 R = TypeVar("R")
 
 FETCH_VERSION = 3
 LIST_OFFSETS_VERSION = 1
-
-PATIENCE = 2.0
-"""Seconds for an answer, beyond the wait that was asked for, before the leader is looked up and asked again."""
-
-TRANSIENT = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
-"""Errors after which a read is worth repeating."""
+SEGMENT_OFFSETS_VERSION = 0
 
 __all__ = ["EARLIEST", "LATEST", "Fetched", "SimpleConsumer"]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """What one fetch brought. ``error`` is NONE, or the broker's refusal (OFFSET_OUT_OF_RANGE above all)."""
-
-    messages: Sequence[Message]
-    high_watermark: int
-    """-1 after an error."""
-    node: int
-    """The broker that answered."""
-    error: ErrorCode = ErrorCode.NONE
 
 
 class _Answer(NamedTuple):
@@ -91,6 +76,9 @@ class SimpleConsumer:
         self._check_crcs = check_crcs
         self._pool = Pool(client_id)
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
+        self._multi = MultiFetch(
+            self._metadata, self._pool, version=fetch_version, largest=max_fetch_bytes, check_crcs=check_crcs
+        )
 
     async def fetch(
         self,
@@ -104,38 +92,55 @@ class SimpleConsumer:
         """The messages from ``offset`` on, about ``max_bytes`` of them, below the high watermark.
 
         Waits up to ``max_wait`` seconds for ``min_bytes``. A buffer into which not even the first message fits is
-        doubled (brokers send a whole message from Fetch 3 on, whatever the limit). Of a damaged answer the messages
-        before the damage are returned. Raises ``ReadFailed`` when no broker answered in time, the leader never got
-        ready, or damage came first.
+        doubled (brokers send a whole message from Fetch 3 on, whatever the limit), up to ``max_fetch_bytes``; then the
+        error is MESSAGE_TOO_LARGE. Of a damaged answer the messages before the damage are returned. Raises
+        ``ReadFailed`` when no broker answered in time, the leader never got ready, or damage came first.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
         size = max_bytes
         while True:
             answer = await self._fetch(topic, partition, offset, size, max_wait, min_bytes, deadline)
             error = ErrorCode.of(answer.found.error_code)
-            if answer.messages or not records_bytes(answer.found.records) or size >= self._max_fetch_bytes:
+            truncated = not answer.messages and bool(records_bytes(answer.found.records))
+            if not truncated or size >= self._max_fetch_bytes:
+                if truncated and self._check_crcs:  # else its length may be the damage
+                    error = ErrorCode.MESSAGE_TOO_LARGE
                 wanted = [message for message in answer.messages if message.offset >= offset]
                 return Fetched(wanted, answer.found.high_watermark, answer.node, error)
             size = min(2 * size, self._max_fetch_bytes)
+
+    async def multi_fetch(
+        self,
+        offsets: Mapping[Partition, int],
+        max_bytes: int = 1024 * 1024,
+        max_wait: float = 0.5,
+        min_bytes: int = 1,
+    ) -> dict[Partition, Fetched]:
+        """As :meth:`fetch`, of several partitions, each from its offset on, in one request to each of their leaders.
+
+        ``max_bytes`` is per partition. Returns as soon as any partition was answered; an answer of another may then be
+        an error that goes away by itself (no leader, or one that did not answer: ``NETWORK_EXCEPTION``). Damaged
+        records are ``CORRUPT_MESSAGE``. A broker fills its answer in the order that is asked in, so a caller that wants
+        all to have their turn begins with another each time. Raises ``ReadFailed`` when no partition was answered.
+        """
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        return await self._multi.fetch(offsets, max_bytes, max_wait, min_bytes, deadline)
 
     async def offsets(self, topic: str, partition: int, time: int) -> int:
         """The first offset whose message is at least as young as ``time`` (ms since the epoch), ``LATEST`` or
         ``EARLIEST``; -1 when there is none. Raises ``ReadFailed``, with the broker's ``error`` if it refused.
         """
-        deadline = asyncio.get_running_loop().time() + self._timeout
         wanted = ListOffsetsPartition(partition=partition, timestamp=time)
-        request = ListOffsetsRequest(
-            replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(topic=topic, partitions=[wanted])]
-        )
-        while True:
-            node, response = await self._ask(topic, partition, request, LIST_OFFSETS_VERSION, PATIENCE, deadline)
-            answers = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
-            if len(answers) != 1 or answers[0].partition != partition:
-                raise ReadFailed(f"{topic}-{partition}: broker {node.id} told the offsets of something else")
-            error = ErrorCode.of(answers[0].error_code)
-            if error is ErrorCode.NONE:
-                return answers[0].offset
-            await self._retry_or_raise(topic, partition, error, node, deadline)
+        return (await self._list_offsets(topic, wanted, LIST_OFFSETS_VERSION)).offset
+
+    async def offsets_before(self, topic: str, partition: int, time: int, count: int = 1) -> list[int]:
+        """Up to ``count`` offsets at which one may begin to read what is older than ``time`` (ms since the epoch,
+        ``LATEST`` or ``EARLIEST``), newest first: those at which segments begin, and the log's end for ``LATEST``.
+
+        A segment is as old as its file, so this is coarse; :meth:`offsets` looks at messages. Raises ``ReadFailed``.
+        """
+        wanted = ListOffsetsPartition(partition=partition, timestamp=time, max_num_offsets=count)
+        return (await self._list_offsets(topic, wanted, SEGMENT_OFFSETS_VERSION)).offsets
 
     async def close(self) -> None:
         """Calls that still wait end with ``ReadFailed``."""
@@ -162,15 +167,29 @@ class SimpleConsumer:
                 raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch of something else")
             error = ErrorCode.of(found[0].error_code)
             if error not in TRANSIENT:
-                messages: list[Message] = []
-                try:
-                    for message in message_set.messages(records_bytes(found[0].records), check_crcs=self._check_crcs):
-                        messages.append(message)
-                except RecordError as damage:
-                    if not any(message.offset >= offset for message in messages):
-                        what = f"{topic}-{partition}: broker {node.id} served damaged records: {damage}"
-                        raise ReadFailed(what, error=ErrorCode.CORRUPT_MESSAGE, node=node.id) from damage
+                messages, damage = messages_in(found[0], offset, check_crcs=self._check_crcs)
+                if damage is not None:
+                    what = f"{topic}-{partition}: broker {node.id} served damaged records: {damage}"
+                    raise ReadFailed(what, error=ErrorCode.CORRUPT_MESSAGE, node=node.id)
                 return _Answer(found[0], messages, node.id)
+            await self._retry_or_raise(topic, partition, error, node, deadline)
+
+    async def _list_offsets(
+        self, topic: str, wanted: ListOffsetsPartition, version: int
+    ) -> ListOffsetsPartitionResponse:
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        partition = wanted.partition
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(topic=topic, partitions=[wanted])]
+        )
+        while True:
+            node, response = await self._ask(topic, partition, request, version, PATIENCE, deadline)
+            answers = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
+            if len(answers) != 1 or answers[0].partition != partition:
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} told the offsets of something else")
+            error = ErrorCode.of(answers[0].error_code)
+            if error is ErrorCode.NONE:
+                return answers[0]
             await self._retry_or_raise(topic, partition, error, node, deadline)
 
     async def _ask(

@@ -7,6 +7,7 @@ certainly not done, or unknown.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -58,13 +59,23 @@ class Generation:
 
 
 class CommitFailed(ClientError):
-    """``outcome`` says whether the offsets are certainly not committed, or whether nobody knows."""
+    """``outcome`` says whether the offsets are certainly not committed, or whether nobody knows.
+
+    ``partitions`` says it of each: some may be committed although others are not, and ``outcome`` is unknown then.
+    """
 
     def __init__(
-        self, message: str, known: Outcome, *, error: ErrorCode | None = None, node: int | None = None
+        self,
+        message: str,
+        known: Outcome,
+        partitions: Mapping[Partition, Outcome],
+        *,
+        error: ErrorCode | None = None,
+        node: int | None = None,
     ) -> None:
         super().__init__(message, error=error, node=node)
         self.outcome = known
+        self.partitions = partitions
 
 
 class JoinFailed(ClientError):
@@ -78,18 +89,35 @@ class Coordinated:
     """Who coordinates, in the words of the design."""
 
     def __init__(
-        self, bootstrap: str | Sequence[str], group: str, *, runtime: Runtime, timeout: float, client_id: str
+        self,
+        bootstrap: str | Sequence[str],
+        group: str,
+        *,
+        runtime: Runtime,
+        timeout: float,
+        client_id: str,
+        retention: float | None = None,
     ) -> None:
+        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'."""
         self.group = group
         self.generation: Generation | None = None
         """None where it has to join, or never did."""
+        self.ended: ErrorCode | None = None
+        """Why the generation is over: after REBALANCE_IN_PROGRESS nobody else owns anything of it before the member has
+        joined again or its time for that is over; after anything else others may already."""
         self._timeout = timeout
+        self._retention_ms = -1 if retention is None else int(retention * 1000)
         self._bootstrap = parse_addresses(bootstrap)
         self._random = runtime.random
         self._pool = Pool(client_id)
         # Heartbeats have a connection of their own: a broker answers one request after the other, and a join may wait.
         self._pulse = Pool(f"{client_id}-heartbeat")
         self._coordinator: Address | None = None
+        self._silent_until = -math.inf
+
+    def fall_silent(self, seconds: float) -> None:
+        """No heartbeats for so long: what a process is like that was stopped, to its group."""
+        self._silent_until = asyncio.get_running_loop().time() + seconds
 
     async def close(self) -> None:
         """Without a word to the group."""
@@ -99,6 +127,7 @@ class Coordinated:
     def _over(self, code: ErrorCode) -> None:
         """The generation is."""
         self.generation = None
+        self.ended = code
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
@@ -112,7 +141,7 @@ class Coordinated:
             group_id=self.group,
             generation_id=-1 if under is None else under.number,
             member_id="" if under is None else under.member_id,
-            retention_time_ms=-1,
+            retention_time_ms=self._retention_ms,
             topics=[
                 OffsetCommitTopic(
                     topic=topic,
@@ -133,28 +162,36 @@ class Coordinated:
                 break
             except NotSent as error:
                 if loop.time() + BACK_OFF >= deadline:
-                    raise CommitFailed(f"group {self.group}: {error}", Outcome.NOT_DONE) from error
+                    raise self._commit_failed(error, dict.fromkeys(offsets, Outcome.NOT_DONE)) from error
                 await asyncio.sleep(BACK_OFF)
             except CallError as error:
-                raise CommitFailed(f"group {self.group}: {error}", Outcome.UNKNOWN) from error
-        codes = {ErrorCode.of(part.error_code) for topic in answer.topics for part in topic.partitions}
+                raise self._commit_failed(error, dict.fromkeys(offsets, Outcome.UNKNOWN)) from error
+        told = {
+            (topic.topic, part.partition): ErrorCode.of(part.error_code)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        codes = set(told.values())
         if codes & STALE_COORDINATOR:
             self._coordinator = None
         if under is self.generation:
-            for code in codes & OVER:
+            for code in sorted(codes & OVER):
                 self._over(code)
-        self._raise_worst(codes)
+        known = {
+            partition: outcome(told[partition], OFFSET_COMMIT_NOT_DONE) if partition in told else Outcome.UNKNOWN
+            for partition in offsets
+        }
+        bad = sorted(codes - {ErrorCode.NONE})
+        if bad or Outcome.UNKNOWN in known.values():
+            what = ", ".join(code.name for code in bad) or "not of all partitions"
+            raise self._commit_failed(f"answered {what}", known, bad[0] if bad else None)
 
-    def _raise_worst(self, codes: set[ErrorCode]) -> None:
-        """Of several partitions some may be committed where others are refused: of all together nobody knows then."""
-        known = {code: outcome(code, OFFSET_COMMIT_NOT_DONE) for code in sorted(codes)}
-        bad = [code for code in known if known[code] is not Outcome.DONE]
-        if not bad:
-            return
+    def _commit_failed(
+        self, what: object, known: Mapping[Partition, Outcome], error: ErrorCode | None = None
+    ) -> CommitFailed:
         alike = set(known.values()) == {Outcome.NOT_DONE}
-        names = ", ".join(code.name for code in bad)
-        what = Outcome.NOT_DONE if alike else Outcome.UNKNOWN
-        raise CommitFailed(f"group {self.group}: answered {names}", what, error=bad[0])
+        whole = Outcome.NOT_DONE if alike else Outcome.UNKNOWN
+        return CommitFailed(f"group {self.group}: {what}", whole, known, error=error)
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
         """What is committed for each. Raises ``ReadFailed``."""

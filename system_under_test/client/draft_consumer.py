@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from system_under_test.client.coordinated import CommitFailed
+from system_under_test.client.coordinated import CommitFailed, Generation
 from system_under_test.client.draft_membership import FREQUENCY, DraftMembership
 from system_under_test.client.draft_states import State
 from system_under_test.client.group_consumer import GroupConsumer, Told
@@ -68,10 +69,7 @@ class DraftConsumer(GroupConsumer):
     def state(self) -> State:
         return self._draft.state
 
-    async def _enter(self) -> None:
-        if self._draft.generation is None:
-            with contextlib.suppress(CommitFailed):  # whoever owns next reads again what could not be committed
-                await self.commit()
-        entered = await self._draft.enter(before_join=self._revoke)
-        if entered is not self._generation:
-            await self._take(entered)
+    async def _enter(self) -> Generation:
+        with contextlib.suppress(CommitFailed):  # whoever owns next reads again what could not be committed
+            await self.commit()
+        return await self._draft.enter(before_join=partial(self._revoke, self._on_revoked))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from system_under_test.client.addresses import Address
@@ -81,7 +81,7 @@ class DraftMembership(Coordinated):
         self._beating: asyncio.Task[None] | None = None
 
     async def enter(
-        self, timeout: float | None = None, *, before_join: Callable[[], None] = lambda: None
+        self, timeout: float | None = None, *, before_join: Callable[[], Awaitable[None]] | None = None
     ) -> Generation:
         """The generation that it is in, once it is in one: the one that it has, or one that it joins.
 
@@ -99,8 +99,9 @@ class DraftMembership(Coordinated):
                 await self._reach(deadline)
                 if self._stopped is not None and await self._goes_on(self._stopped, deadline):
                     return self._begin(self._stopped, Happening.ACCEPTED)
-                before_join()
-                before_join = _nothing
+                if before_join is not None:
+                    announce, before_join = before_join, None
+                    await announce()
                 answer = await self._join(deadline)
             except CallError as error:
                 last = error
@@ -118,6 +119,14 @@ class DraftMembership(Coordinated):
                 last = code.name
             await asyncio.sleep(BACK_OFF)
         raise JoinFailed(f"group {self.group}: not a member in time: {last}")
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """From the next time on that it enters, which it has to: by a join, whoever coordinates."""
+        self._topics = list(topics)
+        if self.generation is not None:
+            super()._over(ErrorCode.REBALANCE_IN_PROGRESS)
+            self._move(Happening.REFUSED)
+        self._stopped = None
 
     async def leave(self) -> None:
         """Whatever becomes of it: one who says nothing more is taken out in the end."""
@@ -191,6 +200,7 @@ class DraftMembership(Coordinated):
         """Until the generation is over."""
         while self.generation is generation:
             await self._pause()
+            await asyncio.sleep(max(0.0, self._silent_until - asyncio.get_running_loop().time()))
             if self.generation is not generation:
                 return
             try:
@@ -250,7 +260,3 @@ class DraftMembership(Coordinated):
 def _generation(answer: Any) -> Generation:
     partitions = tuple((topic.topic, index) for topic in answer.partitions_to_own for index in topic.partitions)
     return Generation(answer.generation_id, answer.consumer_id, partitions)
-
-
-def _nothing() -> None:
-    """The join was announced."""

@@ -8,6 +8,7 @@ accusation, a wrong "unknown" merely weakens a check.
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 
 from system_under_test.protocol.errors import ErrorCode
 
@@ -37,7 +38,7 @@ class SendFailed(ClientError):
 
 
 class SendUnknown(ClientError):
-    """The messages may have been appended, or may still be; they were sent once."""
+    """The messages may have been appended, or may still be."""
 
 
 class ReadFailed(ClientError):
@@ -100,13 +101,16 @@ TOPIC_CHANGE_NOT_DONE = frozenset(
         E.POLICY_VIOLATION,
     }
 )
-"""For CreateTopics and DeleteTopics; 7 says that the change goes on."""
+"""For changes of topics and partitions; 7 says that the change goes on."""
+
+ELECTION_NOT_DONE = TOPIC_CHANGE_NOT_DONE | {E.LEADER_NOT_AVAILABLE}
+"""5 says that the preferred leader is not in sync."""
 
 STALE_METADATA = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_FOR_PARTITION})
 """After these the leader must be looked up anew."""
 
 
-def outcome(error: ErrorCode, not_done: frozenset[ErrorCode]) -> Outcome:
+def outcome(error: ErrorCode, not_done: Collection[ErrorCode]) -> Outcome:
     """What ``error`` means for a request whose refusals are ``not_done``."""
     if error is ErrorCode.NONE:
         return Outcome.DONE

@@ -1,45 +1,41 @@
-"""A consumer that shares topics with the other members of its group: each reads the partitions that it is given.
+"""A consumer that shares topics with the other members of its group, or reads partitions that it is told to.
 
 A partition is read on from what the group has committed, or from where ``reset`` says when that is nothing, or nothing
 that is still there. Positions are committed when the caller says so: what was returned before a commit is not returned
 to the group again after it, what was returned since may be.
+
+What a poll owes its caller when the group rebalances: it returns only what it read as a member of the generation that
+was told to ``on_assigned``, and only if that was not known to be over when it returned. What it fetched in vain is
+fetched again by whoever owns the partition then. Whether others have taken over, unknown to this member, no poll can
+say: a commit can, for it is refused then.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from system_under_test.client.assignors import Partition
 from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.membership import Generation, Membership, Position
+from system_under_test.client.defective import fetching_class
+from system_under_test.client.errors import Outcome, ReadFailed
+from system_under_test.client.fetched import TRANSIENT, Fetched
+from system_under_test.client.membership import CommitFailed, Generation, Membership, Position
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.runtime import Runtime
 
 LONGEST_WAIT = 0.1
-"""Seconds that one fetch waits at the end of its partition."""
+"""Seconds that one fetch waits at the end of its partitions."""
 NO_OFFSET = -1
+RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
-Told = Callable[[Sequence[Partition]], None]
+PASSING = TRANSIENT | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
+"""Of a partition that the next poll may read."""
 
-
-class Members(Protocol):
-    """Of one member: :class:`Membership`, or that of another design."""
-
-    generation: Generation | None
-
-    async def enter(self) -> Generation: ...
-
-    async def leave(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None: ...
-
-    async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]: ...
+Told = Callable[[Sequence[Partition]], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,37 +50,67 @@ class Received:
     timestamp: int | None
 
 
+class Members(Protocol):
+    """Of one member: :class:`Membership`, or that of another design."""
+
+    generation: Generation | None
+    ended: ErrorCode | None
+
+    async def enter(self) -> Generation: ...
+
+    async def leave(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def subscribe(self, topics: Sequence[str]) -> None: ...
+
+    def fall_silent(self, seconds: float) -> None: ...
+
+    async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None: ...
+
+    async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]: ...
+
+
 class GroupConsumer:
-    """See the module.
+    """See the module. Subscribed to ``topics``, or to what :meth:`subscribe` or :meth:`assign` says. One call at a
+    time.
 
-    ``on_revoked`` hears of what was owned, before the group is joined again; ``on_assigned`` of what is owned then. A
-    member whose generation is over has lost its partitions already, whatever it does in ``on_revoked``.
+    ``on_assigned`` hears of what is owned, positions found; ``on_revoked`` of what was, before the group is joined
+    again, and may still commit it, though the commit may be refused; ``on_lost``, where it is given, hears in its place
+    when others may own it already. They may be coroutines; what they raise, poll raises. Topics that are not there are
+    joined when they are.
 
-    ``reset``: ``earliest`` or ``latest``. Timeouts in seconds. ``membership`` stands for one of this design, which the
-    settings about members would make.
+    ``reset``: ``earliest``, ``latest``, or ``none``: then a poll without a position, or with one that is no longer in
+    the log, raises ``ReadFailed`` until there is one by ``seek``. Timeouts in seconds; ``timeout`` is for each call to
+    the brokers. ``defects``: names of historic defects to be built in, for tests. ``membership`` stands for one of
+    this design, which the settings about members would make.
     """
 
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         group: str,
-        topics: Sequence[str],
+        topics: Sequence[str] = (),
         *,
         runtime: Runtime,
         reset: str = "earliest",
         session_timeout: float = 6.0,
         rebalance_timeout: float = 10.0,
         timeout: float = 5.0,
+        metadata_age: float = 5.0,
         assignors: Sequence[str] = ("range",),
         on_assigned: Told = lambda partitions: None,
         on_revoked: Told = lambda partitions: None,
+        on_lost: Told | None = None,
+        defects: Collection[str] = (),
         membership: Members | None = None,
     ) -> None:
-        if reset not in ("earliest", "latest"):
-            raise ValueError(f"reset is earliest or latest, not {reset!r}")
-        self._reset = EARLIEST if reset == "earliest" else LATEST
+        if reset not in RESETS:
+            raise ValueError(f"reset is earliest or latest or none, not {reset!r}")
+        self._reset = RESETS[reset]
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._on_lost = on_lost or on_revoked
         self._membership: Members = membership or Membership(
             bootstrap,
             group,
@@ -94,99 +120,275 @@ class GroupConsumer:
             session_timeout=session_timeout,
             rebalance_timeout=rebalance_timeout,
             timeout=timeout,
+            metadata_age=metadata_age,
         )
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=timeout)
+        self._fetching = fetching_class(defects)()
+        self._subscribed = bool(topics)
         self._generation: Generation | None = None
+        self._announced = False
+        self._assigned: tuple[Partition, ...] = ()
+        self._found: dict[Partition, Position] = {}
         self._positions: dict[Partition, int] = {}
+        self._astray: set[Partition] = set()
+        """Those of which nothing is committed: ``reset``, or the caller, has to say where they begin."""
+        self._paused: set[Partition] = set()
+        self._polls = 0
+
+    # -- what is read ----------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> Generation | None:
-        """What it was last told to own; None before the first time, and after it left."""
+        """What it was last told to own; None before the first time, after it left, and without a group's help."""
         return self._generation
 
+    @property
+    def assignment(self) -> tuple[Partition, ...]:
+        """What it reads: what it owns in its generation, or was assigned by its caller."""
+        return self._assigned if self._generation is None else self._generation.partitions
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Shares these topics, instead of those before; the next poll joins the group. Raises ``ValueError`` while
+        partitions are assigned.
+        """
+        if self._assigned:
+            raise ValueError("partitions are assigned; assign none before subscribing to topics")
+        if not topics:
+            raise ValueError("a subscription needs a topic; unsubscribe leaves the group")
+        self._subscribed = True
+        self._membership.subscribe(topics)
+
+    async def unsubscribe(self) -> None:
+        """Leaves the group."""
+        self._subscribed = False
+        await self._revoke(self._on_revoked)
+        await self._membership.leave()
+
+    def assign(self, partitions: Sequence[Partition]) -> None:
+        """Reads these, and no others, without being a member; the group's members do not hear of it.
+
+        Commits are those of one who is no member, and refused while the group has some. Raises ``ValueError`` while
+        topics are subscribed to.
+        """
+        if self._subscribed:
+            raise ValueError("topics are subscribed to; unsubscribe before assigning partitions")
+        self._assigned = tuple(dict.fromkeys(partitions))
+        self._positions = {one: at for one, at in self._positions.items() if one in self._assigned}
+        self._astray &= set(self._assigned)
+        self._paused &= set(self._assigned)
+
+    def found(self, partition: Partition) -> Position:
+        """What the group had committed when it got this partition. Raises ``KeyError`` for one that is not owned."""
+        return self._found[partition]
+
     def position(self, partition: Partition) -> int:
-        """The offset that is read next. Raises ``KeyError`` for a partition that is not owned."""
+        """The offset that is read next. Raises ``KeyError`` for a partition that is not owned, or has none yet."""
+        if partition in self._astray:
+            raise KeyError(partition)
         return self._positions[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Reads on from there. Raises ``KeyError`` for a partition that is not owned."""
-        if partition not in self._positions:
+        """Reads on from there. Raises ``KeyError`` for a partition that is not owned, ``ValueError`` below 0."""
+        if partition not in self.assignment:
             raise KeyError(partition)
+        if offset < 0:
+            raise ValueError(f"offset {offset} is below 0")
         self._positions[partition] = offset
+        self._astray.discard(partition)
+        self._fetching.moved(partition)
+
+    def pause(self, partitions: Sequence[Partition]) -> None:
+        """Polls leave them out until they are resumed, or given away. Raises ``KeyError`` for one that is not owned."""
+        for partition in partitions:
+            if partition not in self.assignment:
+                raise KeyError(partition)
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Sequence[Partition]) -> None:
+        """The contrary; nothing for those that are not paused."""
+        self._paused.difference_update(partitions)
 
     async def poll(self, timeout: float = 1.0) -> list[Received]:
-        """What comes within ``timeout`` seconds, in each partition's order; joins the group first, if it has to.
+        """What comes within ``timeout`` seconds, in each partition's order; joins the group first, if it has to, which
+        may take longer.
 
-        Raises ``JoinFailed``, ``ReadFailed`` when no partition could be read.
+        Raises ``JoinFailed``, and ``ReadFailed`` when nothing could be read; then no position has moved, and the next
+        poll tries again.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        if self._membership.generation is None or self._membership.generation is not self._generation:
-            await self._enter()
         while True:
-            owned = list(self._positions)
-            brought = await asyncio.gather(*(self._read(partition) for partition in owned), return_exceptions=True)
-            received: list[Received] = []
-            failures: list[BaseException] = []
-            for found in brought:
-                if isinstance(found, BaseException):
-                    failures.append(found)
-                else:
-                    received += found
-            for failure in failures:
-                if not isinstance(failure, ReadFailed) or len(failures) == len(owned):
-                    raise failure
-            if received or loop.time() >= deadline or self._membership.generation is None:
+            await self._prepare()
+            received = await self._read(deadline)
+            if received or loop.time() >= deadline:
                 return received
-            if not owned:
-                await asyncio.sleep(min(LONGEST_WAIT, max(0.0, deadline - loop.time())))
 
-    async def commit(self) -> None:
-        """The positions of all partitions owned, in the generation in which they are. Raises ``CommitFailed``."""
-        if self._positions and self._generation is not None:
-            positions = {partition: Position(offset) for partition, offset in self._positions.items()}
+    # -- offsets ---------------------------------------------------------------------------------------------------
+
+    async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
+        """These offsets, or the positions of all that it reads, in the generation that it was last told of.
+
+        ``metadata`` is kept beside each that does not bring its own.
+
+        Raises ``CommitFailed``; sent once, so after an unknown outcome it is for the caller to decide.
+        """
+        if offsets is None:
+            offsets = {one: at for one, at in self._positions.items() if one not in self._astray}
+        positions = {one: at if isinstance(at, Position) else Position(at, metadata) for one, at in offsets.items()}
+        if self._subscribed and self._generation is None and positions:
+            known = dict.fromkeys(positions, Outcome.NOT_DONE)
+            raise CommitFailed("not committed: no member of the group", Outcome.NOT_DONE, known)
+        if positions:
             await self._membership.commit(positions, self._generation)
 
+    async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
+        """What the group has committed, offset -1 where nothing. Raises ``ReadFailed``."""
+        return await self._membership.committed(partitions)
+
+    def fall_silent(self, seconds: float) -> None:
+        """No heartbeats for so long: what a consumer is like that was stopped, to its group."""
+        self._membership.fall_silent(seconds)
+
     async def close(self, *, leave: bool = True) -> None:
-        """Without ``leave`` the others learn of it when its session is over."""
-        if leave and self._generation is not None:
-            self._revoke()
-            await self._membership.leave()
-        await self._membership.close()
-        await self._consumer.close()
+        """Leaves the group; ``on_revoked`` hears of it before. Without ``leave`` nobody does, and the others go on when
+        the session is over.
+        """
+        try:
+            if leave and self._subscribed:
+                await self.unsubscribe()
+        finally:
+            await self._membership.close()
+            await self._consumer.close()
 
-    def _revoke(self) -> None:
-        before, self._generation, self._positions = self._generation, None, {}
-        if before is not None:
-            self._on_revoked(before.partitions)
+    # -- before a poll reads ---------------------------------------------------------------------------------------
 
-    async def _enter(self) -> None:
-        self._revoke()
-        await self._take(await self._membership.enter())
+    async def _prepare(self) -> None:
+        """Until what is owned is known, and where it is read on."""
+        if not self._subscribed:
+            await self._find([one for one in self._assigned if one not in self._positions])
+            await self._reset_positions()
+            return
+        while True:
+            entered = self._membership.generation
+            if entered is None:
+                entered = await self._enter()
+            if entered is not self._generation:
+                # Asked for after the sync: by then the owner before has committed, or is refused when it does.
+                positions = await self._membership.committed(entered.partitions) if entered.partitions else {}
+                self._forget()
+                self._generation = entered
+                self._place(positions)
+                self._paused &= set(entered.partitions)
+                self._fetching.entered(entered.partitions)
+            if self._reset is not None:
+                await self._reset_positions()
+            if self._membership.generation is not entered:
+                continue
+            if not self._announced:
+                self._announced = True
+                await _hear(self._on_assigned, entered.partitions)
+            if self._membership.generation is entered:
+                await self._reset_positions()
+                return
 
-    async def _take(self, entered: Generation) -> None:
-        """Begins to read what it owns."""
-        found = await self._membership.committed(entered.partitions) if entered.partitions else {}
-        positions = {}
-        for partition in entered.partitions:
-            offset = found[partition].offset
-            positions[partition] = await self._start(partition) if offset == NO_OFFSET else offset
-        self._generation, self._positions = entered, positions
-        self._on_assigned(entered.partitions)
+    async def _enter(self) -> Generation:
+        """Gives up what it owned, and joins."""
+        regular = self._membership.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
+        await self._revoke(self._on_revoked if regular else self._on_lost)
+        return await self._membership.enter()
 
-    async def _start(self, partition: Partition) -> int:
+    async def _revoke(self, tell: Told) -> None:
+        before, announced = self._generation, self._announced
+        try:
+            if before is not None and announced:
+                await _hear(tell, before.partitions)
+        finally:
+            self._generation, self._announced = None, False
+            self._forget()
+
+    def _forget(self) -> None:
+        self._found, self._positions, self._astray = {}, {}, set()
+
+    async def _find(self, partitions: Sequence[Partition]) -> None:
+        if partitions:
+            self._place(await self._membership.committed(partitions))
+
+    def _place(self, committed: Mapping[Partition, Position]) -> None:
+        self._found.update(committed)
+        for partition, position in committed.items():
+            self._positions[partition] = position.offset
+            if position.offset == NO_OFFSET:
+                self._astray.add(partition)
+
+    async def _reset_positions(self) -> None:
+        """Raises ``ReadFailed``; those found by then are."""
+        for partition in sorted(self._astray):
+            self._positions[partition] = await self._start(partition, "nothing is committed")
+            self._astray.discard(partition)
+
+    async def _start(self, partition: Partition, why: str) -> int:
+        if self._reset is None:
+            what = f"{partition[0]}-{partition[1]}: {why}, and there is no reset"
+            raise ReadFailed(what, error=ErrorCode.OFFSET_OUT_OF_RANGE)
         return await self._consumer.offsets(*partition, self._reset)
 
-    async def _read(self, partition: Partition) -> list[Received]:
-        begin = self._positions[partition]
-        fetched = await self._consumer.fetch(*partition, begin, max_wait=LONGEST_WAIT)
-        if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._positions[partition] = await self._start(partition)
+    # -- and reads -------------------------------------------------------------------------------------------------
+
+    async def _read(self, deadline: float) -> list[Received]:
+        loop = asyncio.get_running_loop()
+        wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
+        generation = self._generation
+        begin = self._fetching.wanted({one: self._positions[one] for one in self._in_turn() if one not in self._paused})
+        if not begin:
+            await asyncio.sleep(wait)
             return []
-        if fetched.error is not ErrorCode.NONE:
-            raise ReadFailed(f"{partition[0]}-{partition[1]}: {fetched.error.name}", error=fetched.error)
-        if self._positions.get(partition) != begin:  # it was sought elsewhere meanwhile
+        try:
+            found = await self._consumer.multi_fetch(begin, max_wait=wait)
+            starts = await self._starts(begin, found)
+        except ReadFailed:
+            if self._membership.generation is generation:
+                raise
+        if self._membership.generation is not generation:
             return []
+        received: list[Received] = []
+        refused: ReadFailed | None = None
+        for one, fetched in found.items():
+            if self._positions.get(one) != begin[one]:
+                continue  # it was sought elsewhere meanwhile
+            if one in starts:
+                self._positions[one] = starts[one]
+                self._fetching.moved(one)
+            elif fetched.error not in PASSING:
+                what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
+                refused = ReadFailed(what, error=fetched.error, node=fetched.node)
+            received += self._take(one, fetched)
+        if refused is not None and not received:
+            raise refused
+        return received
+
+    async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:
+        """Where those are read on that are out of range. Raises ``ReadFailed``, before any position has moved."""
+        return {
+            one: await self._start(one, f"offset {begin[one]} is not in the log")
+            for one, fetched in found.items()
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE
+        }
+
+    def _in_turn(self) -> Sequence[Partition]:
+        """A broker fills its answers in the order that is asked in, so each poll begins with another partition."""
+        owned = self.assignment
+        self._polls += 1
+        first = self._polls % len(owned) if owned else 0
+        return [*owned[first:], *owned[:first]]
+
+    def _take(self, one: Partition, fetched: Fetched) -> list[Received]:
         if fetched.messages:
-            self._positions[partition] = fetched.messages[-1].offset + 1
-        return [Received(*partition, m.offset, m.key, m.value, m.timestamp) for m in fetched.messages]
+            self._positions[one] = fetched.messages[-1].offset + 1
+            self._fetching.fetched(one, self._positions[one])
+        return [Received(*one, m.offset, m.key, m.value, m.timestamp) for m in fetched.messages]
+
+
+async def _hear(tell: Told, partitions: Sequence[Partition]) -> None:
+    answer = tell(partitions)
+    if inspect.isawaitable(answer):
+        await answer

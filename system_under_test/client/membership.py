@@ -1,19 +1,22 @@
 """Membership of one consumer group: finding its coordinator, joining, heartbeats, and offsets.
 
 Each call ends within ``timeout``. A member learns from a heartbeat, or from any other answer, that it must join again;
-until it does its generation is over. A commit says what is known of it: done, certainly not done, or unknown.
+until it does its generation is over. The one that leads also looks at its group's topics now and then: when there are
+more partitions than it has assigned, its own generation is over for it, and its joining again has the others follow.
+A commit says what is known of it: done, certainly not done, or unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 from system_under_test.client.assignors import ASSIGNORS, Partition
 from system_under_test.client.connection import CallError
 from system_under_test.client.coordinated import (
+    ATTEMPT,
     OVER,
     STALE_COORDINATOR,
     CommitFailed,
@@ -43,9 +46,15 @@ _log = logging.getLogger("assay.client")
 
 __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
+METADATA_AGE: Final = 5.0
+"""Seconds after which the member that leads looks at the topics again (``metadata.max.age.ms``, there 5 minutes)."""
+
 
 class Membership(Coordinated):
     """Of one member; ``session_timeout`` and ``rebalance_timeout`` in seconds. One call at a time, besides heartbeats.
+
+    The member that leads the group looks every ``metadata_age`` seconds whether there are more partitions, and then has
+    the group join again.
 
     Without ``enter`` it may commit and fetch as one who is no member.
     """
@@ -61,22 +70,29 @@ class Membership(Coordinated):
         session_timeout: float = 6.0,
         rebalance_timeout: float = 10.0,
         timeout: float = 5.0,
+        retention: float | None = None,
+        metadata_age: float = METADATA_AGE,
         client_id: str = "assay-member",
     ) -> None:
-        super().__init__(bootstrap, group, runtime=runtime, timeout=timeout, client_id=client_id)
+        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'."""
+        super().__init__(bootstrap, group, runtime=runtime, timeout=timeout, client_id=client_id, retention=retention)
         self.topics = tuple(topics)
         self._assignors = tuple(assignors)
         self._session_timeout = session_timeout
         self._rebalance_timeout = rebalance_timeout
         self._member_id = ""
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
-        self._beating: asyncio.Task[None] | None = None
+        self._metadata_age = metadata_age
+        self._assigned_from: Mapping[str, int] = {}
+        """How many partitions of each of the group's topics there were to assign, if this member leads."""
+        self._tasks: list[asyncio.Task[None]] = []
 
     # -- membership ------------------------------------------------------------------------------------------------
 
     async def enter(self, timeout: float | None = None) -> Generation:
         """Joins the group, again if need be, and learns what it owns. Raises :class:`JoinFailed`."""
-        deadline = asyncio.get_running_loop().time() + (self._timeout if timeout is None else timeout)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._timeout if timeout is None else timeout)
         await self._stop_beating()
         self.generation = None
         while True:
@@ -92,7 +108,9 @@ class Membership(Coordinated):
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 self.generation = Generation(joined.generation_id, joined.member_id, _partitions(answer.assignment))
-                self._beating = asyncio.get_running_loop().create_task(self._beat(self.generation))
+                self._tasks = [loop.create_task(self._beat(self.generation))]
+                if assignments:
+                    self._tasks.append(loop.create_task(self._watch(self.generation)))
                 return self.generation
             self._over(code)
             if code not in OVER:
@@ -140,16 +158,35 @@ class Membership(Coordinated):
             return []
         try:
             topics = {m.member_id: decode(Subscription, 0, m.metadata).topics for m in joined.members}
-            counts = {
-                topic: await self._metadata.partitions(topic, deadline)
-                for topic in sorted({topic for wanted in topics.values() for topic in wanted})
-            }
+            counts = await self._count({topic for wanted in topics.values() for topic in wanted}, deadline)
         except (ProtocolError, ReadFailed) as error:
             raise JoinFailed(f"group {self.group}: leading it: {error}") from error
+        self._assigned_from = counts
         given = ASSIGNORS[joined.protocol](topics, counts)
         return [
             GroupAssignment(member_id=member, assignment=_encoded(partitions)) for member, partitions in given.items()
         ]
+
+    async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
+        """How many partitions each has now; 0 for what is no topic yet. Raises ``ReadFailed``."""
+        wanted = sorted(topics)
+        found = (await self._metadata.describe(wanted, deadline)).topics if wanted else {}
+        return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
+
+    async def _watch(self, generation: Generation) -> None:
+        """Until there is more to assign than was. Fewer partitions are none to share: a broker may not know all yet."""
+        loop = asyncio.get_running_loop()
+        while self.generation is generation:
+            await asyncio.sleep(self._metadata_age)
+            known = self._assigned_from
+            try:
+                now = await self._count(known, loop.time() + ATTEMPT)
+            except ReadFailed as error:
+                _log.info("group %s: its topics: %s", self.group, error)
+                continue
+            if self.generation is generation and any(now[topic] > known[topic] for topic in known):
+                _log.info("group %s: there are partitions to share: %s", self.group, now)
+                self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _until(self, request: Any, version: int, deadline: float) -> Any:
         """An answer of a coordinator that is one. Raises :class:`JoinFailed` when there is none in time."""
@@ -175,6 +212,8 @@ class Membership(Coordinated):
         request = HeartbeatRequest(group_id=self.group, generation_id=generation.number, member_id=generation.member_id)
         while self.generation is generation:
             await asyncio.sleep(self._session_timeout / 4)
+            if loop.time() < self._silent_until:
+                continue
             try:
                 code = ErrorCode.of((await self._ask(request, 0, self._session_timeout / 3, self._pulse)).error_code)
             except CallError:
@@ -189,10 +228,17 @@ class Membership(Coordinated):
                 self._over(code)
 
     async def _stop_beating(self) -> None:
-        task, self._beating = self._beating, None
-        if task is not None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """From the next time on that it enters, which it has to."""
+        self.topics = tuple(topics)
+        if self.generation is not None:
+            self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _over(self, code: ErrorCode) -> None:
         super()._over(code)

@@ -68,6 +68,10 @@ class Metadata:
                 await self._pause(problem, deadline)
         return known
 
+    def cached(self, topic: str, partition: int) -> Node | None:
+        """The leader as last heard of; None where it has to be looked up."""
+        return self._leaders.get((topic, partition))
+
     async def partitions(self, topic: str, deadline: float) -> int:
         """How many partitions the topic has. Raises ``ReadFailed``."""
         problem: ReadFailed | None = None
@@ -110,15 +114,15 @@ class Metadata:
     async def _look(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
         """The topic by a fresh look. When that does not come in time, ``problem``, found before, says more."""
         try:
-            view = await self._refresh(topic, deadline)
+            view = await self.refresh(topic, deadline)
         except ReadFailed:
             if problem is None:
                 raise
             raise problem from None
         return view.topics.get(topic, _UNKNOWN_TOPIC)
 
-    async def _refresh(self, topic: str, deadline: float) -> ClusterView:
-        """One Metadata request for all topics of this client; learns from the answer."""
+    async def refresh(self, topic: str, deadline: float) -> ClusterView:
+        """One Metadata request for this and all topics asked for before; learns from it. Raises ``ReadFailed``."""
         self._topics.setdefault(topic)
         seen = self._refreshes
         try:

@@ -38,14 +38,15 @@ from system_under_test.replication.purgatory import time_limit
 Said = tuple[ErrorCode, str | None]
 
 
-def _deadline(timeout_ms: int) -> float:
-    """The time limit is that of a whole request."""
+def deadline(timeout_ms: int) -> float:
+    """By the loop's clock; the time limit is that of a whole request."""
     return asyncio.get_running_loop().time() + time_limit(timeout_ms)
 
 
-async def _outcome(change: Coroutine[Any, Any, None], deadline: float) -> Said:
+async def outcome(change: Coroutine[Any, Any, None], limit: float) -> Said:
+    """What to say of a change that is given until ``limit``."""
     try:
-        async with asyncio.timeout_at(deadline):
+        async with asyncio.timeout_at(limit):
             await change
     except TopicError as error:
         return error.code, str(error)
@@ -55,10 +56,10 @@ async def _outcome(change: Coroutine[Any, Any, None], deadline: float) -> Said:
 
 
 async def create_topics(controller: Controller, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
-    deadline = _deadline(request.timeout_ms)
+    limit = deadline(request.timeout_ms)
     results = []
     for topic in request.topics:
-        code, message = await _outcome(_create(controller, topic, request.validate_only), deadline)
+        code, message = await outcome(_create(controller, topic, request.validate_only), limit)
         results.append(CreateTopicResult(topic=topic.topic, error_code=code, error_message=message))
     return CreateTopicsResponse(topics=results)
 
@@ -71,10 +72,10 @@ async def _create(controller: Controller, topic: CreatableTopic, validate_only: 
 
 
 async def delete_topics(controller: Controller, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    deadline = _deadline(request.timeout_ms)
+    limit = deadline(request.timeout_ms)
     results = []
     for name in dict.fromkeys(request.topics):
-        code, _ = await _outcome(controller.delete_topic(name), deadline)
+        code, _ = await outcome(controller.delete_topic(name), limit)
         results.append(DeleteTopicResult(topic=name, error_code=code))
     return DeleteTopicsResponse(topics=results)
 
@@ -82,22 +83,22 @@ async def delete_topics(controller: Controller, request: DeleteTopicsRequest, co
 async def create_partitions(
     controller: Controller, request: CreatePartitionsRequest, context: Context
 ) -> TopicChangeResponse:
-    deadline = _deadline(request.timeout_ms)
+    limit = deadline(request.timeout_ms)
     results = []
     for topic in request.topics:
         assigned = [new.replicas for new in topic.assignments]
         change = controller.add_partitions(topic.topic, topic.count, assigned, validate_only=request.validate_only)
-        results.append(_result(topic.topic, await _outcome(change, deadline)))
+        results.append(_result(topic.topic, await outcome(change, limit)))
     return TopicChangeResponse(topics=results)
 
 
 async def alter_configs(controller: Controller, request: AlterConfigsRequest, context: Context) -> TopicChangeResponse:
-    deadline = _deadline(request.timeout_ms)
+    limit = deadline(request.timeout_ms)
     results = []
     for topic in request.topics:
         changes = {entry.name: entry.value for entry in topic.configs}
         change = controller.alter_settings(topic.topic, changes, validate_only=request.validate_only)
-        results.append(_result(topic.topic, await _outcome(change, deadline)))
+        results.append(_result(topic.topic, await outcome(change, limit)))
     return TopicChangeResponse(topics=results)
 
 
@@ -108,11 +109,11 @@ def _result(topic: str, said: Said) -> TopicChangeResult:
 async def describe_configs(
     controller: Controller, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    deadline = _deadline(request.timeout_ms)
+    limit = deadline(request.timeout_ms)
     results = []
     for name in dict.fromkeys(request.topics):
         found: list[ConfigEntry] = []
-        code, message = await _outcome(_describe(controller, name, found), deadline)
+        code, message = await outcome(_describe(controller, name, found), limit)
         results.append(DescribedTopic(topic=name, error_code=code, error_message=message, configs=found))
     return DescribeConfigsResponse(topics=results)
 

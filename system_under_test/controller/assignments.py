@@ -1,7 +1,8 @@
 """Partitions added to a topic that exists: by a longer assignment in ZooKeeper, or by request, which writes one.
 
-Partitions are never taken away, and their replicas never changed here: whatever else is written to the znode of a topic
-is refused, and what was there is put back, or the next controller would believe it.
+Partitions are never taken away, and their replicas change by reassignment alone, whose writes may come to light here
+when their outcome was unknown: whatever else is written to the znode of a topic is refused, and what was there is put
+back, or the next controller would believe it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import SetData
@@ -39,7 +41,7 @@ async def look_again(zookeeper: ZooKeeper, rule: Rule, name: str, watch: Watch) 
         return
     try:
         found = parse_assignment(path, data)
-        _check_grown(known.assignment, found)
+        _check_grown(known.assignment, found, _moves(rule, name))
         if name in rule.cluster.deleting and found != known.assignment:
             raise znodes.ZnodeError("its topic is being deleted")
     except znodes.ZnodeError as error:
@@ -50,20 +52,40 @@ async def look_again(zookeeper: ZooKeeper, rule: Rule, name: str, watch: Watch) 
         rule.cluster.topics[name] = replace(known, assignment=found)
 
 
-def _check_grown(known: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[int]]) -> None:
-    """Raises ``ZnodeError`` unless ``found`` has the partitions of ``known`` as they are, and the next ones if any."""
+def grown(replicas: Sequence[int], target: Sequence[int]) -> list[int]:
+    """What a partition is assigned to on its way from the one to the other."""
+    return [*replicas, *(replica for replica in target if replica not in replicas)]
+
+
+def _moves(rule: Rule, name: str) -> dict[int, list[int]]:
+    """Where its partitions are to go."""
+    return {move.partition: move.replicas for move in rule.cluster.moves.values() if move.topic == name}
+
+
+def _check_grown(
+    known: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[int]], moves: Mapping[int, list[int]]
+) -> None:
+    """Raises ``ZnodeError`` unless ``found`` has the partitions of ``known`` as they are, or on their way where
+    ``moves`` has them go, and the next ones if any.
+    """
     for index, replicas in known.items():
         if index not in found:
             raise znodes.ZnodeError(f"partition {index} is missing")
-        if list(found[index]) != list(replicas):
+        target = moves.get(index, list(replicas))
+        if list(found[index]) not in (list(replicas), grown(replicas, target), target):
             raise znodes.ZnodeError(f"partition {index} has the replicas {replicas}, not {found[index]}")
     if len(found) > len(known) and sorted(found) != list(range(len(found))):
         raise znodes.ZnodeError(f"partitions {sorted(found)} are not numbered from 0 on")
 
 
-async def _write(rule: Rule, name: str, assignment: Mapping[int, Sequence[int]], version: int) -> None:
+def writing(name: str, assignment: Mapping[int, Sequence[int]], version: int) -> Any:
+    """The write of a topic's assignment over that version of it."""
     data = znodes.encode(znodes.TopicAssignment({str(index): list(r) for index, r in sorted(assignment.items())}))
-    await rule.fence.write([SetData(paths.topic(name), data, version)])
+    return SetData(paths.topic(name), data, version)
+
+
+async def _write(rule: Rule, name: str, assignment: Mapping[int, Sequence[int]], version: int) -> None:
+    await rule.fence.write([writing(name, assignment, version)])
 
 
 async def add(
@@ -80,7 +102,7 @@ async def add(
     data, stat = await zookeeper.get(paths.topic(name))
     try:
         present = parse_assignment(paths.topic(name), data)
-        _check_grown(rule.cluster.topics[name].assignment, present)
+        _check_grown(rule.cluster.topics[name].assignment, present, _moves(rule, name))
     except znodes.ZnodeError as error:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{error}; ask again when it has been put right") from error
     if not len(present) < count <= len(present) + topics.MAX_PARTITIONS:
@@ -89,7 +111,8 @@ async def add(
             f"topic {name!r} has {len(present)} partitions; {count} must be more, by at most {topics.MAX_PARTITIONS}",
         )
     new = range(len(present), count)
-    brokers, first = sorted(rule.cluster.brokers), present[min(present)]
+    brokers = sorted(rule.cluster.brokers)
+    first = _moves(rule, name).get(min(present), present[min(present)])
     if assigned:
         wanted = dict(zip(new, assigned, strict=False))
         if len(assigned) != len(new) or not all(topics.placeable(r, len(first), brokers) for r in assigned):

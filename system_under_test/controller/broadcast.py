@@ -185,6 +185,25 @@ class Broadcast:
                 return False
         return True
 
+    async def delete_replica(self, partition: PartitionId, brokers: Iterable[int]) -> list[int]:
+        """Which of these brokers have deleted theirs; the others' lines were closed before they said so."""
+        known = self._cluster.states[partition].value
+        named = internal.StopReplicaPartition(
+            topic=partition[0], partition=partition[1], leader_epoch=known.leader_epoch
+        )
+        answers = {
+            broker: self._send(broker, lambda epoch: self._stop_replica(epoch, [named], delete=True))
+            for broker in brokers
+        }
+        deleted = []
+        for broker, answer in answers.items():
+            if answer is None:
+                continue
+            await asyncio.wait([answer])
+            if not answer.cancelled() and answer.result().partitions[0].error_code == ErrorCode.NONE:
+                deleted.append(broker)
+        return deleted
+
     def _send(self, broker_id: int, make: Callable[[int], Request[Any]]) -> asyncio.Future[Any] | None:
         if broker_id not in self._channels:
             return None

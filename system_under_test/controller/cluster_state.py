@@ -47,14 +47,22 @@ class ClusterState:
     deleting: dict[str, None] = field(default_factory=dict)
     leaving: dict[int, int] = field(default_factory=dict)
     """Brokers that have said that they will stop, and in which of their lives (czxid)."""
+    moves: dict[PartitionId, znodes.Move] = field(default_factory=dict)
+    """Partitions that are to have other replicas, as last read."""
+    moves_known: bool = False
+    """Have they been read?"""
+    cleaning: dict[PartitionId, None] = field(default_factory=dict)
+    """Those whose old replicas are being deleted right now."""
     _forgotten: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
 
     def all_partitions(self) -> list[PartitionId]:
         return [(name, index) for name, topic in self.topics.items() for index in topic.assignment]
 
     def replicas_of(self, name: str) -> list[int]:
-        assignment = self.topics[name].assignment
-        return sorted({replica for replicas in assignment.values() for replica in replicas})
+        """Everybody who may have files of the topic."""
+        having = [*self.topics[name].assignment.values()]
+        having += [move.removing for move in self.moves.values() if move.topic == name]
+        return sorted({replica for replicas in having for replica in replicas})
 
     def staying(self) -> dict[int, LiveBroker]:
         """Those alive that have not said that they will stop."""

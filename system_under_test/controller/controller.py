@@ -17,13 +17,14 @@ from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from system_under_test.config import BrokerConfig
-from system_under_test.controller import assignments, cluster_state, config_alteration, topics
+from system_under_test.controller import assignments, cluster_state, config_alteration, preferred, topics
 from system_under_test.controller.broadcast import Broadcast
 from system_under_test.controller.cluster_state import ClusterState
 from system_under_test.controller.deletion import Deletions
 from system_under_test.controller.leaders import LiveBroker
 from system_under_test.controller.metadata import MetadataCache
 from system_under_test.controller.partitions import PartitionMachine
+from system_under_test.controller.reassignment import Reassignments
 from system_under_test.controller.rule import Action, Rule
 from system_under_test.controller.term import NOBODY, Replaced, Term, claim, holder
 from system_under_test.controller.topic_settings import TopicSettings, read_settings
@@ -51,10 +52,22 @@ class Event(enum.Enum):
     SETTINGS = "settings"
     ISR = "in-sync sets"
     DELETIONS = "deletions"
+    MOVES = "reassignments"
+    PREFERRED = "elections of preferred leaders"
+    BALANCE = "who leads too little"
     REFUSED = "refused by a broker"
 
 
-_SEEN_IN_ZOOKEEPER = (Event.CLAIM, Event.BROKERS, Event.TOPICS, Event.ASSIGNMENTS, Event.ISR, Event.DELETIONS)
+_SEEN_IN_ZOOKEEPER = (
+    Event.CLAIM,
+    Event.BROKERS,
+    Event.TOPICS,
+    Event.ASSIGNMENTS,
+    Event.ISR,
+    Event.DELETIONS,
+    Event.MOVES,
+    Event.PREFERRED,
+)
 
 
 class Controller:
@@ -84,11 +97,16 @@ class Controller:
         self._rule: Rule | None = None
         self._registered = False
         self._deletions = Deletions(zookeeper, background, self.perform, lambda: self._notify(Event.DELETIONS))
+        self.reassignments = Reassignments(
+            zookeeper, background, events, self.perform, lambda: self._notify(Event.MOVES), self._assignments_changed
+        )
         self._new_settings: dict[str, TopicSettings] = {}
 
     def start(self) -> None:
         self._zookeeper.add_listener(self._session_changed)
         self._background.spawn(self._run(), "controller")
+        if self._config.auto_leader_rebalance_enable:
+            self._background.spawn(self._balance_now_and_then(), "balance of leaders")
 
     def registered(self) -> None:
         """This broker has its registration (again) and may stand for election."""
@@ -167,7 +185,14 @@ class Controller:
         elif event is Event.ISR:
             await self._isr_changed(rule)
         elif event is Event.DELETIONS:
+            await self.reassignments.know(rule)
             await self._deletions.look(rule, self._watch(Event.DELETIONS))
+        elif event is Event.MOVES:
+            await self.reassignments.look(rule, self._watch(Event.MOVES))
+        elif event is Event.PREFERRED:
+            await preferred.look(self._zookeeper, rule, self._watch(Event.PREFERRED))
+        elif event is Event.BALANCE:
+            await self._balance(rule)
         else:
             await rule.fence.write([])
 
@@ -213,7 +238,7 @@ class Controller:
         cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._watch(Event.BROKERS))
         brokers.open()
         await self._topics_changed(rule)
-        for event in (Event.BROKERS, Event.ISR, Event.DELETIONS):
+        for event in (Event.BROKERS, Event.ISR, Event.DELETIONS, Event.MOVES, Event.PREFERRED):
             self._notify(event)
 
     def _resign(self, reason: str) -> None:
@@ -243,12 +268,28 @@ class Controller:
         # what waited for a broker's word may be decided now that the brokers have been told their roles
         await rule.partitions.update(cluster.all_partitions() if now == before else list(rule.partitions.undecided))
         rule.brokers.tell()
+        self._go_on_moving(rule)
         if rule.partitions.undecided:
             self._background.spawn(self._notify_later(Event.BROKERS), "undecided elections")
 
     async def _notify_later(self, event: Event) -> None:
         await asyncio.sleep(BACK_OFF)
         self._notify(event)
+
+    def _go_on_moving(self, rule: Rule) -> None:
+        """A reassignment may have waited for that."""
+        if rule.cluster.moves:
+            self._notify(Event.MOVES)
+
+    async def _balance_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.leader_imbalance_check_interval_seconds)
+            self._notify(Event.BALANCE)
+
+    async def _balance(self, rule: Rule) -> None:
+        for partition in preferred.imbalanced(rule.cluster, self._config.leader_imbalance_per_broker_percentage):
+            await preferred.elect(rule, partition)
+        rule.brokers.tell()
 
     async def _topics_changed(self, rule: Rule) -> None:
         """Learns of new topics and gives their partitions a first state; forgets topics that are gone."""
@@ -267,6 +308,7 @@ class Controller:
                     _log.error("%s; the topic is ignored", error)
         await rule.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
         rule.brokers.tell()
+        self._go_on_moving(rule)
 
     async def _assignments_changed(self, rule: Rule) -> None:
         """Gives the partitions that were added to a topic a first state; a topic that made no sense may make some."""
@@ -303,6 +345,7 @@ class Controller:
         rule.brokers.tell()
         for name in names:
             await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")
+        self._go_on_moving(rule)
 
     # -- by request ---------------------------------------------------------------------------------------------
 

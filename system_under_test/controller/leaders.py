@@ -112,6 +112,45 @@ def replace_leader(state: PartitionState, leader: int, controller_epoch: int) ->
     return Members.of(state).state(controller_epoch, leader, state.leader_epoch + 1)
 
 
+def renewed(state: PartitionState, brokers: Brokers, controller_epoch: int) -> PartitionState | None:
+    """The same under a new epoch, so that the leader hears of an assignment that has changed; None without a leader."""
+    members = Members.of(state)
+    if not _in_sync([state.leader], members, brokers):
+        return None
+    return members.state(controller_epoch, state.leader, state.leader_epoch + 1)
+
+
+def preferred(
+    state: PartitionState, assignment: Sequence[int], brokers: Brokers, controller_epoch: int
+) -> PartitionState | None:
+    """The first of the assignment takes over; None when it leads already, or is not in sync."""
+    members, first = Members.of(state), assignment[0]
+    if state.leader == first or not _in_sync([first], members, brokers):
+        return None
+    return members.state(controller_epoch, first, state.leader_epoch + 1)
+
+
+def moved(
+    state: PartitionState, target: Sequence[int], brokers: Brokers, controller_epoch: int
+) -> PartitionState | None:
+    """Only these replicas, led by one of them; None until all of them, and the leader, are alive and in sync.
+
+    Whoever is left out may go, also out of ``elr``: each of those that stay has everything that is acknowledged.
+    """
+    members = Members.of(state)
+    if not _in_sync([*target, state.leader], members, brokers):
+        return None
+    leader = state.leader if state.leader in target else target[0]
+    stay = tuple(member for member in members.isr if member in target)
+    epochs = {member: members.epochs[member] for member in stay}
+    return Members(stay, epochs).state(controller_epoch, leader, state.leader_epoch + 1)
+
+
+def _in_sync(replicas: Sequence[int], members: Members, brokers: Brokers) -> bool:
+    """Are they all in sync, and alive in the life in which they were admitted?"""
+    return all(r in members.isr and r in brokers and members.epochs.get(r) == brokers[r].czxid for r in replicas)
+
+
 def _led_by(candidate: int, stay: Sequence[int], members: Members, brokers: Brokers, policy: Policy) -> Members:
     left = members.without([m for m in members.isr if m not in stay], policy.min_insync)
     if candidate not in left.isr:

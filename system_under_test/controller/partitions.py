@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, SetData
@@ -93,17 +94,36 @@ class PartitionMachine:
         """
         topic, index = partition
         assignment = self._cluster.topics[topic].assignment[index]
+        policy = Policy(self._policy(topic).min_insync, unclean_election=False)
+
+        def without(state: PartitionState) -> PartitionState | None:
+            if broker_id not in state.isr:
+                return None
+            wanted = leaders.next_state(state, assignment, self._cluster.staying(), policy, self._term.epoch)
+            return wanted if isinstance(wanted, PartitionState) and wanted.leader in state.isr else None
+
+        return await self.rewrite(partition, without)
+
+    async def rewrite(
+        self,
+        partition: PartitionId,
+        change: Callable[[PartitionState], PartitionState | None],
+        also: Sequence[Any] = (),
+    ) -> bool:
+        """Writes what ``change`` makes of the state, and other znodes in the same multi(); false when that is nothing.
+
+        A lost race for the state's version starts over; with ``also`` it raises ``BadVersionError``.
+        """
         while True:
             found = await self._refresh(partition)
-            if found is None or broker_id not in found.value.isr:
-                return False
-            policy = Policy(self._policy(topic).min_insync, unclean_election=False)
-            wanted = leaders.next_state(found.value, assignment, self._cluster.staying(), policy, self._term.epoch)
-            if not isinstance(wanted, PartitionState) or wanted.leader not in found.value.isr:
+            wanted = None if found is None else change(found.value)
+            if wanted is None:
                 return False
             try:
-                version = await self._write(partition, wanted, found)
+                version = await self._write(partition, wanted, found, also)
             except BadVersionError:
+                if also:
+                    raise
                 continue
             self._note(partition, Versioned(wanted, version))
             return True
@@ -135,13 +155,17 @@ class PartitionMachine:
         return leaders.alone(leaders.longest(ends, assignment), brokers, state, epoch)
 
     async def _write(
-        self, partition: PartitionId, state: PartitionState, found: Versioned[PartitionState] | None
+        self,
+        partition: PartitionId,
+        state: PartitionState,
+        found: Versioned[PartitionState] | None,
+        also: Sequence[Any] = (),
     ) -> int:
         """The znode's version after the write."""
         topic, index = partition
         path, data = paths.state(topic, index), znodes.encode(state)
         if found is not None:
-            results = await self._fence.write([SetData(path, data, found.version)])
+            results = await self._fence.write([SetData(path, data, found.version), *also])
             self._events.emit(
                 "partition-state-written",
                 key=f"{topic}-{index}",

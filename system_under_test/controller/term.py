@@ -25,6 +25,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from system_under_test.runtime import Watch, ZooKeeper
 from system_under_test.zookeeper import paths, znodes
+from system_under_test.zookeeper.reading import watched
 
 EPHEMERAL = 1
 NOBODY = -1
@@ -45,14 +46,11 @@ class Term:
 
 async def holder(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | None:
     """(broker id, owning session, znode version) of the present claim, None when there is none; watched either way."""
-    while True:
-        try:
-            data, stat = await zookeeper.get(paths.CONTROLLER, watch)
-        except NoNodeError:
-            if await zookeeper.exists(paths.CONTROLLER, watch) is None:
-                return None
-            continue
-        return znodes.controller_id(data), stat.ephemeralOwner, stat.version
+    found = await watched(zookeeper, paths.CONTROLLER, watch)
+    if found is None:
+        return None
+    data, stat = found
+    return znodes.controller_id(data), stat.ephemeralOwner, stat.version
 
 
 async def known_epoch(zookeeper: ZooKeeper) -> int:

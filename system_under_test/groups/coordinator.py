@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -231,20 +233,36 @@ class Coordinator:
         if not limits[0] <= request.session_timeout_ms <= limits[1]:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
-    async def _sync(self, request: SyncGroupRequest, _: Context) -> SyncGroupResponse:
+    async def _sync(self, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
         try:
             if sum(len(given.assignment) for given in request.assignments) > self._config.topic.max_message_bytes:
                 raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
-            return await self._member_of(request.group_id).sync(request)
+            answer = await self._member_of(request.group_id).sync(request)
         except GroupError as error:
-            return SyncGroupResponse(error_code=error.code, assignment=b"")
+            answer = SyncGroupResponse(error_code=error.code, assignment=b"")
+        if answer.error_code == ErrorCode.NONE:
+            context.after_response(partial(self._has_assignment, request))
+        elif answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            context.after_response(partial(self._was_called, request))
+        return answer
 
-    async def _heartbeat(self, request: HeartbeatRequest, _: Context) -> HeartbeatResponse:
+    async def _heartbeat(self, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
         try:
             self._member_of(request.group_id).heartbeat(request.member_id, request.generation_id)
         except GroupError as error:
+            if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+                context.after_response(partial(self._was_called, request))
             return HeartbeatResponse(error_code=error.code)
         return HeartbeatResponse(error_code=ErrorCode.NONE)
+
+    def _was_called(self, request: SyncGroupRequest | HeartbeatRequest) -> None:
+        """Told to join again: the answer was handed to its connection."""
+        with suppress(GroupError):  # no longer the coordinator
+            self._member_of(request.group_id).was_called(request.member_id, request.generation_id)
+
+    def _has_assignment(self, request: SyncGroupRequest) -> None:
+        with suppress(GroupError):
+            self._member_of(request.group_id).has_assignment(request.member_id, request.generation_id)
 
     async def _leave(self, request: LeaveGroupRequest, _: Context) -> LeaveGroupResponse:
         try:

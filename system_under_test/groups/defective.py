@@ -48,8 +48,15 @@ class Amnesia(Coordinator):
     stored_class = EarlyGroups
 
 
+class ExpireActive(Coordinator):
+    """Looks at the age of an offset alone."""
+
+    def may_expire(self, group: Group) -> bool:
+        return True
+
+
 _CLASSES: Mapping[str, type[Coordinator]] = MappingProxyType(
-    {"zombie-commit": ZombieCommit, "coordinator-amnesia": Amnesia}
+    {"zombie-commit": ZombieCommit, "coordinator-amnesia": Amnesia, "offsets-expire-active": ExpireActive}
 )
 
 

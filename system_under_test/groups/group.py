@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from system_under_test.events import EventLog
+from system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PARTLY_JOINED, PREPARING
 from system_under_test.groups.records import VALUE, GroupRecord, GroupValue, OffsetValue, StoredMember
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.groups import (
@@ -65,6 +66,10 @@ class Member:
     protocols: dict[str, bytes]
     assignment: bytes = b""
     announced: bool = False
+    inherited: bool = False
+    """Loaded: of its protocols only the one that was chosen is known."""
+    heard: bool = False
+    """What there is to be told now, to join again or what it owns, was handed to its connection."""
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
     joining: asyncio.Future[JoinGroupResponse] | None = None
@@ -74,6 +79,11 @@ class Member:
     def waits(self) -> bool:
         """Is somebody there who has asked and is not answered yet?"""
         return any(asked is not None and not asked.done() for asked in (self.joining, self.syncing))
+
+    def same(self, protocols: Mapping[str, bytes]) -> bool:
+        """Does it join as it did before, as far as that is known?"""
+        known = {name: data for name, data in protocols.items() if name in self.protocols or not self.inherited}
+        return known == self.protocols
 
     def answer_join(self, response: JoinGroupResponse) -> None:
         if self.joining is not None and not self.joining.done():
@@ -114,6 +124,8 @@ class Group:
     _changed: bool = False
     _assigning: int = NO_GENERATION
     _limit: asyncio.TimerHandle | None = None
+    _noted: set[str] = field(default_factory=set)
+    """Events that a rebalance has once, and has had."""
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -133,7 +145,7 @@ class Group:
         session = request.session_timeout_ms / 1000
         rebalance = session if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms / 1000
         rebalance = min(rebalance, LONGEST_REBALANCE)
-        unchanged = known is not None and known.protocols == protocols
+        unchanged = known is not None and known.same(protocols)
         if known is None:
             member = Member(new_id, client_id, client_host, session, rebalance, protocols)
             self.members[new_id] = member
@@ -141,6 +153,7 @@ class Group:
         else:
             member = known
             member.client_id, member.client_host, member.protocols = client_id, client_host, protocols
+            member.inherited = False
             member.session_timeout, member.rebalance_timeout = session, rebalance
         self._hear(member)
         future: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
@@ -157,6 +170,7 @@ class Group:
             self._changed = self._changed or not unchanged
         elif self.state is not GroupState.PREPARING:
             self._prepare("a member joins")
+        self._note_joined(member)
         self._elect_if_complete()
         return future
 
@@ -183,6 +197,16 @@ class Group:
         self._hear(self._member(member_id, generation))
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def was_called(self, member_id: str, generation: int) -> None:
+        """A member of this generation was handed the answer that has it join again."""
+        if self.state is GroupState.PREPARING and not self._electing and generation == self.generation:
+            self._note_heard(member_id, PARTLY_CALLED)
+
+    def has_assignment(self, member_id: str, generation: int) -> None:
+        """A member of this generation was handed what it owns."""
+        if self.state is GroupState.STABLE and generation == self.generation:
+            self._note_heard(member_id, PARTLY_ASSIGNED)
 
     def leave(self, member_id: str) -> None:
         """Raises :class:`GroupError`: 25."""
@@ -217,6 +241,8 @@ class Group:
                 {value.protocol or "": stored.subscription},
                 stored.assignment,
                 announced=True,
+                inherited=True,
+                heard=True,
             )
             self.members[member.member_id] = member
             self._hear(member)
@@ -320,14 +346,37 @@ class Group:
             self._prepare(reason)
         self._elect_if_complete()
 
+    # -- amid the members' answers -----------------------------------------------------------------------------------
+
+    def _note_heard(self, member_id: str, event: str) -> None:
+        member = self.members.get(member_id)
+        if member is None or member.heard:
+            return
+        member.heard = True
+        if not all(other.heard or other.joining is not None for other in self.members.values()):
+            self._note(event, member_id)
+
+    def _note_joined(self, member: Member) -> None:
+        """A member has joined again, and others have not."""
+        waiting = self.state is GroupState.PREPARING and not self._electing
+        if waiting and member.announced and any(other.joining is None for other in self.members.values()):
+            self._note(PARTLY_JOINED, member.member_id)
+
+    def _note(self, event: str, member_id: str) -> None:
+        if event not in self._noted:
+            self._noted.add(event)
+            self.events.emit(event, key=self.group_id, epoch=self.generation, owner=member_id)
+
     # -- the next generation -----------------------------------------------------------------------------------------
 
     def _prepare(self, reason: str) -> None:
         """Everybody is to join again, within the longest time that one of them may take."""
         for member in self.members.values():
             member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)
+            member.heard = False
+        self._noted.clear()
         self.state = GroupState.PREPARING
-        self.events.emit("group-preparing", key=self.group_id, epoch=self.generation, reason=reason)
+        self.events.emit(PREPARING, key=self.group_id, epoch=self.generation, reason=reason)
         self._await_joins()
 
     def _await_joins(self) -> None:
@@ -438,9 +487,9 @@ class Group:
             return
         self.state = GroupState.STABLE
         _cancel(self._limit)
-        self.events.emit("group-assigned", key=self.group_id, epoch=generation, value=len(self.members))
+        self.events.emit(ASSIGNED, key=self.group_id, epoch=generation, value=len(self.members))
         for member in self.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+            member.assignment, member.heard = assignments.get(member.member_id, b""), False
             self._hear(member)
             member.answer_sync(ErrorCode.NONE)
 

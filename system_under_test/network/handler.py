@@ -6,6 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 
+def _ignored(deed: Callable[[], None]) -> None:
+    """Nobody sends anything."""
+
+
 class Context(NamedTuple):
     """Where a request came from, and how to read it."""
 
@@ -16,20 +20,12 @@ class Context(NamedTuple):
     client_id: str | None
     peer: str
     """``address:port`` of the client, for log lines."""
-
-
-class Answer(NamedTuple):
-    """A response whose handler wants to know when it has gone out: ``handed`` is called, without waiting for anything
-    more, once the connection has taken all of it; never when the connection ends before.
-    """
-
-    response: Any
-    handed: Callable[[], None]
+    after_response: Callable[[Callable[[], None]], None] = _ignored
+    """Has something done once the response was handed to the connection; whether the peer gets it nobody knows."""
 
 
 Handler = Callable[[Any, Context], Awaitable[Any | None]]
-"""Takes the decoded request and returns the API's response message, or an :class:`Answer` with it; None sends nothing
-(Produce with acks 0).
+"""Takes the decoded request and returns the API's response message; None sends nothing (Produce with acks 0).
 
 The connection's next request is read only after the handler has returned, and its client's going away does not
 interrupt it, so a handler must bound its own waiting. Raising :class:`CloseConnection` closes the connection; any other

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from system_under_test.network.budget import ByteBudget
-from system_under_test.network.handler import Answer, CloseConnection, Context, Handler
+from system_under_test.network.handler import CloseConnection, Context, Handler
 from system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
 from system_under_test.network.outbox import Outbox
 from system_under_test.network.read_ahead import ReadAhead
@@ -64,6 +64,7 @@ class Session:
         self._idle_timer = self._loop.call_later(limits.idle_timeout, self._check_idle)
         self._dropped = False
         self._turn_ends = 0.0
+        self._after_response: list[Callable[[], None]] = []
         address = writer.get_extra_info("peername")
         self.host = str(address[0]) if isinstance(address, tuple) else str(address)
         self.peer = f"{self.host}:{address[1]}" if isinstance(address, tuple) else self.host
@@ -177,12 +178,14 @@ class Session:
         key, version, correlation_id, client_id, body = decode_request_header(frame)
         request = decode(api.request, version, frame, body)
         self._waiting_since = math.inf
-        response = await handler(request, Context(key, version, correlation_id, client_id, self.peer))
-        if isinstance(response, Answer):
-            await self._send(response.response, version, correlation_id)
-            response.handed()
-        elif response is not None:
+        after = self._after_response
+        response = await handler(request, Context(key, version, correlation_id, client_id, self.peer, after.append))
+        if response is not None:
             await self._send(response, version, correlation_id)
+            for deed in after:
+                deed()
+        if after:
+            after.clear()
 
     async def _send(self, response: object, version: int, correlation_id: int) -> None:
         self._waiting_since = self._loop.time()

@@ -17,6 +17,11 @@ from system_under_test.protocol.draft_groups import (
     DraftJoinGroupRequest,
     DraftLeaveGroupRequest,
 )
+from system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    ElectPreferredRequest,
+    ReassignRequest,
+)
 from system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
@@ -272,6 +277,9 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         CreatePartitionsRequest,
         AlterConfigsRequest,
         DescribeConfigsRequest,
+        ElectPreferredRequest,
+        ReassignRequest,
+        DescribeReassignmentsRequest,
         ConsumerMetadataRequest,
         DraftJoinGroupRequest,
         DraftHeartbeatRequest,

@@ -88,12 +88,12 @@ async def _list_partition(
         partition.leading()
         if wanted.timestamp == LATEST:
             _, end = await proven_end(manager, zookeeper, topic, wanted.partition)
-            answer.offset, answer.offsets = end, [end]
+            answer.offset, answer.offsets = end, _segments(partition, wanted, end)
         elif wanted.timestamp == EARLIEST:
             start = partition.log.start_offset
             answer.offset, answer.offsets = start, [start]
         elif version == 0:
-            answer.offsets = partition.log.offsets_before(wanted.timestamp, wanted.max_num_offsets)
+            answer.offsets = _segments(partition, wanted, partition.high_watermark)
         else:
             _by_time(partition, wanted.timestamp, answer)
     except PartitionError as error:
@@ -104,6 +104,14 @@ async def _list_partition(
         answer.error_code = ErrorCode.CORRUPT_MESSAGE
         answer.offsets = []
     return answer
+
+
+def _segments(partition: Partition, wanted: ListOffsetsPartition, end: int) -> list[int]:
+    """What version 0 lists, with ``end`` in the place of what consumers cannot read yet."""
+    count = max(0, wanted.max_num_offsets)
+    found = partition.log.offsets_before(wanted.timestamp, count)
+    below = [offset for offset in found if offset < end]
+    return below if below == found else [end, *below][:count]
 
 
 def _by_time(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.connection import PING_XID, WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState, ZnodeStat
 
@@ -60,15 +61,40 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is no
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not typed
-    """Remembers the timeout (seconds) that the server granted, before anyone hears that it is connected."""
+    """Remembers the timeout (seconds) that the server granted, before anyone hears that it is connected; and when the
+    latest request was sent (loop time) that a server has answered, and in which session.
+    """
 
     negotiated = 0.0
+    proved: tuple[int, float] = (0, 0.0)
+
+    def __init__(self, client: KazooClient, retry: Any, clock: Callable[[], float]) -> None:
+        super().__init__(client, retry, logger=log)
+        self._clock = clock
+        self._pings: deque[float] = deque()
+        self._requests: deque[float] = deque()
 
     def _invoke(self, timeout: float, request: Any, xid: Any = None) -> Any:
+        sent = self._clock()
         answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect) and answer[0].time_out > 0:
             self.negotiated = answer[0].time_out / 1000
+            self.proved = answer[0].session_id, sent
+            self._pings.clear()
+            self._requests.clear()
         return answer
+
+    def _submit(self, request: Any, timeout: float, xid: Any = None) -> None:
+        if xid is not None:
+            (self._pings if xid == PING_XID else self._requests).append(self._clock())
+        super()._submit(request, timeout, xid)
+
+    def _read_header(self, timeout: float) -> Any:
+        found = super()._read_header(timeout)
+        waiting = self._pings if found[0].xid == PING_XID else self._requests
+        if found[0].xid != WATCH_XID and waiting:
+            self.proved = self.proved[0], waiting.popleft()
+        return found
 
 
 class KazooZooKeeper:
@@ -90,7 +116,7 @@ class KazooZooKeeper:
             connection_retry=RECONNECT,
             logger=log,
         )
-        self._connection = _Connection(self._client, self._client._conn_retry.copy(), logger=log)
+        self._connection = _Connection(self._client, self._client._conn_retry.copy(), self._loop.time)
         self._client._connection = self._connection
         self._client.add_listener(self._changed)
 
@@ -101,6 +127,11 @@ class KazooZooKeeper:
     @property
     def session_timeout(self) -> float:
         return self._session_timeout
+
+    @property
+    def alive_until(self) -> float:
+        session, sent = self._connection.proved
+        return sent + self._session_timeout if session and session == self._session_id else 0.0
 
     def add_listener(self, listener: StateListener) -> None:
         self._listeners.append(listener)

@@ -8,6 +8,8 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ISR_CHANGES = "/isr_change_notification"
 DELETE_TOPICS = "/admin/delete_topics"
+REASSIGNMENTS = "/admin/reassign_partitions"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
 TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
@@ -59,6 +61,18 @@ def delete_topic(name: str) -> str:
 
 def consumer_offset(group: str, name: str, index: int) -> str:
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
+
+
+def consumer_ids(group: str) -> str:
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def consumer(group: str, consumer_id: str) -> str:
+    return f"{CONSUMERS}/{group}/ids/{consumer_id}"
+
+
+def consumer_owner(group: str, name: str, index: int) -> str:
+    return f"{CONSUMERS}/{group}/owners/{name}/{index}"
 
 
 def draft_group(group: str) -> str:

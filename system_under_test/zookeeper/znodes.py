@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from kazoo.protocol.states import ZnodeStat
@@ -106,6 +106,34 @@ class IsrChange(msgspec.Struct, frozen=True):
     version: int = 1
 
 
+class ConsumerRegistration(msgspec.Struct, frozen=True):
+    """/consumers/G/ids/C: each topic with its number of threads; with a filter, its expression in place of a topic."""
+
+    subscription: dict[str, int]
+    pattern: Literal["static", "white_list", "black_list"]
+    timestamp: str
+    version: int = 1
+
+
+class Move(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of /admin/reassign_partitions: the replicas that a partition shall have, the preferred leader first.
+
+    ``removing`` is ours: the replicas that it has no longer, and whose files are not known to be gone.
+    """
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    removing: list[int] = []
+
+
+class Moves(msgspec.Struct, frozen=True):
+    """/admin/reassign_partitions."""
+
+    partitions: list[Move]
+    version: int = 1
+
+
 class ClusterId(msgspec.Struct, frozen=True):
     """/cluster/id."""
 
@@ -126,6 +154,25 @@ def decode(kind: type[T], path: str, data: bytes) -> T:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
         raise ZnodeError(f"znode {path} holds {data[:120]!r}: {error}") from error
+
+
+class _Entries(msgspec.Struct):
+    partitions: list[msgspec.Raw]
+
+
+def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list[str]]:
+    """What ``partitions`` lists, and what is wrong with the entries that make no sense.
+
+    Raises ``ZnodeError`` when there is no such list.
+    """
+    found: list[T] = []
+    problems: list[str] = []
+    for raw in decode(_Entries, path, data).partitions:
+        try:
+            found.append(msgspec.json.decode(raw, type=kind))
+        except msgspec.MsgspecError as error:
+            problems.append(f"znode {path} holds {bytes(raw)[:120]!r}: {error}")
+    return found, problems
 
 
 def controller_id(data: bytes) -> int:

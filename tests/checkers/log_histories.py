@@ -100,13 +100,13 @@ def write(folder: Path, rows: Sequence[Row], **others: Sequence[Row]) -> Path:
         row["op"]: {
             "index": row["op"],
             "process": row["process"],
-            "worker": "0",
+            "worker": row.get("worker", "0"),
             "f": row["kind"],
             "key": row["key"],
             "argument": "null",
             "call": row["call"],
             "ret": row["ret"],
-            "outcome": row["outcome"],
+            "outcome": row.get("op_outcome", row["outcome"]),
             "phase": row["phase"],
         }
         for row in rows

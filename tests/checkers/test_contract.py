@@ -45,3 +45,30 @@ def test_a_contradictory_contract_is_refused() -> None:
         Contract(forbidden=("duplicate",), tolerated=("duplicate",))
     with pytest.raises(ValueError, match="must be positive"):
         Contract(recovery_deadline=0)
+
+
+def test_what_a_design_cannot_survive_is_tolerated_under_those_faults_alone() -> None:
+    contract = forbid("double-ownership", "lost-write").tolerate_under(
+        "double-ownership", faults=["stop", "freeze"], because="nobody can tell one who sleeps"
+    )
+    assert Contract.from_json(contract.to_json()) == contract
+    for injected in ((), ("kill",)):
+        assert contract.under(injected) == contract
+        assert contract.under(injected).forbids("double-ownership")
+        assert contract.reasons(injected) == {}
+    hit = contract.under(("kill", "stop"))
+    assert hit.tolerates("double-ownership")
+    assert not hit.forbids("double-ownership")
+    assert hit.forbids("lost-write")
+    assert contract.reasons(("kill", "stop")) == {
+        "double-ownership": "tolerated in a run with stop, because nobody can tell one who sleeps"
+    }
+    with pytest.raises(ValueError, match="none of them may be left out"):
+        contract.tolerate_under("double-ownership", faults=[], because="x")
+
+
+def test_a_rebalance_has_the_recoverys_time_unless_it_has_its_own() -> None:
+    assert Contract(recovery_deadline=7).rebalance == 7_000_000_000
+    assert Contract(recovery_deadline=7, rebalance_deadline=0.5).rebalance == 500_000_000
+    with pytest.raises(ValueError, match=r"rebalance_deadline is 0 s; it must be positive"):
+        Contract(rebalance_deadline=0)

@@ -11,11 +11,13 @@ from group_histories import group_history, owned_twice, zombies
 from log_histories import Row, effect, write
 
 from checkers.check import build, findings
-from checkers.contract import forbid
+from checkers.contract import Contract, forbid
 from checkers.engine import DuckDB
-from checkers.groups import DOUBLE_OWNERSHIP, GENERATION_REUSE, GROUP_ANOMALIES, GROUPS, ZOMBIE_COMMIT
+from checkers.generations import GENERATION_REUSE, ZOMBIE_COMMIT
+from checkers.groups import GENERATIONS, GROUP_ANOMALIES
+from checkers.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from checkers.judge import judge
-from checkers.source import register_history
+from checkers.source import register_contract, register_history
 from checkers.verdict import Finding
 
 S = 1_000_000_000
@@ -49,8 +51,11 @@ def stored(node: str, generation: int, seq: int = 1) -> Row:
 def found(folder: Path, rows: list[Row], events: list[Row] | None = None) -> list[Finding]:
     with DuckDB() as engine:
         register_history(engine, write(folder / "history", rows, events=events or []))
+        register_contract(engine, Contract())
         told = []
-        for family in GROUPS:
+        for family in GENERATIONS:
+            if family.prepare is not None:
+                family.prepare(engine)
             for check in family.checks:
                 build(engine, check.views)
                 told += findings(engine, check)
@@ -73,9 +78,10 @@ HAVE = [
      [*acquire(1, 2, "a", (1, 5)), commit(2, None, (6, 7))], "process 2 committed"),
     ("double-ownership", [*acquire(1, 2, "a", (1, 5), "t-0", "t-1"), *acquire(2, 2, "b", (1, 6), "t-1")],
      [*acquire(1, 2, "a", (1, 5), "t-0", "t-1"), *acquire(2, 3, "b", (1, 6), "t-1")],
-     "t-1 had two owners in generation 2 of g: a (process 1) and b (process 2)"),
+     "t-1 of g had two owners in generation 2: a (process 1) and b (process 2)"),
     ("double-ownership", [*acquire(1, 2, "a", (1, 5), "t-0"), *acquire(2, 2, "b", (1, 6), "t-0")],
-     [*acquire(1, 2, "a", (1, 5), "t-0"), *acquire(2, 2, "a", (7, 8), "t-0"), *acquire(3, 2, "b", (1, 6))], "t-0 had"),
+     [*acquire(1, 2, "a", (1, 5), "t-0"), *acquire(2, 2, "a", (7, 8), "t-0"), *acquire(3, 2, "b", (1, 6))],
+     "t-0 of g had"),
 ]  # fmt: skip
 
 
@@ -101,6 +107,10 @@ def test_a_group_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
     forgotten = stored("n1", 3, seq=2) | {"event": "group-forgotten"}
     rows = [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, 7))]
     assert found(tmp_path / "history", rows, [stored("n1", 3), forgotten, stored("n2", 3, seq=9)]) == []
+    (thrice,) = found(tmp_path / "thrice", rows, [*(stored(f"n{n}", 3, n) for n in (1, 2, 3)), forgotten])
+    assert thrice.claim == (
+        "Generation 3 of g was stored 3 times, by n1 and by n3, although the group began anew no more than 1 times."
+    )
     other = forgotten | {"key": "another"}
     told = found(tmp_path / "other", rows, [stored("n1", 3), other, stored("n2", 3, seq=9)])
     assert {one.anomaly for one in told} == {"zombie-commit", "generation-reuse"}
@@ -113,7 +123,7 @@ def test_every_pair_of_many_histories(tmp_path: Path) -> None:
     rows = [row for history in histories.values() for row in history]
     with DuckDB() as engine:
         register_history(engine, write(tmp_path / "history", rows))
-        build(engine, (*ZOMBIE_COMMIT.views, *DOUBLE_OWNERSHIP.views))
+        build(engine, (*HOLD_VIEWS, *ZOMBIE_COMMIT.views, *DOUBLE_OWNERSHIP.views))
         late = {(row["key"], row["place"]) for row in engine.rows("select key, place from found_zombie_commit")}
         twice = {
             (row["group_name"], row["key"], row["epoch"])

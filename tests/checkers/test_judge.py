@@ -275,3 +275,19 @@ def test_an_absurd_offset_is_found_and_breaks_no_check(tmp_path: Path, offset: i
     assert judgement.verdict is Verdict.FAIL
     assert judgement.anomalies["duplicate"] == 1
     assert str(offset) in next(one for one in judgement.findings if one.anomaly == "duplicate").claim
+
+
+def test_what_is_tolerated_for_a_fault_is_so_in_runs_with_it_alone_and_the_verdict_says_why(tmp_path: Path) -> None:
+    book = run(without=40)
+    for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 40]:
+        book.rows.remove(row)
+    asleep = CONTRACT.tolerate_under("lost-write", faults=["stop"], because="it sleeps")
+    cut = CONTRACT.tolerate_under("lost-write", faults=["stop", "partition"], because="it is cut off")
+    judged = verdict(tmp_path / "a", book, asleep, faults=partition())
+    assert (judged.verdict, judged.reasons) == (Verdict.FAIL, {})
+    judged = verdict(tmp_path / "b", book, cut, faults=partition())
+    assert judged.verdict is Verdict.PASS
+    assert judged.anomalies == {"lost-write": 1}
+    assert judged.tolerated == ("lost-write",)
+    assert judged.reasons == {"lost-write": "tolerated in a run with partition, because it is cut off"}
+    assert verdict(tmp_path / "c", book, cut).verdict is Verdict.FAIL, "no such fault in this run"

@@ -85,3 +85,35 @@ def test_versions_get_the_answer_of_the_search_where_each_value_has_one(tmp_path
             assert not good or key not in found, (key, found.get(key), history)
             answers["missed"] += not good and key not in found
     assert answers["only by versions"] > 50
+
+
+def test_committed_offsets_get_the_answer_of_the_search_whoever_commits(tmp_path: Path) -> None:
+    """A commit is a write of its number, a fetch a read: by members, by those who are none, and by both."""
+    rng = random.Random(4)
+    histories = []
+    for index in range(COUNT):
+        register = SimulatedRegister(f"g/t-{index}", random.Random(f"4/{index}"), index * 1000)
+        register.weights = (5, 6, 0)
+        members = rng.choice((0.0, 0.5, 1.0))
+        history = register.run(rng.randint(3, 14))
+        history = history if index % 3 == 0 else broken(history, rng)
+        for row in history:
+            row["group"] = "g"
+            if row["kind"] == "write" and rng.random() < members:
+                row["epoch"] = 1
+        if history and all(row["kind"] != "cas" for row in history):
+            histories.append(history)
+    told = [
+        [
+            row
+            | {"kind": {"write": "commit", "read": "fetched"}[row["kind"]]}
+            | {"position": -1 if row["value"] is None else row["value"] % 3}
+            for row in history
+        ]
+        for history in histories
+    ]
+    found = by_sql(tmp_path / "history", told)
+    answers = Counter(linearizable(history) for history in histories)
+    for history in histories:
+        assert linearizable(history) is (history[0]["key"] not in found), history
+    assert min(answers.values()) > 100, answers

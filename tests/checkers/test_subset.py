@@ -7,6 +7,7 @@ import re
 import pytest
 
 from checkers.check import View
+from checkers.holds import HOLD_VIEWS
 from checkers.judge import FAMILIES
 from checkers.register_chains import climb_round, climb_start, kept_end, kept_round, kept_start
 from checkers.register_views import CLUSTER_VIEWS, PLACE_VIEWS, SOURCE_VIEWS
@@ -16,7 +17,7 @@ ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *clim
 
 TEXTS = [
     *(view for family in FAMILIES for view in family.views),
-    *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS),
+    *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS, *HOLD_VIEWS),
     *(view for check in CHECKS for view in check.views),
     *(View(f"evidence of {check.anomaly}", check.evidence) for check in CHECKS),
     *(View(f"examined of {check.anomaly}", check.examined) for check in CHECKS),

@@ -85,3 +85,48 @@ def test_a_system_that_says_no_more_than_it_must_cannot_be_simulated_and_says_so
     assert least.event_log(None) is None
     with pytest.raises(DeploymentError, match="least cannot be simulated"):
         asyncio.run(least.entry(None, []))
+
+
+CONS = """ /10.0.0.1:41234[1](queued=0,recved=25,sent=25,sid=0x1000437023d0002,lop=PING,est=1763763600000,to=3000)
+ /10.0.0.7:55222[0](queued=0,recved=1,sent=0)
+ /10.0.0.2:41236[1](queued=0,recved=5,sent=5,sid=0x1000437023d0003,lop=GETD,est=1763763600001,to=10000,lcxid=0x2)
+
+"""
+STANDALONE = """SessionTracker dump:
+Session Sets (2)/(2):
+1 expire at Sat Nov 21 22:27:40 UTC 2026:
+\t0x1000437023d0002
+1 expire at Sat Nov 21 22:27:42 UTC 2026:
+\t0x1000437023d0003
+ephemeral nodes dump:
+Sessions with Ephemerals (1):
+0x1000437023d0003:
+\t/brokers/ids/2
+Connections dump:
+Connections Sets (1)/(1):
+1 expire at Sat Nov 21 22:27:43 UTC 2026:
+\tip: /10.0.0.9:41234 sessionId: 0x1000437023d0009
+"""
+FOLLOWER = """SessionTracker dump:
+Global Sessions(1):
+0x1000437023d0004\t3000ms
+ephemeral nodes dump:
+Sessions with Ephemerals (0):
+Connections dump:
+"""
+
+
+def test_which_sessions_there_are_and_whose() -> None:
+    async def ask(*answers: str) -> tuple[object, object]:
+        nodes = [FakeNode(f"zk{n}", "zookeeper", n, f"127.98.0.{n}") for n in (1, 2)]
+        async with answering(nodes[0].address, answers[0]), answering(nodes[1].address, answers[1]):
+            return await zookeeper.connected(nodes), await zookeeper.sessions(nodes)  # type: ignore[arg-type]
+
+    first, second, third = (0x1000437023D0000 + number for number in (2, 3, 4))
+    held, _ = asyncio.run(ask(CONS, ""))
+    assert held == {first: ("10.0.0.1", 3.0), second: ("10.0.0.2", 10.0)}
+    assert asyncio.run(ask(STANDALONE, FOLLOWER))[1] == {first, second, third}, (
+        "all that any of them knows, no connection"
+    )
+    not_serving = "This ZooKeeper instance is not currently serving requests\n"
+    assert asyncio.run(ask(not_serving, "")) == ({}, None), "nobody says that there are none"

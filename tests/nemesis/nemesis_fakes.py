@@ -19,6 +19,7 @@ from nemesis.schedule import Schedule
 
 T = TypeVar("T")
 PACKETS_PER_SECOND = 10
+PREFIXES = {"broker": "n", "zookeeper": "zk", "client": "client"}
 HOLD_FILE = "/etc/hold"
 DURABLE = 150
 """Bytes of each data file that count as durable; the active one has 200."""
@@ -38,10 +39,10 @@ class FakeNode:
     """``refuse``: how often each call yet fails. ``deaf``: calls that return and do nothing. ``quiet``: no traffic."""
 
     def __init__(self, role: str, index: int) -> None:
-        self.name = f"{'zk' if role == 'zookeeper' else 'n'}{index}"
+        self.name = f"{PREFIXES[role]}{index}"
         self.role = role
         self.index = index
-        self.address = f"198.18.0.{index + (100 if role == 'zookeeper' else 0)}"
+        self.address = f"198.18.{list(PREFIXES).index(role)}.{index}"
         self.state = ProcessState.RUNNING
         self.incarnation = 1
         self.rules: dict[str, float] = {}
@@ -203,13 +204,14 @@ class FakeCluster:
     kind = "fake"
     description: Mapping[str, str] = {}
 
-    def __init__(self, servers: int = 3, zookeepers: int = 1) -> None:
+    def __init__(self, servers: int = 3, zookeepers: int = 1, clients: int = 2) -> None:
         self.servers = [FakeNode("broker", index + 1) for index in range(servers)]
         self.zookeepers = [FakeNode("zookeeper", index + 1) for index in range(zookeepers)]
+        self.clients = [FakeNode("client", index + 1) for index in range(clients)]
 
     @property
     def nodes(self) -> list[FakeNode]:
-        return [*self.zookeepers, *self.servers]
+        return [*self.zookeepers, *self.servers, *self.clients]
 
     def node(self, name: str) -> FakeNode:
         return next(node for node in self.nodes if node.name == name)
@@ -222,10 +224,14 @@ class FakeCluster:
 
 
 class FakeSystem:
-    """``leaders`` and ``controller`` are names; ``slow`` seconds a node needs to serve after it was seen down."""
+    """``leaders``, ``controller`` and ``coordinator`` are names; ``slow`` seconds a node needs to serve after it was
+    seen down.
+    """
 
     name = "fake"
-    roles = ("zookeeper", "broker")
+    roles = ("zookeeper", "broker", "client")
+    groups = ("members",)
+    client_sessions = True
     start_events = ("registered", "recovered")
 
     def hold_file(self, node: Any) -> str:
@@ -241,10 +247,14 @@ class FakeSystem:
         self.cluster = cluster
         self.leaders: dict[str, str | None] = {"orders-0": "n1", "orders-1": "n2"}
         self.controller: str | None = "n3"
+        self.coordinator: str | None = "n2"
         self.slow = slow
         self.never_ready: set[str] = set()
         self.asked: list[tuple[str, str | None]] = []
         self.find_error: Exception | None = None
+        self.placed = ["n1", "n2", "n3"]
+        self.moving_until = 0.0
+        self.refusals: list[str] = []
         self._up_since: dict[str, float] = {}
 
     async def ready(self, node: Any) -> bool:
@@ -257,11 +267,23 @@ class FakeSystem:
         self.asked.append((what, key))
         if self.find_error is not None:
             raise self.find_error
-        name = self.controller if what == "controller" else self.leaders.get(key or "")
+        known = {"controller": self.controller, "coordinator": self.coordinator}
+        name = known[what] if what in known else self.leaders.get(key or "")
         return None if name is None else self.cluster.node(name)
 
     def keys(self) -> Sequence[str]:
         return list(self.leaders)
+
+    async def replicas_of(self, cluster: Any, key: str) -> Any:
+        return None if now() < self.moving_until else [self.cluster.node(name) for name in self.placed]
+
+    async def move(self, cluster: Any, key: str, nodes: Sequence[Any]) -> str | None:
+        if self.refusals:
+            return self.refusals.pop(0)
+        if not any("move" in node.deaf for node in self.cluster.nodes):
+            self.placed = [node.name for node in nodes]
+            self.moving_until = now() + self.slow
+        return None
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the nemesis must not use System.{name}")

@@ -1,4 +1,4 @@
-"""The smallest system with traffic: every server pings all others, holds a ZooKeeper session and writes files."""
+"""The smallest system with traffic: all its nodes ping all servers, hold a ZooKeeper session and write files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ class PingPong:
     """``cluster`` is given once it is there: who the peers are goes into ``argv``."""
 
     name = "ping-pong"
-    roles: Sequence[str] = ("zookeeper", "broker")
+    roles: Sequence[str] = ("zookeeper", "broker", "client")
+    groups: Sequence[str] = ("members",)
+    client_sessions = True
     defects: Sequence[str] = ()
     source: Sequence[str] = ()
     cluster: Cluster
+    placed: Sequence[Node] | None = None
+    """Whatever it is told about replicas; it has none."""
 
     def port(self, role: str) -> int:
         return PORT
@@ -51,6 +55,13 @@ class PingPong:
     async def durable_size(self, node: Node, path: str) -> int:
         return 10
 
+    async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:
+        return self.placed if self.placed is not None else by_role(cluster, "broker")[:3]
+
+    async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
+        self.placed = nodes
+        return None
+
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         address, zookeepers, *peers = argv
         say(runtime, "started")
@@ -68,7 +79,7 @@ class PingPong:
         return 0
 
     async def ready(self, node: Node) -> bool:
-        if node.role != "broker":
+        if node.role == "zookeeper":
             return True
         try:
             async with asyncio.timeout(ANSWER_WITHIN):

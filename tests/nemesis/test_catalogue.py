@@ -11,11 +11,12 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert list(faults) == sorted(faults)
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
-        "clock", "corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-bridge",
+        "clock", "consumer-from-coordinator", "consumer-from-zookeeper", "corrupt", "cut-consumer", "freeze",
+        "garbage-tail", "hold", "kill", "kill-consumer", "move-replicas", "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
         "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
         "partition-one-way", "partition-random-halves", "power-loss", "restart", "restart-rolling", "stop",
-        "truncate-tail", "zookeeper-kill", "zookeeper-pause",
+        "stop-consumer", "truncate-tail", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
     }  # fmt: skip
 
 
@@ -62,11 +63,18 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
         {"corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-fast-fail", "partition-one-way"}
         | {
             "clock",
+            "consumer-from-coordinator",
+            "consumer-from-zookeeper",
+            "cut-consumer",
+            "kill-consumer",
+            "move-replicas",
             "power-loss",
             "restart",
             "restart-rolling",
             "stop",
+            "stop-consumer",
             "truncate-tail",
+            "zookeeper-expire",
             "zookeeper-kill",
             "zookeeper-pause",
         }
@@ -87,7 +95,13 @@ def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
     assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"
     assert "Damageable" in (reasons["corrupt"] or "")
     assert "Holdable" in (reasons["hold"] or "")
-    assert not any(unsuited(fault, Broker()) for fault in catalogue().values())
+    assert reasons["stop-consumer"] == "needs a node of role client, which plain has not"
+    broker = {name: unsuited(fault, Broker()) for name, fault in catalogue().items()}
+    assert {name for name, reason in broker.items() if reason is not None} == {
+        name for name in catalogue() if "consumer" in name
+    }, "its clients live in the harness unless an experiment says otherwise"
+    assert "Movable" in (reasons["move-replicas"] or "")
+    assert unsuited(catalogue()["move-replicas"], Broker(partitions=0)) is not None
 
 
 def test_lacking_roles() -> None:

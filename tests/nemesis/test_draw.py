@@ -14,7 +14,7 @@ from nemesis.schedule import FIRST_AT, ScheduleError
 from nemesis.target import Kind, Target, parse
 from nemesis.trigger import AfterOperations
 
-CENSUS = Census(3, 1, ("orders-0", "orders-1"))
+CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",))
 FITTING = sorted(set(catalogue()) - {"partition-majorities-ring"})
 """What three servers can suffer."""
 NAMES = st.lists(st.sampled_from(FITTING), min_size=1, max_size=5, unique=True)
@@ -122,7 +122,7 @@ def test_none_is_an_empty_schedule() -> None:
     [
         (["kill"], {"time_limit": 7.0}, "not healed before 7 s"),
         (["kill"], {"interval": 0.0}, "above 0"),
-        (["kil"], {}, "no fault kil; there are clock, corrupt"),
+        (["kil"], {}, "no fault kil; there are clock, consumer-from-coordinator"),
         (["partition-halves"], {"target": Target(Kind.LEADER)}, "takes no target leader"),
         (["partition"], {"target": Target(Kind.ALL), "census": Census(3, 0, ())}, "no rest"),
         (["partition-from-zookeeper"], {"census": Census(3, 0)}, "needs a ZooKeeper node"),
@@ -137,6 +137,14 @@ def test_none_is_an_empty_schedule() -> None:
         (["corrupt"], {"census": Census(2, 1)}, "needs three servers"),
         (["kill"], {"target": parse("leader:nope")}, "no such key"),
         (["kill"], {"target": parse("zookeeper"), "census": Census(3, 0)}, "no ZooKeeper node"),
+        (["kill"], {"target": parse("consumer"), "census": Census(3, 1)}, "no client lives on a node here"),
+        (["kill"], {"target": parse("coordinator"), "census": Census(3, 1)}, "names no groups"),
+        (["kill"], {"target": parse("coordinator:nope")}, "no such group; there are members"),
+        (["stop-consumer"], {"census": Census(3, 1)}, "no client lives on a node here"),
+        (["stop-consumer"], {"target": parse("leader")}, "takes no target leader"),
+        (["consumer-from-coordinator"], {"census": Census(3, 1, (), 2)}, "names no groups"),
+        (["zookeeper-expire"], {"target": parse("zookeeper")}, "takes no target zookeeper"),
+        (["partition-halves"], {"target": parse("consumer")}, "takes no target consumer"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_with_the_reason(names: list[str], options: dict, message: str) -> None:  # type: ignore[type-arg]
@@ -144,11 +152,23 @@ def test_what_cannot_be_drawn_is_refused_with_the_reason(names: list[str], optio
         draw(1, names, **{"census": CENSUS, **options})
 
 
-def test_nothing_accompanies_a_frozen_machine() -> None:
+def test_what_a_majority_of_the_servers_suffers_is_no_matter_to_consumers() -> None:
+    """Of three servers one may suffer, and both consumers besides, or one twice."""
+    steps = [step for seed in range(60) for step in draw(seed, ["kill", "stop-consumer"], census=CENSUS).steps]
+    assert any(step.keep_majority for step in steps), "they have companions of each other"
+    alone = Census(3, 1, (), 1)
     for seed in range(60):
-        steps = draw(seed, ["freeze", "kill", "partition"], census=Census(5, 1, ("a-0",)), time_limit=60).steps
+        one_node = draw(seed, ["kill-consumer", "stop-consumer"], census=alone, time_limit=60).steps
+        assert all(one.until <= two.at for one, two in itertools.pairwise(one_node))
+
+
+def test_nothing_accompanies_a_frozen_machine_or_a_session_that_is_to_expire() -> None:
+    for seed in range(60):
+        names = ["freeze", "kill", "partition", "stop-consumer", "zookeeper-expire"]
+        steps = draw(seed, names, census=Census(5, 1, ("a-0",), 2), time_limit=60).steps
         for one, two in itertools.pairwise(steps):
-            assert "freeze" not in (one.fault, two.fault) or one.until <= two.at
+            alone = {"freeze", "zookeeper-expire"} & {one.fault, two.fault}
+            assert not alone or one.until <= two.at
 
 
 @given(st.integers(), NAMES, LIMITS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nemesis_fakes import FakeCluster, FakeSystem, Play, run
+from nemesis_fakes import FakeCluster, FakeSystem, Play, now, run
 
 from nemesis.catalogue import catalogue
 from nemesis.partition import Shape
@@ -12,11 +12,13 @@ from nemesis.schedule import Parameter, Schedule, Step
 from nemesis.target import Kind, Target, parse
 
 SHAPES = [str(shape) for shape in Shape]
+CONSUMERS = ("consumer-from-coordinator", "consumer-from-zookeeper", "cut-consumer", "kill-consumer", "stop-consumer")
 TARGETS = {
     "halves": Target(Kind.HALF),
     "random-halves": Target(Kind.HALF),
     "isolate-leader": parse("leader:orders-1"),
     "majorities-ring": Target(Kind.ALL),
+    **dict.fromkeys(CONSUMERS, parse("client1")),
     "zookeeper-kill": parse("zookeeper"),
     "zookeeper-pause": parse("zookeepers"),
     "restart-rolling": Target(Kind.ALL),
@@ -35,7 +37,7 @@ def healed(play: Play) -> FaultRow:
     return play.row(1, FaultPhase.HEALED)
 
 
-@pytest.mark.parametrize("name", [name for name in catalogue() if name != "partition"])
+@pytest.mark.parametrize("name", [name for name in catalogue() if name not in ("partition", "zookeeper-expire")])
 def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
     play = one_step(name)
     row = healed(play)
@@ -65,6 +67,12 @@ def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
         ("clock", "shift_clock", "the clock of n2 was not wrong by -30.0 s"),
         ("hold", "hold", "never came past"),
+        ("kill-consumer", "kill", "was not dead"),
+        ("stop-consumer", "stop", "was running, not stopped"),
+        ("cut-consumer", "drop_from", "no packet to or from client1 was dropped"),
+        ("consumer-from-zookeeper", "drop_from", "no packet to or from client1 was dropped"),
+        ("consumer-from-coordinator", "drop_from", "no packet to or from client1 was dropped"),
+        ("move-replicas", "move", "are where they were"),
     ],
 )
 def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
@@ -124,6 +132,10 @@ def test_a_process_that_was_dead_before_was_not_killed() -> None:
         ("partition-one", {"zookeeper": True}, {"n1|n2", "n2|n3", "n2|n4", "n2|zk1", "n2|zk2"}),
         ("partition-isolate-leader", {}, {"n1|n2", "n2|n3", "n2|n4"}),
         ("partition-from-zookeeper", {}, {"n2|zk1", "n2|zk2"}),
+        ("cut-consumer", {}, {"client1|n1", "client1|n2", "client1|n3", "client1|n4"}),
+        ("consumer-from-zookeeper", {}, {"client1|zk1", "client1|zk2"}),
+        ("consumer-from-coordinator", {}, {"client1|n2"}),
+        ("consumer-from-coordinator", {"group": "members"}, {"client1|n2"}),
     ],
 )
 def test_what_each_shape_cuts(name: str, parameters: dict[str, Parameter], cut: set[str]) -> None:
@@ -169,6 +181,7 @@ def test_a_cut_is_made_at_both_ends() -> None:
         ("partition", "n2", {"shape": "moon"}),
         ("partition-one", "n1+n2+n3", {}),
         ("partition-from-zookeeper", "zk1", {}),
+        ("consumer-from-coordinator", "client1", {"group": "moon"}),
     ],
 )
 def test_a_partition_that_makes_no_sense_fails_and_touches_nothing(
@@ -224,6 +237,57 @@ def test_probe_says_what_is_missing_and_changes_nothing(name: str) -> None:
     for node in broken.nodes:
         node.refuse = {"process": 1, "dropped": 1, "frozen": 1, "clock_shift": 1}
     assert "refused" in (run(probe(broken)) or "")
-    assert run(probe(FakeCluster(0, 0)))
+    assert run(probe(FakeCluster(0, 0, 0)))
     if name.startswith("partition"):
         assert run(probe(FakeCluster(1, 0)))
+
+
+def test_a_coordinator_that_nobody_knows_is_replaced_and_the_evidence_says_so() -> None:
+    play = one_step("consumer-from-coordinator")
+    play.system.coordinator = None
+    row = healed(play)
+    injected = play.row(1, FaultPhase.INJECTED).detail["evidence"]
+    assert "nobody is known to be coordinator of members" in injected["note"]
+    assert row.bit is True
+    assert row.detail["evidence"]["cut"] == [f"client1|{injected['coordinator']}"]
+
+
+@pytest.fixture
+def zookeeper(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[str, float]]:
+    """The sessions that a ZooKeeper tells of: number to client and timeout."""
+    held = {1: ("198.18.0.1", 3.0), 2: ("198.18.0.2", 3.0), 7: ("198.18.0.2", 4.0)}
+
+    async def connected(nodes: object) -> dict[int, tuple[str, float]]:
+        return held
+
+    async def sessions(nodes: object) -> set[int]:
+        return {session for session, (client, timeout) in held.items() if client != "198.18.0.2" or now() < 2 + timeout}
+
+    monkeypatch.setattr("cluster.zookeeper.connected", connected)
+    monkeypatch.setattr("cluster.zookeeper.sessions", sessions)
+    return held
+
+
+def test_a_session_is_cut_off_until_zookeeper_has_ended_it(zookeeper: object) -> None:
+    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+    row = healed(play)
+    assert row.bit is True
+    assert row.detail["evidence"]["sessions"] == {"n2": {"0x2": 3.0, "0x7": 4.0}}
+    assert play.at(1, FaultPhase.HEALED) == 6.0, "as long as the longest of its sessions, not the second asked for"
+    assert play.cluster.untouched
+
+
+def test_a_session_that_lives_on_has_not_expired(zookeeper: dict[int, tuple[str, float]]) -> None:
+    zookeeper[7] = ("198.18.0.2", 60.0)
+    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+    row = healed(play)
+    assert row.bit is False
+    assert row.detail["reason"] == "ZooKeeper still had 0x7 at the heal"
+    assert play.cluster.untouched
+
+
+def test_who_holds_no_session_cannot_lose_one(zookeeper: object) -> None:
+    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n3"), 1.0),)))
+    assert healed(play).bit is False
+    assert "n3 holds no session" in play.row(1, FaultPhase.FAILED).detail["reason"]
+    assert not any("drop_from" in node.calls for node in play.cluster.nodes)

@@ -16,12 +16,13 @@ from cluster.sim.loop import SimLoop
 from nemesis.catalogue import catalogue
 from nemesis.conductor import Conductor
 from nemesis.draw import draw
-from nemesis.fault import census
+from nemesis.fault import Census, census
 from nemesis.row import FaultPhase, FaultRow
 from nemesis.schedule import Record, Schedule, Step
 from nemesis.target import parse
 
-COUNTS = {"zookeeper": 1, "broker": 3}
+CENSUS = Census(3, 1, ("orders-0",), 2, ("members",))
+COUNTS = {"zookeeper": 1, "broker": 3, "client": 2}
 
 
 def play(
@@ -69,7 +70,7 @@ async def follow(node: Node, conductor: Conductor) -> None:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", list(catalogue()))
 def test_each_fault_bites_heals_and_is_recovered_from(name: str, seed: int) -> None:
-    rows, _ = play([name], seed, {"zookeeper": 3, "broker": 5} if seed else COUNTS | {"broker": 4})
+    rows, _ = play([name], seed, {"zookeeper": 3, "broker": 5, "client": 1} if seed else COUNTS | {"broker": 4})
     assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
     assert [row.bit for row in rows if row.phase is FaultPhase.HEALED] == [True] * 3
     assert [row.id for row in rows if row.phase is FaultPhase.RECOVERED] == [1, 2, 3]
@@ -83,7 +84,19 @@ def test_combined_faults_bite(seed: int) -> None:
     assert {step.fault for step in record.schedule.steps} == {"kill", "partition", "stop"}
 
 
-@pytest.mark.parametrize("target", ["zookeeper", "all", "majority", "leader", "controller", "n1+n2"])
+@pytest.mark.parametrize("seed", range(4))
+def test_faults_of_consumers_and_of_servers_bite_together(seed: int) -> None:
+    faults = ["cut-consumer", "kill", "stop-consumer", "zookeeper-expire"]
+    rows, record = play(Schedule(seed, draw(seed, faults, census=CENSUS, time_limit=60).steps), seed)
+    assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
+    assert all(row.bit for row in rows if row.phase is FaultPhase.HEALED)
+    assert {step.fault for step in record.schedule.steps} == set(faults)
+
+
+WHOM = ["zookeeper", "all", "majority", "leader", "controller", "coordinator", "consumer", "consumers", "n1+n2"]
+
+
+@pytest.mark.parametrize("target", WHOM)
 @pytest.mark.parametrize("name", ["kill", "stop"])
 def test_process_faults_on_every_sort_of_target(name: str, target: str) -> None:
     rows, _ = play(Schedule(1, (Step(2.0, name, parse(target), 5.0),)))
@@ -96,6 +109,17 @@ def test_a_partition_from_zookeeper_drops_the_packets_of_the_session() -> None:
     evidence = rows[2].detail["evidence"]
     assert evidence["cut"] == ["n2|zk1"]
     assert sum(evidence["dropped"].values()) > 0
+
+
+def test_a_session_expires_and_not_before_it_has_lasted_its_time() -> None:
+    for who in ("n2", "client1"):
+        rows, _ = play(Schedule(1, (Step(2.0, "zookeeper-expire", parse(who), 0.5),)))
+        evidence = rows[2].detail["evidence"]
+        assert rows[2].bit is True
+        assert evidence["cut"] == [f"{who}|zk1" if who < "zk1" else f"zk1|{who}"]
+        assert list(evidence["sessions"][who].values()) == [3.0]
+        assert evidence["alive"] == []
+        assert 2.0 < rows[2].detail["at"] - 2.0 < 4.5, "it lasted beyond its half second, as long as the session"
 
 
 def test_a_process_killed_behind_a_partition_comes_up_behind_it() -> None:

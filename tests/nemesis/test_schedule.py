@@ -11,7 +11,7 @@ from nemesis.fault import Census
 from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, decode, encode
 from nemesis.target import Kind, Target, named, parse
 
-CENSUS = Census(5, 3, ("orders-0",))
+CENSUS = Census(5, 3, ("orders-0",), 2, ("members",))
 SCHEDULES = st.builds(
     lambda seed, names: draw(seed, names, census=CENSUS, time_limit=60),
     st.integers(0, 2**63 - 1),

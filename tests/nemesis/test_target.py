@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 from nemesis_fakes import FakeCluster, FakeSystem, now, run
 
 from cluster.node import Node
-from nemesis.target import FIND_SECONDS, Chosen, Kind, Scene, Target, TargetError, named, parse, resolve, size
+from nemesis.target import (
+    FIND_SECONDS,
+    OF_CLIENTS,
+    Chosen,
+    Kind,
+    Scene,
+    Target,
+    TargetError,
+    named,
+    number,
+    parse,
+    resolve,
+    size,
+)
 
 SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
 KINDS = [Target(kind) for kind in Kind if kind not in (Kind.NAMED, Kind.ORIGIN)]
@@ -23,7 +36,8 @@ def choose(
         return node
 
     cluster = system.cluster
-    scene = Scene(cluster.servers, cluster.zookeepers, system.keys() if keys is None else keys, find, busy)
+    keys = list(system.keys()) if keys is None else keys
+    scene = Scene(cluster.servers, cluster.zookeepers, keys, find, busy, clients=cluster.clients, groups=system.groups)
     return run(resolve(target, scene, random.Random(seed)))
 
 
@@ -36,7 +50,7 @@ def test_resolution_is_a_function_of_its_arguments(target: Target, servers: int,
     def once() -> list[str] | str:
         cluster = FakeCluster(servers, zookeepers)
         system = FakeSystem(cluster)
-        system.leaders, system.controller = {"a": "n1"}, "n1"
+        system.leaders, system.controller, system.coordinator = {"a": "n1"}, "n1", "n1"
         try:
             return names(choose(target, system, seed))
         except TargetError as error:
@@ -56,10 +70,11 @@ def test_sizes(count: int, seed: int) -> None:
     assert size(Kind.MINORITY, count) < count / 2 < size(Kind.MAJORITY, count) <= count
 
 
-@given(st.sampled_from(KINDS), st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "zk1"])), st.integers())
+@given(st.sampled_from(KINDS), st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "zk1", "client1"])), st.integers())
 def test_busy_nodes_are_never_chosen(target: Target, busy: set[str], seed: int) -> None:
     system = FakeSystem(FakeCluster(4, 2))
-    if target.kind not in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and {"n1", "n2", "n3", "n4"} <= busy:
+    others = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS)
+    if target.kind not in others and {"n1", "n2", "n3", "n4"} <= busy:
         with pytest.raises(TargetError, match="every server is held by another fault"):
             choose(target, system, seed, sorted(busy))
     else:
@@ -81,16 +96,31 @@ def test_leader_follower_controller() -> None:
     assert followers == {"n1", "n3"}
 
 
+def test_consumers_and_the_coordinator_of_their_group() -> None:
+    system = FakeSystem(FakeCluster(3, 1, 3))
+    assert names(choose(parse("consumers"), system)) == ["client1", "client2", "client3"]
+    found = [names(choose(parse("consumer"), system, seed)) for seed in range(40)]
+    assert {len(nodes) for nodes in found} == {1}
+    assert {nodes[0] for nodes in found} == {"client1", "client2", "client3"}
+    assert names(choose(parse("client2"), system)) == ["client2"]
+    assert names(choose(parse("coordinator:members"), system)) == ["n2"]
+    assert choose(parse("coordinator"), system).key == "members"
+    assert system.asked == [("coordinator", "members")] * 2
+    with pytest.raises(TargetError, match="no client node"):
+        choose(parse("consumer"), FakeSystem(FakeCluster(3, 1, 0)))
+    assert [number(name) for name in ("n2", "client13", "zk1")] == [2, 13, 1]
+
+
 def test_leader_of_a_random_key_tells_which() -> None:
     system = FakeSystem(FakeCluster(3))
     seen = {(chosen.key, *names(chosen)) for chosen in (choose(parse("leader"), system, seed) for seed in range(20))}
     assert seen == {("orders-0", "n1"), ("orders-1", "n2")}
 
 
-@pytest.mark.parametrize("target", ["leader:orders-0", "controller", "follower:orders-0"])
+@pytest.mark.parametrize("target", ["leader:orders-0", "controller", "follower:orders-0", "coordinator:members"])
 def test_a_finder_that_knows_nobody_is_asked_again_and_then_one_is_taken(target: str) -> None:
     system = FakeSystem(FakeCluster(3))
-    system.leaders["orders-0"] = system.controller = None
+    system.leaders["orders-0"] = system.controller = system.coordinator = None
     chosen = choose(parse(target), system)
     assert len(system.asked) > 3
     assert chosen.fell_back
@@ -123,7 +153,7 @@ def test_zookeeper_and_named() -> None:
     system = FakeSystem(FakeCluster(3, 1))
     assert names(choose(parse("zookeeper"), system)) == ["zk1"]
     assert names(choose(named("n3", "zk1", "n1"), system)) == ["n1", "n3", "zk1"]
-    with pytest.raises(TargetError, match="no node n9 here; there are n1, n2, n3, zk1"):
+    with pytest.raises(TargetError, match="no node n9 here; there are n1, n2, n3, zk1, client1"):
         choose(named("n9"), system)
     with pytest.raises(TargetError, match="no ZooKeeper node"):
         choose(parse("zookeeper"), FakeSystem(FakeCluster(3, 0)))

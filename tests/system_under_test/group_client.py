@@ -173,6 +173,13 @@ class Member:
         return found
 
 
+async def all_in(*members: Member) -> None:
+    await asyncio.gather(*(member.enter() for member in members))
+    while len({member.generation for member in members}) > 1:
+        behind = [member for member in members if await member.heartbeat() != ErrorCode.NONE]
+        await asyncio.gather(*(member.enter() for member in behind))
+
+
 async def listed(cluster: Brokers) -> list[str]:
     names = []
     for node in cluster.nodes:

@@ -20,21 +20,21 @@ from harness.core.operation import Completed, Completion, Operation, Outcome
 from system_under_test.client.admin import TopicOutcome
 from system_under_test.client.errors import Outcome as Certainty
 from system_under_test.protocol.errors import ErrorCode
-from workloads.controller_churn import churn, name, partitions
-from workloads.controller_client import CHURN, CREATE, DELETE, TOUCH, ControllerClient, changed
+from workloads.controller_churn import churn, moves, name, partitions
+from workloads.controller_client import CHURN, CREATE, DELETE, ELECT, MOVE, TOUCH, ControllerClient, changed
 
 pytestmark = pytest.mark.slow
 
 WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_controller.py"
 
 
-def workload() -> Experiment:
+def workload(test: str = "test_controller") -> Experiment:
     spec = importlib.util.spec_from_file_location("controller_workload", WORKLOAD)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = experiment_of(module.test_controller)
+    found = experiment_of(getattr(module, test))
     assert found is not None
     return found
 
@@ -73,6 +73,34 @@ def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_p
     assert len(terms) > len({key for key, _ in terms}), "some partition must have had two leaders in turn"
     done = {row["f"] for row in history.table("ops").to_pylist() if row["outcome"] == "ok"}
     assert done >= set(CHURN)
+
+
+def test_partitions_move_and_get_their_leaders_back_while_brokers_die(tmp_path: Path) -> None:
+    settings = Settings(seed=5, time_limit=14.0, rate=60.0, nodes=4, store=tmp_path, nemesis=("kill",))
+    attempt = Attempt(workload("test_moves"), settings, "workloads/test_controller.py::test_moves[kill]", "pytest")
+    try:
+        attempt.set_up()
+        attempt.run()
+    finally:
+        attempt.tear_down()
+    assert attempt.judgement is not None
+    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement.unknown
+    history = HistoryReader(attempt.folder.history)
+    done = [row["f"] for row in history.table("ops").to_pylist() if row["outcome"] == "ok"]
+    assert done.count(MOVE) > 5
+    assert done.count(ELECT) > 2
+    moved = [row for row in history.table("events").to_pylist() if row["event"] == "reassignment-ended"]
+    assert len(moved) > 5
+
+
+def test_moves_are_of_distinct_brokers_and_of_those_keys() -> None:
+    events = simulate(limit(300, moves(["a-0", "a-1"], 4, 3)), seed=3)
+    drawn = [event.operation for event in events if event.completed is None]
+    assert {operation.key for operation in drawn} == {"a-0", "a-1"}
+    targets = [tuple(operation.argument["replicas"]) for operation in drawn if operation.f == MOVE]
+    assert all(len(set(target)) == 3 and set(target) <= {1, 2, 3, 4} for target in targets)
+    assert len(set(targets)) == 24, "each is drawn some time"
+    assert {operation.f for operation in drawn} == {MOVE, ELECT}
 
 
 def test_a_controller_that_writes_on_after_it_was_replaced_is_caught(tmp_path: Path) -> None:

@@ -3,70 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from imagined_run import ImaginedRun
 
-from harness.core.generator import Context, Event, Exhausted, Generator, Invoke
-from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from harness.core.operation import Completion, Operation, Outcome, Phase
 from harness.core.stamps import NANOSECONDS
 from workloads.log_drain import drain
 from workloads.log_operations import effects
 
 KEYS = ("orders-0", "orders-1", "orders-2")
-Answer = Callable[[Operation], Completion]
-
-
-class ImaginedRun:
-    """Plays a generator with two workers; each operation takes 10 ms and is answered by ``answer``."""
-
-    def __init__(self, generator: Generator, answer: Answer, order: random.Random) -> None:
-        self.generator = generator
-        self.answer = answer
-        self.order = order
-        self.time = 0
-        self.processes = [0, 1]
-        self.open: list[tuple[int, Operation]] = []
-        self.completed: list[Completed] = []
-
-    def context(self) -> Context:
-        busy = sum(1 << worker for worker, _ in self.open)
-        return Context(self.time, 0b11 & ~busy, busy, 0b11, tuple(self.processes))
-
-    def run(self) -> list[Completed]:
-        for _ in range(100_000):
-            answer, self.generator = self.generator.op(self.context())
-            if isinstance(answer, Exhausted):
-                if not self.open:
-                    return self.completed
-                self.complete()
-            elif isinstance(answer, Invoke):
-                assert self.context().free >> answer.worker & 1, "an operation for a worker that is not free"
-                self.open.append((answer.worker, answer.operation))
-                self.tell(answer.worker, answer.operation, None)
-            elif self.open:
-                self.complete()
-            else:
-                assert answer.until is not None, "nothing is open and the generator waits for ever"
-                assert answer.until > self.time, "the generator asks to be asked in the past"
-                self.time = answer.until
-        raise AssertionError("the drain does not end")
-
-    def complete(self) -> None:
-        self.time += NANOSECONDS // 100
-        worker, operation = self.open.pop(self.order.randrange(len(self.open)))
-        completion = self.answer(operation)
-        done = Completed(len(self.completed), self.processes[worker], f"w{worker}", operation, completion, 0, self.time)
-        self.completed.append(done)
-        if completion.outcome is Outcome.INFO:
-            self.processes[worker] += 2
-        self.tell(worker, operation, done)
-
-    def tell(self, worker: int, operation: Operation, done: Completed | None) -> None:
-        process = done.process if done else self.processes[worker]
-        self.generator = self.generator.update(self.context(), Event(worker, process, operation, self.time, done))
 
 
 class ImaginedLog:
@@ -78,7 +26,7 @@ class ImaginedLog:
         self.logs = {key: [7, 8, 9] for key in KEYS}
         self.position: dict[str, int] = {}
 
-    def answer(self, operation: Operation) -> Completion:
+    def answer(self, process: int, operation: Operation) -> Completion:
         assert operation.key is not None
         log = self.logs[operation.key]
         if self.luck.random() < self.trouble:
@@ -131,7 +79,7 @@ def test_values_of_sentinels_are_unique_per_key_and_never_those_of_the_main_phas
 
 
 def test_a_log_that_is_dead_is_given_up_at_the_deadline() -> None:
-    run = ImaginedRun(drain(KEYS, seconds=3), lambda _: Completion(Outcome.FAIL, error="refused"), random.Random(1))
+    run = ImaginedRun(drain(KEYS, seconds=3), lambda *_: Completion(Outcome.FAIL, error="refused"), random.Random(1))
     completed = run.run()
     assert 2.5 * NANOSECONDS < run.time <= 3.5 * NANOSECONDS
     assert len(completed) > 3
@@ -140,7 +88,7 @@ def test_a_log_that_is_dead_is_given_up_at_the_deadline() -> None:
 
 
 def test_a_failed_attempt_is_followed_by_a_pause_not_by_a_storm() -> None:
-    run = ImaginedRun(drain(("k",), seconds=2), lambda _: Completion(Outcome.FAIL, error="refused"), random.Random(1))
+    run = ImaginedRun(drain(("k",), seconds=2), lambda *_: Completion(Outcome.FAIL, error="refused"), random.Random(1))
     assert len(run.run()) <= 11
 
 
@@ -149,12 +97,12 @@ def test_after_trouble_a_partition_is_read_from_its_beginning_again(outcome: Out
     log = ImaginedLog(random.Random(0), 0.0)
     polls: list[bool] = []
 
-    def answer(operation: Operation) -> Completion:
+    def answer(process: int, operation: Operation) -> Completion:
         if operation.f == "poll":
             polls.append(operation.argument["seek"])
             if len(polls) == 2:
                 return Completion(outcome, error="trouble")
-        return log.answer(operation)
+        return log.answer(process, operation)
 
     ImaginedRun(drain(("orders-0",), seconds=100), answer, random.Random(0)).run()
     assert polls[:4] == [True, False, True, False]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from checkers.verdict import Verdict
+from cluster.doctor import engine_available
 from harness.app.attempt import Attempt
 from harness.app.experiment import experiment_of
-from harness.app.settings import Settings
+from harness.app.settings import DOCKER, Settings
 from harness.core.history import HistoryReader
 from system_under_test.defects import DEFECTS
 from workloads import test_offsets
@@ -44,6 +47,80 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     assert tried["zombie", "fail"] > 10
     generations = {row["epoch"] for row in history.table("effects").to_pylist() if row["kind"] == "acquire"}
     assert len(generations) > 10
+
+
+@pytest.mark.parametrize("nemesis", ["cut-consumer", "kill-consumer", "stop-consumer", "consumer-from-coordinator"])
+def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path) -> None:
+    attempt = run(Settings(1, nemesis=(nemesis,), time_limit=20.0, rate=60.0, store=tmp_path))
+    assert attempt.judgement is not None
+    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+    assert attempt.problem is None
+    rows = HistoryReader(attempt.folder.history).table("faults").to_pylist()
+    healed = [row for row in rows if row["phase"] == "healed"]
+    assert [row["bit"] for row in healed] == [True, True]
+    assert all(name.startswith("client") for row in healed for name in json.loads(row["targets"]))
+    assert [row["phase"] for row in rows].count("recovered") == 2
+    assert "client" in (attempt.folder.path / "report.html").read_text()
+
+
+def test_a_consumer_that_was_stopped_past_its_session_commits_late_and_is_refused(tmp_path: Path) -> None:
+    """The history counts its commit as indeterminate by then; the broker's answer stands in the node's own log."""
+    settings = Settings(
+        1, nemesis=("stop-consumer",), nemesis_interval=14.0, time_limit=20.0, rate=100.0, store=tmp_path
+    )
+    attempt = run(settings)
+    assert attempt.judgement is not None
+    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+    logs = [path.read_text() for path in attempt.folder.path.glob("logs/client*/process.log")]
+    late = [line for log in logs for line in log.splitlines() if "commit, for which nobody waited any more" in line]
+    assert any('"outcome":"fail"' in line and "answered UNKNOWN_MEMBER_ID" in line for line in late), logs
+
+
+def test_one_seed_one_history_with_consumers_on_nodes(tmp_path: Path) -> None:
+    settings = Settings(3, nemesis=("kill-consumer", "stop-consumer"), time_limit=8.0, rate=60.0, store=tmp_path)
+    first, second = run(settings), run(settings)
+    assert first.digest == second.digest
+    schedule = first.folder.path / "schedule.json"
+    replayed = run(replace(settings, nemesis=(), replay=schedule))
+    faults = [HistoryReader(one.folder.history).table("faults").to_pylist() for one in (first, replayed)]
+    assert [(row["fault"], row["targets"], row["bit"]) for row in faults[0]] == [
+        (row["fault"], row["targets"], row["bit"]) for row in faults[1]
+    ]
+
+
+@pytest.mark.docker
+def test_a_consumer_is_killed_in_a_container(tmp_path: Path) -> None:
+    if not engine_available():
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+    settings = Settings(1, cluster=DOCKER, nemesis=("kill-consumer",), time_limit=10.0, rate=60.0, store=tmp_path)
+    attempt = run(settings)
+    assert attempt.judgement is not None
+    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+    healed = [row for row in HistoryReader(attempt.folder.history).table("faults").to_pylist() if row["bit"]]
+    assert [json.loads(row["targets"])[0].startswith("client") for row in healed] == [True]
+    assert (attempt.folder.path / "logs" / "client1" / "process.log").exists()
+
+
+RETENTION = ("offsets.retention.ms=1000", "offsets.retention.check.interval.ms=200")
+CALM = Path(__file__).parent.parent.parent / "schedules" / "offsets-expire-active.json"
+
+
+@pytest.mark.parametrize("defect", [None, "offsets-expire-active"])
+def test_offsets_of_an_active_group_expire_with_the_defect_alone(defect: str | None, tmp_path: Path) -> None:
+    settings = Settings(
+        1, defect=defect, replay=CALM, time_limit=30.0, rate=100.0, configuration=RETENTION, store=tmp_path
+    )
+    attempt = run(settings)
+    assert attempt.judgement is not None
+    expired = [row for row in HistoryReader(attempt.folder.history).table("events").to_pylist()
+               if row["event"] == "offsets-expired"]  # fmt: skip
+    if defect is None:
+        assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+        assert not expired
+    else:
+        assert attempt.judgement.verdict is Verdict.FAIL
+        assert set(attempt.judgement.anomalies) & set(DEFECTS[defect].anomalies)
+        assert {row["key"] for row in expired} == {"members"}
 
 
 @pytest.mark.parametrize(("defect", "nemesis"), [("zombie-commit", ()), ("coordinator-amnesia", ("restart-rolling",))])

@@ -44,7 +44,7 @@ CLOSE_TIMEOUT = 1.0
 
 
 class _Request:
-    __slots__ = ("frame", "future", "on_answer", "xid")
+    __slots__ = ("frame", "future", "on_answer", "sent", "xid")
 
     def __init__(
         self, xid: int, frame: bytes, future: asyncio.Future[Any], on_answer: Callable[[int], None] | None
@@ -53,6 +53,7 @@ class _Request:
         self.frame = frame
         self.future = future
         self.on_answer = on_answer
+        self.sent = 0.0
 
 
 class SimZooKeeper:
@@ -76,6 +77,8 @@ class SimZooKeeper:
         self._closed = False
         self._heard = 0.0
         self._sent = 0.0
+        self._pings: deque[float] = deque()  # when those were sent that are not answered yet
+        self._proved = 0.0  # when the latest was sent of what was answered
 
     # The seam
 
@@ -86,6 +89,11 @@ class SimZooKeeper:
     @property
     def session_timeout(self) -> float:
         return self._timeout
+
+    @property
+    def alive_until(self) -> float:
+        known = self._announced_session != 0 and self._announced_session == self._session
+        return self._proved + self._timeout if known else 0.0
 
     def add_listener(self, listener: StateListener) -> None:
         self._listeners.append(listener)
@@ -196,7 +204,7 @@ class SimZooKeeper:
 
     def _send(self, writer: asyncio.StreamWriter, request: _Request) -> None:
         self._flight.append(request)
-        self._sent = asyncio.get_running_loop().time()
+        self._sent = request.sent = asyncio.get_running_loop().time()
         writer.write(request.frame)
 
     def _fail(self, requests: deque[_Request], error: Exception) -> None:
@@ -222,6 +230,7 @@ class SimZooKeeper:
             try:
                 async with asyncio.timeout(self._timeout * 2 / 3 / len(order)):
                     reader, writer = await asyncio.open_connection(*address)
+                    greeted = asyncio.get_running_loop().time()
                     try:
                         writer.write(wire.pack([self._session, round(self._timeout * 1000)]))
                         session, milliseconds = await wire.receive(reader)
@@ -237,7 +246,7 @@ class SimZooKeeper:
                 writer.close()
                 self._expired()
                 continue
-            self._connected(writer, session, milliseconds / 1000)
+            self._connected(writer, session, milliseconds / 1000, greeted)
             try:
                 await self._read_all(reader, writer)
             except (OSError, asyncio.IncompleteReadError):
@@ -266,12 +275,15 @@ class SimZooKeeper:
                 return
             if now - self._sent >= self._timeout / 3:
                 self._sent = now
+                self._pings.append(now)
                 writer.write(wire.pack([wire.PING, "ping"]))
             silence = self._heard + self._timeout * 2 / 3
             await asyncio.sleep(max(min(self._sent + self._timeout / 3, silence) - now, 0.001))
 
-    def _connected(self, writer: asyncio.StreamWriter, session: int, timeout: float) -> None:
+    def _connected(self, writer: asyncio.StreamWriter, session: int, timeout: float, greeted: float) -> None:
         self._writer = writer
+        self._proved = greeted
+        self._pings.clear()
         self._session = session
         self._timeout = timeout
         self._heard = asyncio.get_running_loop().time()
@@ -317,11 +329,13 @@ class SimZooKeeper:
             self._watch_fired(message[1], message[2])
             return
         if message[0] == wire.PING:
+            self._proved = self._pings.popleft()
             return
         xid, code, result = message
         request = self._flight.popleft()
         if request.xid != xid:
             raise ConnectionError(f"answer to request {xid} where {request.xid} was due")
+        self._proved = request.sent
         if request.on_answer is not None:
             request.on_answer(code)
         if request.future.done():

@@ -115,6 +115,11 @@ class Ensemble:
 
     # Sessions
 
+    @property
+    def sessions(self) -> Sequence[int]:
+        """The numbers of those that have not ended."""
+        return tuple(self._sessions)
+
     def open_session(self, timeout: float, connection: Connection) -> Session:
         """``timeout`` in seconds, as asked for; it is granted within the limits."""
         timeout = min(max(timeout, 2 * TICK), 20 * TICK)

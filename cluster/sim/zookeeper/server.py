@@ -20,7 +20,7 @@ from cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, T
 from cluster.system import ZOOKEEPER_PORT
 
 LOOK_INTERVAL = 0.1
-RUOK, SRVR = b"ruok", b"srvr"
+RUOK, SRVR, CONS, DUMP = b"ruok", b"srvr", b"cons", b"dump"
 
 
 async def serve(ensemble: Ensemble) -> int:
@@ -58,7 +58,7 @@ class _Server:
         self.connections[connection] = None
         try:
             head = await reader.readexactly(4)
-            if head in (RUOK, SRVR):
+            if head in (RUOK, SRVR, CONS, DUMP):
                 writer.write(self._four_letters(head))
             else:
                 await connection.run(reader, head)
@@ -74,6 +74,11 @@ class _Server:
             return b"imok"
         if not self.serving:
             return b"This ZooKeeper instance is not currently serving requests\n"
+        if word == CONS:
+            return "".join(connection.told() for connection in self.connections).encode()
+        if word == DUMP:
+            known = "".join(f"\t{session:#x}\n" for session in self.ensemble.sessions)
+            return f"SessionTracker dump:\n{known}Connections dump:\n".encode()
         mode = "standalone" if self.ensemble.standalone else "follower"
         return f"Zookeeper version: simulated\nMode: {mode}\n".encode()
 
@@ -85,6 +90,7 @@ class _Connection:
         self._server = server
         self._ensemble = server.ensemble
         self._writer = writer
+        self.session: Session | None = None
         self._verbs: dict[str, Callable[..., Any]] = {
             "get": self._get,
             "exists": self._exists,
@@ -93,6 +99,14 @@ class _Connection:
             "sync": self._sync,
         }
 
+    def told(self) -> str:
+        """As ``cons`` says it."""
+        address, port = self._writer.get_extra_info("peername")
+        session = self.session
+        if session is None:
+            return f" /{address}:{port}[0](queued=0)\n"
+        return f" /{address}:{port}[1](queued=0,sid={session.identifier:#x},to={round(session.timeout * 1000)})\n"
+
     def notify(self, kind: str, path: str) -> None:
         self._writer.write(wire.pack([wire.WATCH, kind, path]))
 
@@ -100,7 +114,7 @@ class _Connection:
         self._writer.close()
 
     async def run(self, reader: asyncio.StreamReader, head: bytes) -> None:
-        session = self._handshake(await wire.receive(reader, head))
+        session = self.session = self._handshake(await wire.receive(reader, head))
         while session is not None:
             request = await wire.receive(reader)
             if not self._server.serving or not self._ensemble.alive(session):

@@ -12,7 +12,7 @@ from typing import Final
 
 from checkers.engine import Engines
 from checkers.verdict import Verdict
-from cluster.system import ZOOKEEPER_ROLE, Configurable, System
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Configurable, System
 from harness.app.attempt import Attempt, Reports
 from harness.app.experiment import Experiment
 from harness.app.progress import Progress
@@ -24,6 +24,7 @@ from harness.app.search.workers import search
 from harness.app.settings import Budget, Settings, derive
 from nemesis.catalogue import SHAPES, catalogue, unsuited
 from nemesis.schedule import Schedule
+from nemesis.target import groups
 
 FOUND: Final = "found"
 """The folder of the store that takes schedules."""
@@ -77,7 +78,7 @@ class Exploration:
         if budget.examples is not None:
             # Dealt out so that together they are exactly as many.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
-        return Explorer(player, terrain(self.experiment.system, base), budget, note=note)
+        return Explorer(player, terrain(self.experiment.deployed(), base), budget, note=note)
 
     def _told(self, found: Found) -> str:
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
@@ -124,6 +125,9 @@ def terrain(system: System, base: Settings) -> Terrain:
         base=Example.of(base, Schedule(0)),
         faults=tuple(faults),
         keys=tuple(system.keys()),
+        turning_points=tuple(system.turning_points),
         variants=tuple((name, tuple(values)) for name, values in variants.items()),
         ensemble=ZOOKEEPER_ROLE in system.roles,
+        clients=lambda nodes: replace(base, nodes=nodes).client_nodes if CLIENT_ROLE in system.roles else 0,
+        groups=groups(system),
     )

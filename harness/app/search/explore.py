@@ -48,6 +48,7 @@ class Found:
     finished: bool
     first: Example
     after: float
+    """Seconds until the first failure, before anything was made small."""
     examples: int
 
 
@@ -90,7 +91,7 @@ class Explorer:
         self._budget = budget
         self._note = note
         self._clock = clock
-        self._began = clock()
+        self._began = self._failed = clock()
         self.on_failure: Callable[[], None] = lambda: None
         """Called once, before the first failure is made small."""
         self.on_progress: Callable[[Tally], None] = lambda tally: None
@@ -126,7 +127,6 @@ class Explorer:
         terrain = replace(self._terrain, events=tuple(sorted(self._events)))
         corpus = tuple(self._corpus)
         failing: list[Example] = []
-        shrinking_since: list[float] = []
 
         @seed(derive(self._terrain.base.seed, "explore", number))
         @settings(
@@ -144,7 +144,7 @@ class Explorer:
             key = msgspec.json.encode(example)
             known = self._seen.get(key)
             if known is None:
-                if failing and self._clock() - shrinking_since[0] > SHRINKING:
+                if failing and self._clock() - self._failed > SHRINKING:
                     return  # enough of that; what is known to fail still does
                 if not failing and self._over():
                     return
@@ -153,7 +153,7 @@ class Explorer:
                 not failing or known.failures & self._seen[msgspec.json.encode(failing[0])].failures
             ):
                 if not failing:
-                    shrinking_since.append(self._clock())
+                    self._failed = self._clock()
                     self.on_failure()
                     self._note(f"fails with {', '.join(sorted(known.failures))}; shrinking")
                 failing.append(example)
@@ -182,7 +182,7 @@ class Explorer:
         return outcome
 
     def _shrunk(self, first: Example, example: Example) -> Found:
-        after, number = self._clock() - self._began, self.tally.examples
+        after, number = self._failed - self._began, self.tally.examples
         wanted = self._seen[msgspec.json.encode(first)].failures
         rate = self._rate(example, wanted, MOST_REPETITIONS // 2)
         self._note(f"{len(example.schedule.steps)} steps after Hypothesis; with other seeds it fails {rate}")

@@ -18,6 +18,7 @@ import msgspec
 
 from harness.app.search.example import Example
 from nemesis.schedule import Schedule, Step
+from nemesis.target import number
 from nemesis.trigger import OnEvent
 
 T = TypeVar("T")
@@ -136,7 +137,7 @@ def simplifications(example: Example) -> Iterator[Example]:
         yield change(example, configuration=example.configuration[:index] + example.configuration[index + 1 :])
     if example.zookeepers > 1:
         yield change(example, zookeepers=1)
-    if example.nodes > 3 and not any(int(name.strip("nzk")) > 3 for step in steps for name in step.target.names):
+    if example.nodes > 3 and not any(number(name) > 3 for step in steps for name in step.target.names):
         yield change(example, nodes=3)
     if example.concurrency > 1:
         yield change(example, concurrency=max(1, example.concurrency // 2))

@@ -13,7 +13,7 @@ during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -30,7 +30,7 @@ from nemesis.kill import Kill
 from nemesis.power_loss import PowerLoss
 from nemesis.schedule import Schedule, Step
 from nemesis.stop import Stop
-from nemesis.target import Kind, Target, named
+from nemesis.target import OF_CLIENTS, Kind, Target, named, number
 from nemesis.trigger import OnEvent
 
 GRID: Final = 20
@@ -39,6 +39,8 @@ EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
 MOST_STEPS: Final = 6
+MOST_FURTHER: Final = 2
+"""Steps besides the first and its aftershock, in what is drawn anew: changes add more."""
 MOST_KINDS: Final = 3
 """Of faults, and of events to wait for, in what is drawn anew."""
 CLUSTERED: Final = 3
@@ -49,31 +51,41 @@ ONE_SERVER: Final = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind
 """Targets that can as well be the server on which an event appeared."""
 TIME_LIMITS: Final = (6.0, 8.0, 10.0)
 """Seconds; less shows no recovery, which begins when a session of some seconds has expired."""
-RATES: Final = (50.0, 200.0, 100.0, 200.0)
+RATES: Final = (200.0, 100.0, 50.0, 200.0)
 """Operations a second; much of what goes wrong goes wrong with what is under way at that moment."""
 CLIENTS: Final = (6, 3, 10)
-DURATIONS: Final = (0.5, 0.2, 1.0, 1.5, 2.0, 3.0, 4.0)
+DURATIONS: Final = (0.5, 2.0, 3.0, 0.2, 1.5, 2.0, 1.0, 3.0, 4.0)
+"""Mostly long enough to be noticed: a server is taken for dead when its session of a second or three has expired."""
+LASTING: Final = (2.0, 3.0, 1.5)
+"""What surely is, within what an example has time for."""
 DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2)
 SOON: Final = (0.005, 0.002, 0.001, 0.01, 0.0)
 """Seconds from what recovery does to the aftershock."""
 NTH: Final = (1, 1, 1, 2, 3)
 _SELDOM: Final = st.integers(0, 4).map(lambda number: number == 4)
+_MOSTLY: Final = st.integers(0, 4).map(lambda number: number != 4)
 SEEDS: Final = st.integers(0, 2**32 - 1)
 
 
 @dataclass(frozen=True)
 class Terrain:
-    """What may be drawn. ``events``: names that a step can wait for; ``base``: what is not varied, or varied from."""
+    """What may be drawn. ``events``: names that a step can wait for; ``turning_points``: those in which the system says
+    that somebody else is in charge; ``base``: what is not varied, or varied from.
+    """
 
     base: Example
     faults: tuple[str, ...]
     keys: tuple[str, ...]
     events: tuple[str, ...] = ()
+    turning_points: tuple[str, ...] = ()
     variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ensemble: bool = True
+    clients: Callable[[int], int] = lambda nodes: 0
+    """How many nodes clients live on, by the number of the servers."""
+    groups: tuple[str, ...] = ()
 
     def census(self, nodes: int, zookeepers: int) -> Census:
-        return Census(nodes, zookeepers, self.keys)
+        return Census(nodes, zookeepers, self.keys, self.clients(nodes), self.groups)
 
 
 @st.composite
@@ -105,12 +117,15 @@ def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
         configuration=draw(_configuration(terrain)),
     )
     narrow = draw(_narrowed(terrain))
-    # The first waits for nothing: events are what something has provoked.
-    steps = [
-        draw(_step(example, replace(narrow, events=()))),
-        *draw(st.lists(_step(example, narrow), max_size=MOST_STEPS - 2)),
-    ]
-    if bool(narrow.events) and draw(st.integers(0, 3)):
+    # The first waits for nothing: events are what something has provoked. It is early, for recovery takes its time.
+    first = draw(_step(example, replace(narrow, events=())))
+    first = msgspec.structs.replace(
+        first,
+        at=EARLIEST + round((first.at - EARLIEST) * GRID) // 3 / GRID,
+        duration=draw(st.sampled_from(LASTING)) if draw(_MOSTLY) else first.duration,
+    )
+    steps = [first, *draw(st.lists(_step(example, narrow), max_size=MOST_FURTHER))]
+    if bool(narrow.events) and draw(_MOSTLY):
         steps.append(draw(_aftershock(draw(st.sampled_from(steps)), example, narrow)))
     return msgspec.structs.replace(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
@@ -124,7 +139,7 @@ def _narrowed(draw: st.DrawFn, terrain: Terrain) -> Terrain:
     faults = draw(st.lists(fault, min_size=1, max_size=MOST_KINDS, unique=True))
     events: list[str] = []
     if terrain.events:
-        events = draw(st.lists(st.sampled_from(terrain.events), min_size=1, max_size=MOST_KINDS, unique=True))
+        events = draw(st.lists(_event(terrain), min_size=1, max_size=MOST_KINDS, unique=True))
     return replace(terrain, faults=tuple(faults), events=tuple(events))
 
 
@@ -138,11 +153,18 @@ def _kin(example: Example, terrain: Terrain) -> Terrain:
     )
 
 
+def _event(terrain: Terrain) -> st.SearchStrategy[str]:
+    """What to wait for: mostly a turning point, where those are known."""
+    points = [event for event in terrain.events if event in terrain.turning_points]
+    everything = st.sampled_from(terrain.events)
+    return st.one_of(st.sampled_from(points), st.sampled_from(points), everything) if points else everything
+
+
 @st.composite
 def _configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
     chosen = {word.partition("=")[0]: word for word in terrain.base.configuration}
     for name, values in terrain.variants:
-        if name not in chosen and draw(st.integers(0, 3)):
+        if name not in chosen and draw(_MOSTLY):
             chosen[name] = f"{name}={draw(st.sampled_from(values))}"
     return tuple(chosen.values())
 
@@ -156,7 +178,7 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
     target, parameters = catalogue()[name].draw(Random(seed), terrain.census(example.nodes, example.zookeepers), None)
     if name == HOLD and bool(terrain.events) and draw(st.booleans()):
         # In the middle of whatever else provokes it, and not only at a start.
-        parameters = {"event": draw(st.sampled_from(terrain.events))}
+        parameters = {"event": draw(_event(terrain))}
     step = Step(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
     if draw(st.integers(0, 2)) == 0:
         step = msgspec.structs.replace(step, target=draw(_target(example, terrain, step.target)))
@@ -168,7 +190,7 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
 @st.composite
 def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
     """Another server, or the leader of some key, where the fault is one of servers."""
-    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, Kind.HALF, Kind.ALL, Kind.MINORITY):
+    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS, Kind.HALF, Kind.ALL, Kind.MINORITY):
         return given
     if bool(terrain.keys) and draw(st.booleans()):
         return Target(draw(st.sampled_from([Kind.LEADER, Kind.FOLLOWER])), key=draw(st.sampled_from(terrain.keys)))
@@ -178,7 +200,7 @@ def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) 
 @st.composite
 def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
     trigger = OnEvent(
-        draw(st.sampled_from(terrain.events)),
+        draw(_event(terrain)),
         nth=draw(st.sampled_from(NTH)),
         delay=draw(st.sampled_from(DELAYS)),
         within=5.0,
@@ -191,25 +213,26 @@ def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
 
 @st.composite
 def _aftershock(draw: st.DrawFn, first: Step, example: Example, terrain: Terrain) -> Step:
-    """Right after this step: on the next event of some kind the server where it appeared, or the leader or a follower
-    of what it is about; mostly with the same fault.
+    """Right after this step, and lasting: on the next event of some kind the server where it appeared, or the leader,
+    now and then a follower, of what it is about; mostly with the same fault.
     """
-    if first.fault in terrain.faults and draw(st.integers(0, 3)):
+    if first.fault in terrain.faults and draw(_MOSTLY):
         terrain = replace(terrain, faults=(first.fault,))
     again = draw(_step(example, terrain))
-    trigger = OnEvent(draw(st.sampled_from(terrain.events)), delay=draw(st.sampled_from(SOON)), within=5.0)
-    kinds = [Kind.ORIGIN, Kind.LEADER, Kind.FOLLOWER] if terrain.keys else [Kind.ORIGIN]
+    trigger = OnEvent(draw(_event(terrain)), delay=draw(st.sampled_from(SOON)), within=5.0)
+    kinds = [Kind.ORIGIN, Kind.LEADER, Kind.ORIGIN, Kind.LEADER, Kind.FOLLOWER] if terrain.keys else [Kind.ORIGIN]
     target = Target(draw(st.sampled_from(kinds))) if again.target.kind in ONE_SERVER else again.target
-    return msgspec.structs.replace(again, at=first.at, trigger=trigger, target=target)
+    lasting = draw(st.sampled_from(LASTING))
+    return msgspec.structs.replace(again, at=first.at, trigger=trigger, target=target, duration=lasting)
 
 
 @st.composite
 def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequence[Example]) -> Example:
     steps = list(example.schedule.steps)
-    how = draw(st.integers(0, 10))
+    how = draw(st.integers(0, 12))
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
     change = msgspec.structs.replace
-    if how in (1, 3, 8, 9) and draw(st.booleans()):
+    if how in (1, 3, 8, 9, 10) and draw(st.booleans()):
         terrain = _kin(example, terrain)
     if how == 0:
         return change(example, seed=draw(SEEDS))
@@ -247,7 +270,7 @@ def tidy(example: Example, terrain: Terrain) -> Example:
     victim = named(f"n{1 + example.seed % servers}")
     steps = []
     for step in example.schedule.steps:
-        if step.target.kind is Kind.NAMED and any(int(name.strip("nzk")) > servers for name in step.target.names):
+        if step.target.kind is Kind.NAMED and any(number(name) > servers for name in step.target.names):
             step = msgspec.structs.replace(step, target=named("n1"))
         if step.fault in lossy:
             step = msgspec.structs.replace(step, target=victim)
@@ -265,7 +288,7 @@ def _in_time(step: Step, limit: float) -> Step:
     # What it waits for may be seconds away, when servers notice that another is gone: most of what is left is for that.
     at = min(at, limit / 2)
     delay = min(trigger.delay, 0.2)
-    duration = min(step.duration, (last - at - delay) / 4)
+    duration = min(step.duration, (last - at - delay) / 3)
     within = min(trigger.within, last - at - delay - duration)
     return msgspec.structs.replace(
         step, at=at, duration=duration, trigger=msgspec.structs.replace(trigger, delay=delay, within=within)

@@ -15,7 +15,7 @@ from system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, Join
 from system_under_test.groups.draft.term import DraftTerm
 from system_under_test.groups.group import GroupError
 from system_under_test.groups.stored import StoredGroups
-from system_under_test.network.handler import Answer, Context, Handler
+from system_under_test.network.handler import Context, Handler
 from system_under_test.protocol.consumer import AssignedTopic
 from system_under_test.protocol.draft_groups import (
     ILLEGAL_GENERATION,
@@ -120,7 +120,7 @@ class DraftCoordinator:
     async def _find(self, request: ConsumerMetadataRequest, context: Context) -> GroupCoordinatorResponse:
         return await self._find_coordinator(GroupCoordinatorRequest(group_id=request.group_id), context)
 
-    async def _join(self, request: DraftJoinGroupRequest, context: Context) -> DraftJoinGroupResponse | Answer:
+    async def _join(self, request: DraftJoinGroupRequest, context: Context) -> DraftJoinGroupResponse:
         try:
             self._check(request)
             stored = self._stored(request.group_id)
@@ -140,7 +140,8 @@ class DraftCoordinator:
                 partitions_to_own=[],
             )
         topics = dict.fromkeys(topic for topic, _ in joined.partitions)
-        response = DraftJoinGroupResponse(
+        context.after_response(joined.handed)
+        return DraftJoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=joined.generation,
             consumer_id=joined.consumer_id,
@@ -149,7 +150,6 @@ class DraftCoordinator:
                 for topic in topics
             ],
         )
-        return Answer(response, joined.handed)
 
     async def _joined(
         self, term: DraftTerm, group: DraftGroup, request: DraftJoinGroupRequest, context: Context
@@ -174,13 +174,14 @@ class DraftCoordinator:
         if not 0 < len(request.topics) <= MOST_TOPICS or not all(is_topic_name(topic) for topic in request.topics):
             raise GroupError(ErrorCode.INVALID_TOPIC)
 
-    async def _heartbeat(self, request: DraftHeartbeatRequest, _: Context) -> DraftHeartbeatResponse | Answer:
+    async def _heartbeat(self, request: DraftHeartbeatRequest, context: Context) -> DraftHeartbeatResponse:
         try:
             told = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
         except GroupError as error:
             return DraftHeartbeatResponse(error_code=error.code)
         if told is not None:
-            return Answer(DraftHeartbeatResponse(error_code=ILLEGAL_GENERATION), told)
+            context.after_response(told)
+            return DraftHeartbeatResponse(error_code=ILLEGAL_GENERATION)
         return DraftHeartbeatResponse(error_code=ErrorCode.NONE)
 
     async def _leave(self, request: DraftLeaveGroupRequest, _: Context) -> DraftLeaveGroupResponse:

@@ -35,6 +35,7 @@ SHAPES = (
 def test_each_anomaly_can_be_planted() -> None:
     assert set(PLANTABLE["log"]) == set(LOG_ANOMALIES)
     assert set(PLANTABLE["register"]) == set(REGISTER_ANOMALIES)
+    assert set(PLANTABLE["group"]) == {"zombie-commit", "double-ownership", "fencing-violation"}
 
 
 @pytest.mark.parametrize(("model", "anomaly"), EVERY)

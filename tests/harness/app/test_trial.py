@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from harness.app.attempt import Attempt, InfrastructureError
 from harness.app.experiment import Experiment
 from harness.app.settings import Settings
 from harness.app.stored import judge_again, open_stored
+from harness.core.client import Endpoint
 from harness.core.generator import Generator
 from harness.core.history import HistoryReader
 from workloads.log_drain import drain
@@ -53,6 +55,25 @@ def test_the_main_phase_ends_at_its_limit_and_the_drain_follows(toy: ModuleType,
     assert 0.9e9 < last_of_main < 1.0e9
     assert {row["phase"] for row in rows} == {"main", "sentinel", "drain"}
     assert all(row["call"] > last_of_main for row in rows if row["phase"] != "main")
+
+
+def test_a_client_is_told_all_addresses_and_what_is_switched_on(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Endpoint] = []
+
+    async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        told.append(endpoint)
+        await open_client(self, endpoint, runtime)
+
+    open_client = toy.ToyClient.open
+    monkeypatch.setattr(toy.ToyClient, "open", opened)
+    run = attempt(toy, tmp_path, defect="forgetful", zookeepers=3)
+    run.experiment = replace(run.experiment, system=toy.ToySystem(roles=("zookeeper", "broker")))
+    done(run)
+    assert {len(endpoint.zookeeper) for endpoint in told} == {3}
+    assert all(address.endswith(":2181") for endpoint in told for address in endpoint.zookeeper)
+    assert {endpoint.defects for endpoint in told} == {("forgetful",)}
 
 
 def test_every_fault_is_healed_and_recovered_before_the_drain(toy: ModuleType, tmp_path: Path) -> None:

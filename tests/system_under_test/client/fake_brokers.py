@@ -14,6 +14,7 @@ from system_under_test.network.server import Server
 from system_under_test.protocol.api import APIS
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
+from system_under_test.protocol.internal import INTERNAL_APIS
 from system_under_test.protocol.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -26,6 +27,14 @@ from system_under_test.protocol.offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    DescribeReassignmentsResponse,
+    ElectPreferredRequest,
+    PartitionChangeResponse,
+    PartitionChangeResult,
+    ReassignRequest,
 )
 from system_under_test.protocol.produce import (
     ProducePartitionResponse,
@@ -75,8 +84,18 @@ class FakeBroker:
     port: int = 0
 
     async def start(self) -> None:
-        handlers = {0: self.produce, 1: self.fetch, 2: self.offsets, 3: self.metadata, 19: self.create, 20: self.delete}
-        self.server = Server(handlers, APIS)
+        handlers = {
+            0: self.produce,
+            1: self.fetch,
+            2: self.offsets,
+            3: self.metadata,
+            19: self.create,
+            20: self.delete,
+            1023: self.change_partitions,
+            1024: self.change_partitions,
+            1025: self.describe_reassignments,
+        }
+        self.server = Server(handlers, {**APIS, **INTERNAL_APIS})
         await self.server.start("127.0.0.1", self.port)
         self.port = self.server.port
 
@@ -136,6 +155,23 @@ class FakeBroker:
     async def delete(self, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
         error = await self.step(request)
         return DeleteTopicsResponse(topics=[DeleteTopicResult(topic=t, error_code=error) for t in request.topics])
+
+    async def change_partitions(
+        self, request: ElectPreferredRequest | ReassignRequest, context: Context
+    ) -> PartitionChangeResponse:
+        error = await self.step(request)
+        said = [
+            PartitionChangeResult(topic=p.topic, partition=p.partition, error_code=error, error_message=None)
+            for p in request.partitions
+        ]
+        return PartitionChangeResponse(partitions=said)
+
+    async def describe_reassignments(
+        self, request: DescribeReassignmentsRequest, context: Context
+    ) -> DescribeReassignmentsResponse:
+        return DescribeReassignmentsResponse(
+            error_code=await self.step(request), error_message=None, moving=[], settled=[]
+        )
 
     async def metadata(self, request: MetadataRequest, context: Context) -> MetadataResponse:
         self.cluster.lookups += 1

@@ -11,7 +11,7 @@ import pytest
 from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
 from sim_brokers import simulate
 
-from system_under_test.client.admin import Admin, NewTopic, TopicOutcome
+from system_under_test.client.admin import Admin, MoveState, NewTopic, TopicOutcome
 from system_under_test.client.errors import Outcome, ReadFailed
 from system_under_test.protocol.errors import ErrorCode as E
 
@@ -61,6 +61,43 @@ def test_what_is_known_after_an_error(script: Any, expected: Outcome) -> None:
             cluster.brokers[1].script = [script]
             assert (await admin.create_topics([NewTopic("n", 1, 1)]))["n"].outcome is expected
             assert len(cluster.brokers[1].requests) == 1
+
+    simulate(main)
+
+
+@pytest.mark.parametrize(
+    ("script", "elected", "reassigned"),
+    [
+        (E.NONE, Outcome.DONE, Outcome.DONE),
+        (E.LEADER_NOT_AVAILABLE, Outcome.NOT_DONE, Outcome.UNKNOWN),
+        (E.INVALID_REQUEST, Outcome.NOT_DONE, Outcome.NOT_DONE),
+        (E.INVALID_REPLICA_ASSIGNMENT, Outcome.NOT_DONE, Outcome.NOT_DONE),
+        (E.REQUEST_TIMED_OUT, Outcome.UNKNOWN, Outcome.UNKNOWN),
+        (E.UNKNOWN, Outcome.UNKNOWN, Outcome.UNKNOWN),
+        (lose_connection, Outcome.UNKNOWN, Outcome.UNKNOWN),
+        (never, Outcome.UNKNOWN, Outcome.UNKNOWN),
+    ],
+)
+def test_what_is_known_of_partitions_after_an_error(script: Any, elected: Outcome, reassigned: Outcome) -> None:
+    async def main() -> None:
+        async with administering(timeout=0.3) as (cluster, admin):
+            cluster.brokers[1].script = [script, script]
+            assert (await admin.elect_preferred([("n", 0)]))["n", 0].outcome is elected
+            assert (await admin.reassign({("n", 0): [2, 1]}))["n", 0].outcome is reassigned
+            assert len(cluster.brokers[1].requests) == 2
+            assert cluster.brokers[1].requests[1].partitions[0].replicas == [2, 1]
+
+    simulate(main)
+
+
+def test_who_cannot_be_asked_about_reassignments_is_a_failed_read() -> None:
+    async def main() -> None:
+        async with administering(timeout=0.3) as (cluster, admin):
+            assert await admin.verify({("n", 0): [1]}) == {("n", 0): MoveState.FAILED}
+            cluster.brokers[1].script = [E.UNKNOWN, lose_connection]
+            for _ in range(2):
+                with pytest.raises(ReadFailed):
+                    await admin.reassignments()
 
     simulate(main)
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
-from sim_brokers import simulate
+from sim_brokers import brokers, simulate, until
 
+from system_under_test.client.connection import Connection
 from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from system_under_test.client.errors import ReadFailed
 from system_under_test.client.metadata import SILENCE
+from system_under_test.deployment import Broker
 from system_under_test.protocol.errors import ErrorCode as E
 from system_under_test.protocol.schema import records_bytes
 
@@ -46,6 +48,18 @@ def test_the_buffer_doubles_until_the_first_message_fits() -> None:
             assert [m.value for m in fetched.messages] == [b"a"]
             asked = [request.topics[0].partitions[0].max_bytes for request in cluster.brokers[1].requests]
             assert asked == [10, 20, 40]
+
+    simulate(main)
+
+
+def test_a_message_larger_than_any_buffer_is_told() -> None:
+    async def main() -> None:
+        async with consuming(max_fetch_bytes=20) as (_, consumer):
+            for fetched in (
+                await consumer.fetch("t", 0, 0, max_bytes=10),
+                (await consumer.multi_fetch({("t", 0): 0}, max_bytes=10))["t", 0],
+            ):
+                assert (fetched.error, list(fetched.messages)) == (E.MESSAGE_TOO_LARGE, [])
 
     simulate(main)
 
@@ -113,6 +127,134 @@ def test_a_refusal_to_tell_offsets_carries_its_code() -> None:
             with pytest.raises(ReadFailed) as caught:
                 await consumer.offsets("t", 0, 5)
             assert caught.value.error is E.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+    simulate(main)
+
+
+def test_offsets_of_segments_newest_first() -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=1).with_setting("segment.bytes", "200")) as cluster:
+            for number in range(10):
+                await cluster.producer.send("orders", 0, [(None, bytes(100))])
+                assert await cluster.consumer.offsets("orders", 0, LATEST) == number + 1
+            assert await cluster.consumer.offsets_before("orders", 0, LATEST) == [10]
+            found = await cluster.consumer.offsets_before("orders", 0, LATEST, 99)
+            assert found == [10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+            assert await cluster.consumer.offsets_before("orders", 0, LATEST, 3) == [10, 9, 8]
+            assert await cluster.consumer.offsets_before("orders", 0, EARLIEST, 3) == [0]
+            assert await cluster.consumer.offsets_before("orders", 0, 1, 3) == []
+
+    simulate(main)
+
+
+def test_an_offset_that_consumers_cannot_read_is_not_listed() -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=1).with_setting("segment.bytes", "200")) as cluster:
+            await cluster.producer.send("orders", 0, [(None, bytes(100))])
+            leader = await cluster.leader()
+            for node in cluster.nodes:
+                if node is not leader:
+                    await node.stop()
+            hasty = cluster.producer_with(acks=1)
+            for _ in range(3):
+                await hasty.send("orders", 0, [(None, bytes(100))])
+            assert await cluster.consumer.offsets_before("orders", 0, LATEST, 9) == [1, 0]
+            future = int(cluster.cluster.harness_runtime().wall_clock() * 1000) + 60_000
+            assert await cluster.consumer.offsets_before("orders", 0, future, 9) == [1, 0]
+            for node in cluster.nodes:
+                await node.resume()
+
+    simulate(main)
+
+
+def test_many_partitions_are_read_in_one_request_to_each_leader() -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=6)) as cluster:
+            for partition in range(6):
+                records = [(None, f"{partition}-{number}".encode()) for number in range(3)]
+                await cluster.producer.send("orders", partition, records)
+            begin = {("orders", partition): partition % 3 for partition in range(6)}
+            asked: list[Any] = []
+            call = Connection.call
+
+            async def counting(self: Any, request: Any, version: int, timeout: float) -> Any:
+                asked.append(request)
+                return await call(self, request, version, timeout)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Connection, "call", counting)
+                await cluster.consumer.multi_fetch(begin)
+                asked.clear()
+                found = await cluster.consumer.multi_fetch(begin)
+            assert list(found) == list(begin)
+            for (_, partition), fetched in found.items():
+                assert [m.value for m in fetched.messages] == [
+                    f"{partition}-{number}".encode() for number in range(partition % 3, 3)
+                ]
+                assert fetched.high_watermark == 3
+            assert len(asked) == len({fetched.node for fetched in found.values()})
+            assert len(asked) < 6
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_outsized_message_is_read_among_others(version: int) -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            await cluster.producer.send("orders", 0, [(None, bytes(100_000))])
+            await cluster.producer.send("orders", 1, [(None, b"small")])
+            consumer = SimpleConsumer(
+                cluster.bootstrap, runtime=cluster.cluster.harness_runtime(), fetch_version=version
+            )
+            cluster._open.append(consumer)
+            begin = {("orders", 0): 0, ("orders", 1): 0}
+            lengths: dict[Any, set[int]] = {one: set() for one in begin}
+            for _ in range(3):
+                for one, fetched in (await consumer.multi_fetch(begin, max_bytes=1000)).items():
+                    lengths[one] |= {len(m.value or b"") for m in fetched.messages}
+            assert lengths == {("orders", 0): {100_000}, ("orders", 1): {5}}
+
+    simulate(main)
+
+
+def test_a_partition_without_leader_holds_up_no_other() -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=2, replication=1, min_insync=1)) as cluster:
+            for partition in range(2):
+                await cluster.producer.send("orders", partition, [(None, b"x")])
+            dead, alive = await cluster.leader("orders-0"), await cluster.leader("orders-1")
+            assert dead is not alive
+            await cluster.consumer.multi_fetch({("orders", 0): 0, ("orders", 1): 0})
+            await dead.kill()
+            loop = asyncio.get_running_loop()
+            for _ in range(5):
+                begin = loop.time()
+                found = await cluster.consumer.multi_fetch({("orders", 0): 0, ("orders", 1): 0})
+                assert loop.time() - begin < 3.5
+                assert [m.value for m in found["orders", 1].messages] == [b"x"]
+                assert found["orders", 0].error in (E.NETWORK_EXCEPTION, E.LEADER_NOT_AVAILABLE)
+            with pytest.raises(ReadFailed):
+                await cluster.consumer.multi_fetch({("orders", 0): 0})
+            assert await cluster.consumer.multi_fetch({}) == {}
+            await dead.start()
+            await until(lambda: _readable(cluster), "it is read again")
+
+    async def _readable(cluster: Any) -> bool:
+        found = await cluster.consumer.multi_fetch({("orders", 0): 0, ("orders", 1): 1})
+        return bool(found["orders", 0].messages)
+
+    simulate(main)
+
+
+def test_multi_fetch_tells_of_each_partition_that_is_out_of_range() -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            await cluster.consumer.multi_fetch({("orders", 0): 0, ("orders", 1): 0})
+            found = await cluster.consumer.multi_fetch({("orders", 0): 0, ("orders", 1): 7})
+            assert [m.value for m in found["orders", 0].messages] == [b"x"]
+            assert found["orders", 1].error is E.OFFSET_OUT_OF_RANGE
 
     simulate(main)
 

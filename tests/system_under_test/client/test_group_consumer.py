@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from sim_brokers import Brokers, brokers, simulate, until
 
+from system_under_test.client.admin import Admin, NewTopic
+from system_under_test.client.assignors import Partition
+from system_under_test.client.errors import ClientError, Outcome, ReadFailed
 from system_under_test.client.group_consumer import GroupConsumer, Received
-from system_under_test.client.membership import CommitFailed
+from system_under_test.client.membership import CommitFailed, Position
 from system_under_test.deployment import Broker
+from system_under_test.protocol.errors import ErrorCode
 
 PARTITIONS = 4
 
@@ -19,9 +24,8 @@ def consumer(cluster: Brokers, **settings: Any) -> GroupConsumer:
     made = GroupConsumer(
         cluster.bootstrap,
         "g",
-        ["orders"],
         runtime=cluster.cluster.harness_runtime(),
-        **({"session_timeout": 2.0, "rebalance_timeout": 3.0} | settings),
+        **({"topics": ["orders"], "session_timeout": 2.0, "rebalance_timeout": 3.0} | settings),
     )
     cluster._open.append(made)
     return made
@@ -123,6 +127,277 @@ def test_it_tells_what_it_gets_and_loses_and_may_seek() -> None:
                 one.seek(("orders", 9), 0)
             await one.close()
             assert told == [("assigned", PARTITIONS), ("revoked", PARTITIONS)]
+
+    simulate(check)
+
+
+def test_one_that_was_silent_past_its_session_commits_nothing_more() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x", 3)
+            one, two = consumer(cluster), consumer(cluster)
+            while len(await one.poll(1.0)) < PARTITIONS:
+                pass
+            await one.commit("first")
+            one.fall_silent(3.0)
+            await asyncio.sleep(1.0)
+            await two.poll(0.0)  # waits for the other's session
+            assert two.generation is not None
+            assert len(two.generation.partitions) == PARTITIONS
+            assert {two.found(partition).metadata for partition in two.generation.partitions} == {"first"}
+            await asyncio.sleep(1.0)
+            with pytest.raises(CommitFailed) as refused:
+                await one.commit("late")
+            assert refused.value.outcome is Outcome.NOT_DONE
+            await one.poll(0.0)
+            assert one.generation is not None
+            assert one.generation.number > two.generation.number
+
+    simulate(check)
+
+
+def test_assigned_partitions_are_read_without_a_membership() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x", 3)
+            one = consumer(cluster, topics=())
+            assert await one.poll(0.0) == []
+            one.assign([("orders", 1), ("orders", 2)])
+            with pytest.raises(ValueError, match="assigned"):
+                one.subscribe(["orders"])
+            found: list[Received] = []
+            while len(found) < 6:
+                found += await one.poll(1.0)
+            assert {record.partition for record in found} == {1, 2}
+            assert (one.generation, one.assignment) == (None, (("orders", 1), ("orders", 2)))
+            await one.commit("by hand", offsets={("orders", 1): 2})
+            one.assign([("orders", 2), ("orders", 3)])
+            with pytest.raises(KeyError):
+                one.position(("orders", 1))
+            assert one.position(("orders", 2)) == 3
+            assert {record.partition for record in await one.poll(1.0)} == {3}
+            two = consumer(cluster, topics=())
+            two.assign([("orders", 1)])
+            assert [record.offset for record in await two.poll(1.0)] == [2]
+            assert two.found(("orders", 1)) == Position(2, "by hand")
+
+    simulate(check)
+
+
+def test_a_commit_of_one_who_is_no_member_is_refused_while_the_group_has_some() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            member, stranger = consumer(cluster), consumer(cluster, topics=())
+            with pytest.raises(CommitFailed) as early:
+                await member.commit(offsets={("orders", 0): 1})
+            assert early.value.partitions == {("orders", 0): Outcome.NOT_DONE}
+            await member.poll(0.0)
+            stranger.assign([("orders", 0)])
+            with pytest.raises(CommitFailed) as refused:
+                await stranger.commit(offsets={("orders", 0): 1})
+            assert refused.value.outcome is Outcome.NOT_DONE
+            await member.unsubscribe()
+            await stranger.commit(offsets={("orders", 0): 1})
+            assert (await member.committed([("orders", 0)]))["orders", 0].offset == 1
+
+    simulate(check)
+
+
+def test_paused_partitions_are_left_out_until_they_are_resumed() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            for partition in range(2):
+                await cluster.producer.send("orders", partition, [(None, b"x")])
+            one = consumer(cluster)
+            await one.poll(0.0)
+            one.seek(("orders", 0), 0)
+            one.seek(("orders", 1), 0)
+            one.pause([("orders", 1)])
+            assert {record.partition for record in await one.poll(1.0)} == {0}
+            assert await one.poll(0.5) == []
+            one.resume([("orders", 1)])
+            assert {record.partition for record in await one.poll(1.0)} == {1}
+            with pytest.raises(KeyError):
+                one.pause([("orders", 7)])
+
+    simulate(check)
+
+
+def test_without_a_reset_the_caller_says_where_to_begin() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"a"), (None, b"b")])
+            one = consumer(cluster, reset="none")
+            for _ in range(2):
+                with pytest.raises(ReadFailed, match="nothing is committed"):
+                    await one.poll(0.5)
+            one.seek(("orders", 0), 1)
+            assert [record.value for record in await one.poll(0.5)] == [b"b"]
+            one.seek(("orders", 0), 99)
+            for _ in range(2):
+                with pytest.raises(ReadFailed, match="offset 99 is not in the log") as caught:
+                    await one.poll(0.5)
+                assert caught.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
+            one.seek(("orders", 0), 0)
+            assert len(await one.poll(0.5)) == 2
+
+    simulate(check)
+
+
+def test_what_was_revoked_can_still_be_committed_in_the_callback() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            values = await fill(cluster, "x", 5)
+            committed: list[int] = []
+
+            async def revoked(partitions: Sequence[Partition]) -> None:
+                await one.commit("farewell")
+                committed.append(len(partitions))
+
+            one = consumer(cluster, on_revoked=revoked)
+            found: list[Received] = []
+            while len(found) < len(values):
+                found += await one.poll(1.0)
+            two = Reader(consumer(cluster))
+            three = Reader(one)
+            await until(lambda: bool(committed), "a rebalance", 20)
+            await until(
+                lambda: two.consumer.generation is not None and len(two.consumer.generation.partitions) == 2, "both", 20
+            )
+            await asyncio.sleep(2.0)
+            assert not two.records, "nothing is read again"
+            assert not three.records
+            await two.stop()
+            await three.stop()
+
+    simulate(check)
+
+
+def test_one_whose_session_is_over_has_lost_what_it_owned() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            told: list[str] = []
+            one = consumer(
+                cluster,
+                on_revoked=lambda partitions: told.append("revoked"),
+                on_lost=lambda partitions: told.append("lost"),
+            )
+            await one.poll(0.0)
+            one.fall_silent(3.0)
+            await asyncio.sleep(4.0)
+            await one.poll(0.0)
+            assert told == ["lost"]
+            await one.close()
+            assert told == ["lost", "revoked"]
+
+    simulate(check)
+
+
+def test_topics_and_partitions_that_come_later_are_joined() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            one = consumer(cluster, topics=("orders", "later"), metadata_age=1.0)
+            await one.poll(0.0)
+            assert set(one.assignment) == {("orders", 0), ("orders", 1)}
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            cluster._open.append(admin)
+            made = await admin.create_topics([NewTopic("later", partitions=1, replication=3)])
+            assert made["later"].outcome is Outcome.DONE
+            await admin.create_partitions("orders", 3)
+            expected = {("orders", 0), ("orders", 1), ("orders", 2), ("later", 0)}
+
+            async def owned() -> bool:
+                await one.poll(0.2)
+                return set(one.assignment) == expected
+
+            await until(owned, "all that is there", 30)
+
+    simulate(check)
+
+
+def test_a_coordinator_that_moves_takes_the_group_along() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            first = await fill(cluster, "first")
+            readers = [Reader(consumer(cluster, session_timeout=4.0)) for _ in range(2)]
+            await until(lambda: readers[0].values | readers[1].values >= first, "all is read", 30)
+            address = readers[0].consumer._membership._coordinator
+            coordinator = next(node for node in cluster.nodes if address is not None and node.address == address.host)
+            await coordinator.kill()
+            second = set()
+            for partition in range(PARTITIONS):
+                await until(lambda p=partition: _sent(cluster, p, second), "it is sent", 30)  # type: ignore[misc]
+            await until(lambda: readers[0].values | readers[1].values >= second, "and what comes later", 40)
+            for reader in readers:
+                await reader.stop()
+
+    async def _sent(cluster: Brokers, partition: int, values: set[bytes]) -> bool:
+        value = f"second-{partition}-{len(values)}".encode()
+        try:
+            await cluster.producer.send("orders", partition, [(None, value)])
+        except ClientError:
+            return False
+        values.add(value)
+        return True
+
+    simulate(check)
+
+
+def read_again(defects: tuple[str, ...]) -> list[tuple[int, list[int]]]:
+    """Partition and offsets of what is read before and after a rebalance; all was committed of 0, and of 1 nothing."""
+    found: list[tuple[int, list[int]]] = []
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            one = consumer(cluster, defects=defects)
+
+            async def poll() -> None:
+                records: list[Received] = []
+                for _ in range(4):
+                    records += await one.poll(0.2)
+                for partition in range(2):
+                    found.append((partition, [record.offset for record in records if record.partition == partition]))
+
+            for partition in range(2):
+                await cluster.producer.send("orders", partition, [(None, b"a"), (None, b"b")])
+            await poll()
+            await one.commit(offsets={("orders", 0): 2})
+            one.subscribe(["orders"])
+            await poll()
+            for partition in range(2):
+                await cluster.producer.send("orders", partition, [(None, b"c")])
+            await poll()
+            one.seek(("orders", 1), 1)
+            await poll()
+
+    simulate(check)
+    return found
+
+
+def test_after_a_rebalance_a_member_reads_on_from_what_is_committed() -> None:
+    assert read_again(()) == [(0, [0, 1]), (1, [0, 1]), (0, []), (1, [0, 1]), (0, [2]), (1, [2]), (0, []), (1, [1, 2])]
+
+
+def test_the_defect_makes_a_consumer_fall_silent_where_a_rebalance_set_it_back() -> None:
+    told = read_again(("silent-consumer",))
+    assert told == [(0, [0, 1]), (1, [0, 1]), (0, []), (1, []), (0, [2]), (1, []), (0, []), (1, [1, 2])]
+
+
+def test_records_of_a_generation_that_is_over_are_not_returned() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            one = consumer(cluster)
+            await one.poll(0.0)
+            first = one.generation
+            assert first is not None
+            polling = asyncio.create_task(one.poll(5.0))
+            await asyncio.sleep(0.02)
+            one._membership._over(ErrorCode.ILLEGAL_GENERATION)
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            found = await polling
+            assert one.generation is not None
+            assert one.generation.number > first.number
+            assert [record.value for record in found] == [b"x"]
 
     simulate(check)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sim_brokers import Brokers, brokers, simulate, until
 
+from system_under_test.client.admin import Admin, NewTopic
 from system_under_test.client.errors import Outcome, ReadFailed
 from system_under_test.client.membership import CommitFailed, JoinFailed, Membership, Position
 from system_under_test.deployment import Broker
@@ -80,6 +81,36 @@ def test_members_share_the_partitions_whoever_comes_goes_and_falls_silent() -> N
             await until(lambda: one.generation is None, "the survivor is told", 10)
             await settle(one)
             assert owned(one) == everything
+
+    simulate(check)
+
+
+def test_new_partitions_and_a_topic_that_comes_into_being_are_shared() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            topics = ("orders", "returns")
+            members = [member(cluster, topics=topics, metadata_age=0.5) for _ in range(2)]
+            await settle(*members)
+            assert owned(*members) == [("orders", 0), ("orders", 1)]
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            cluster._open.append(admin)
+
+            async def shared(expected: list[tuple[str, int]]) -> None:
+                before = [one.generation for one in members]
+                await until(lambda: any(one.generation is None for one in members), "the leader notices", 10)
+                await settle(*members)
+                assert owned(*members) == expected
+                assert all(one.generation not in before for one in members)
+
+            grown = [("orders", index) for index in range(5)]
+            assert (await admin.create_partitions("orders", 5)).outcome is Outcome.DONE
+            await shared(grown)
+            made = await admin.create_topics([NewTopic("returns", 2, 3)])
+            assert made["returns"].outcome is Outcome.DONE
+            await shared([*grown, ("returns", 0), ("returns", 1)])
+            quiet = [one.generation for one in members]
+            await asyncio.sleep(5)
+            assert [one.generation for one in members] == quiet, "nothing is new, so nobody joins again"
 
     simulate(check)
 

@@ -7,11 +7,24 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from system_under_test.controller.leaders import AskLogEnds, LiveBroker, Policy, alone, first_state, longest, next_state
+from system_under_test.controller.assignments import grown
+from system_under_test.controller.leaders import (
+    AskLogEnds,
+    LiveBroker,
+    Policy,
+    alone,
+    first_state,
+    longest,
+    moved,
+    next_state,
+    preferred,
+    renewed,
+)
 from system_under_test.replication.insync import Members
 from system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
 ASSIGNMENT = (1, 2, 3)
+EVERYBODY = (1, 2, 3, 4)
 POLICY = Policy(min_insync=2, unclean_election=False)
 
 
@@ -88,11 +101,46 @@ def test_a_clean_stop_does_not_mend_what_an_unclean_start_before_it_had_lost() -
     assert next_state(gone, ASSIGNMENT, {1: broker(1, 50, clean_since=40)}, POLICY, 1) is None
 
 
+def test_a_move_ends_when_all_that_stay_are_in_sync_in_this_life() -> None:
+    life = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 30)}
+    before = state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30})
+    after = moved(before, [3, 2], life, 7)
+    assert after is not None
+    assert (after.leader, after.isr, after.elr, after.leader_epoch) == (3, [2, 3], [], before.leader_epoch + 1)
+    assert moved(before, [3, 2], {**life, 2: broker(2, 21)}, 7) is None
+    assert moved(before, [3, 2], {1: life[1], 3: life[3]}, 7) is None
+    assert moved(before, [3, 4], {**life, 4: broker(4, 40)}, 7) is None
+    assert moved(before, [3, 2], {2: life[2], 3: life[3]}, 7) is None, "its leader is being replaced: that goes first"
+
+
+def test_a_move_forgets_who_was_eligible() -> None:
+    """Else one might be elected whose files are about to go."""
+    before = state(3, [3], {1: 10, 3: 30}, elr=(1,))
+    after = moved(before, [3], {3: broker(3, 30)}, 7)
+    assert after is not None
+    assert (after.isr, after.elr, after.isr_epochs) == ([3], [], {"3": 30})
+
+
+def test_the_preferred_leader_leads_if_it_is_in_sync_in_this_life() -> None:
+    life = {1: broker(1, 10), 2: broker(2, 20)}
+    before = state(2, [2, 1], {1: 10, 2: 20})
+    after = preferred(before, [1, 2], life, 7)
+    assert after is not None
+    assert (after.leader, after.isr, after.leader_epoch, after.controller_epoch) == (1, [2, 1], 5, 7)
+    assert preferred(before, [2, 1], life, 7) is None, "it leads already"
+    assert preferred(before, [3, 2, 1], life, 7) is None
+    assert preferred(before, [1, 2], {**life, 1: broker(1, 11)}, 7) is None
+    assert preferred(before, [1, 2], {2: life[2]}, 7) is None
+
+
 @dataclass
 class Model:
     """A partition whose logs are lengths. A kill may lose the log's tail, as a power loss does."""
 
-    logs: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ASSIGNMENT, 0))
+    logs: dict[int, int] = field(default_factory=lambda: dict.fromkeys(EVERYBODY, 0))
+    assignment: list[int] = field(default_factory=lambda: list(ASSIGNMENT))
+    target: list[int] | None = None
+    """Where it is to move."""
     live: dict[int, LiveBroker] = field(default_factory=dict)
     acknowledged: int = 0
     lives: int = 0
@@ -121,24 +169,49 @@ class Model:
     def control(self) -> None:
         while True:
             wanted = (
-                first_state(ASSIGNMENT, self.live, 1)
+                first_state(self.assignment, self.live, 1)
                 if self.state is None
-                else next_state(self.state, ASSIGNMENT, self.live, POLICY, 1)
+                else next_state(self.state, self.assignment, self.live, POLICY, 1)
             )
+            if wanted is None:
+                wanted = self.move()
             if wanted is None:
                 return
             if isinstance(wanted, AskLogEnds):
                 assert self.state is not None
-                leader = longest({m: (0, self.logs[m]) for m in wanted.members}, ASSIGNMENT)
+                leader = longest({m: (0, self.logs[m]) for m in wanted.members}, self.assignment)
                 self.lost = self.logs[leader] < self.acknowledged
                 self.acknowledged = min(self.acknowledged, self.logs[leader])
                 wanted = alone(leader, self.live, self.state, 1)
             elif wanted.leader != NO_LEADER:
                 assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
             self.state = wanted
-            for member in ASSIGNMENT:  # followers cut what the leader has not
+            for member in self.assignment:  # followers cut what the leader has not
                 if wanted.leader != NO_LEADER and member in self.live:
                     self.logs[member] = min(self.logs[member], self.logs[wanted.leader])
+
+    def move(self) -> PartitionState | None:
+        """One step on the way to the target, if it can be taken now."""
+        if self.state is None or self.target is None:
+            return None
+        if not set(self.target) <= set(self.assignment):
+            wanted = renewed(self.state, self.live, 1)
+            if wanted is not None:
+                self.assignment = grown(self.assignment, self.target)
+            return wanted
+        wanted = moved(self.state, self.target, self.live, 1)
+        if wanted is not None:
+            for gone in set(self.assignment) - set(self.target):
+                self.logs[gone] = 0
+            self.assignment, self.target = self.target, None
+        return wanted
+
+    def lead_preferred(self) -> None:
+        if self.state is not None:
+            wanted = preferred(self.state, self.assignment, self.live, 1)
+            if wanted is not None:
+                assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
+                self.state = wanted
 
     def leader_works(self, appended: int, reachable: set[int]) -> None:
         state = self.state
@@ -150,7 +223,7 @@ class Model:
         self.logs[state.leader] += appended
         end = self.logs[state.leader]
         for member in sorted(reachable):
-            if member in self.live and member != state.leader:
+            if member in self.live and member != state.leader and member in self.assignment:
                 self.logs[member] = end
                 if member not in members.isr or members.epochs[member] != self.live[member].czxid:
                     members = members.with_member(member, self.live[member].czxid, POLICY.min_insync)
@@ -161,22 +234,24 @@ class Model:
             self.acknowledged = end
 
 
-members = st.sampled_from(ASSIGNMENT)
+members = st.sampled_from(EVERYBODY)
 steps = st.one_of(
     st.tuples(st.just("start"), members, st.just(0)),
     st.tuples(st.just("kill"), members, st.integers(0, 20)),
     st.tuples(st.just("stop"), members, st.just(0)),
     st.tuples(st.just("control"), st.just(0), st.just(0)),
     st.tuples(st.just("work"), st.integers(1, 3), st.sets(members)),
+    st.tuples(st.just("move"), st.just(0), st.lists(members, min_size=1, unique=True)),
+    st.tuples(st.just("prefer"), st.just(0), st.just(0)),
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(st.lists(steps, max_size=40))
 @example([("work", 1, {2}), ("stop", 1, 0), ("kill", 2, 0), ("start", 2, 0), ("stop", 2, 0), ("start", 2, 0)])
 def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
     model = Model()
-    for member in ASSIGNMENT:
+    for member in EVERYBODY:
         model.start(member)
     for what, who, how in history:
         if what == "start":
@@ -189,6 +264,11 @@ def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[st
             model.control()
         elif what == "work":
             model.leader_works(who, how)  # type: ignore[arg-type]
+        elif what == "move":
+            model.target = how  # type: ignore[assignment]
+            model.control()
+        elif what == "prefer":
+            model.lead_preferred()
 
 
 @settings(max_examples=300)

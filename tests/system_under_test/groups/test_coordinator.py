@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from group_client import Member, ask, coordinator, listed
+from group_client import Member, all_in, ask, coordinator, listed
 from sim_brokers import Brokers, brokers, simulate, until
 
 from system_under_test.client.admin import Admin
@@ -16,13 +16,6 @@ from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from system_under_test.protocol.groups import GroupCoordinatorRequest, GroupProtocol, JoinGroupRequest
 from system_under_test.protocol.metadata import MetadataRequest
-
-
-async def all_in(*members: Member) -> None:
-    await asyncio.gather(*(member.enter() for member in members))
-    while len({member.generation for member in members}) > 1:
-        behind = [member for member in members if await member.heartbeat() != ErrorCode.NONE]
-        await asyncio.gather(*(member.enter() for member in behind))
 
 
 async def kill_coordinator(cluster: Brokers, group: str = "g") -> None:
@@ -40,6 +33,26 @@ def test_the_offsets_topic_is_made_for_the_first_who_asks_and_is_internal() -> N
             metadata = await ask(cluster.nodes[0].address, MetadataRequest(topics=None), 1)
             internal = {topic.topic: topic.is_internal for topic in metadata.topics}
             assert internal == {"__consumer_offsets": True, "orders": False}
+
+    simulate(check)
+
+
+def test_the_finder_names_the_coordinator_of_a_group_and_the_next_one_once_it_is_dead() -> None:
+    async def check() -> None:
+        async with brokers(Broker(groups=("g",))) as cluster:
+            address = await coordinator(cluster)
+            found = await cluster.system.find(cluster.cluster, "coordinator", "g")
+            assert found is not None
+            assert found.address == address
+            leader = await cluster.system.find(cluster.cluster, "coordinator", "g-" * 20)
+            assert leader in cluster.nodes, "of any group, also of one without members"
+            await found.kill()
+
+            async def another() -> bool:
+                now = await cluster.system.find(cluster.cluster, "coordinator", "g")
+                return now is not None and now is not found
+
+            await until(another, "the next coordinator is found")
 
     simulate(check)
 

@@ -148,7 +148,28 @@ def test_the_handler_learns_who_asks_what() -> None:
             peer.ask(MetadataRequest(topics=[]), 1, 42)
             await peer.frame()
             host, port = peer.writer.get_extra_info("sockname")
-            assert seen == [Context(METADATA, 1, 42, "test", f"{host}:{port}")]
+            assert [context[:5] for context in seen] == [(METADATA, 1, 42, "test", f"{host}:{port}")]
+
+    asyncio.run(main())
+
+
+def test_what_waits_for_a_response_is_done_once_when_it_was_handed_over() -> None:
+    done: list[int] = []
+
+    async def handler(request: MetadataRequest, context: Context) -> MetadataResponse | None:
+        assert context.correlation_id not in done
+        if context.correlation_id < 3:
+            context.after_response(lambda: done.append(context.correlation_id))
+        return None if context.correlation_id == 2 else await metadata(request, context)
+
+    async def main() -> None:
+        async with serving({METADATA: handler}) as (_, connect):
+            peer = await connect()
+            for number in (1, 2, 3, 4):
+                peer.ask(MetadataRequest(topics=[]), 1, number)
+            for _ in (1, 3, 4):
+                await peer.frame()
+            assert done == [1], "2 sent nothing, 3 and 4 asked for nothing"
 
     asyncio.run(main())
 

@@ -379,6 +379,31 @@ def test_an_idle_session_lives_on(zoo: Zoo) -> None:
     zoo.run(main)
 
 
+def test_who_is_cut_off_knows_that_its_session_is_over_before_its_ephemerals_are_gone(zoo: Zoo) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        zk, other = await zoo.client(), await zoo.outsider()
+        root = await fresh(zk)
+        await zk.create(f"{root}/e", ephemeral=True)
+        await asyncio.sleep(1.5 * TIMEOUT)
+        assert loop.time() < zk.alive_until <= loop.time() + TIMEOUT, "pings and requests alike prove that it lives"
+        states = Events()
+        zk.add_listener(states)
+        begun = loop.time()
+        await zoo.cut()
+        await vanished(other, f"{root}/e")
+        assert begun < zk.alive_until <= loop.time()
+        await zoo.restore()
+        assert (await states.until(3))[2] == KazooState.CONNECTED
+        assert zk.alive_until > loop.time()
+        assert zk.session_id, "what it says is of a session that it has told of"
+        await zk.close()
+        assert zk.alive_until == 0.0
+        await other.close()
+
+    zoo.run(main)
+
+
 def test_connecting_to_nothing_raises_soon_and_names_the_servers(zoo: Zoo) -> None:
     async def main() -> None:
         zk = zoo.make("127.0.0.1:9")

@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.app.client_nodes import WithClientNodes
 from harness.app.faults import not_applicable
 from harness.app.search.example import Example
 from harness.app.search.exploration import terrain
-from harness.app.search.strategies import MOST_STEPS, Terrain, examples
+from harness.app.search.shrink import simplifications
+from harness.app.search.strategies import MOST_STEPS, Terrain, examples, tidy
 from harness.app.settings import Settings
 from nemesis.catalogue import catalogue
 from nemesis.damage import Damage
 from nemesis.power_loss import PowerLoss
-from nemesis.schedule import decode, encode
-from nemesis.target import Kind
+from nemesis.schedule import Schedule, decode, encode
+from nemesis.target import OF_CLIENTS, Kind, named
 from nemesis.trigger import OnEvent
 from system_under_test.deployment import Broker
+from workloads.offsets_client import OffsetsClient
 
 BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
 EVENTS = ("became-leader", "isr-change", "truncated")
@@ -44,6 +48,33 @@ def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, e
         assert all(int(name.strip("nzk")) <= example.nodes for name in step.target.names)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
     assert not_applicable(Broker(), example.settings(BASE, file)) is None
+
+
+STAFFED = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
+CONSUMERS = replace(terrain(STAFFED, BASE), events=EVENTS)
+consumed = st.lists(examples(CONSUMERS, ()), max_size=2).flatmap(lambda corpus: examples(CONSUMERS, tuple(corpus)))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(consumed)
+def test_faults_of_consumers_are_drawn_for_consumers_alone(
+    tmp_path_factory: pytest.TempPathFactory, example: Example
+) -> None:
+    for step in example.schedule.steps:
+        assert ("-consumer" in step.fault or "consumer-" in step.fault) == (step.target.kind in OF_CLIENTS)
+    file = tmp_path_factory.getbasetemp() / "drawn.json"
+    assert not_applicable(STAFFED, example.settings(BASE, file)) is None
+    by_name = [msgspec.structs.replace(step, target=named("client1")) for step in example.schedule.steps]
+    of_clients = msgspec.structs.replace(example, schedule=Schedule(0, tuple(by_name)))
+    assert tidy(of_clients, CONSUMERS).schedule.steps
+    assert list(simplifications(of_clients))
+
+
+def test_consumers_are_among_the_choices_where_clients_live_on_nodes() -> None:
+    suited = {name for name in catalogue() if "consumer" in name} - {"consumer-from-zookeeper"}
+    assert set(CONSUMERS.faults) - set(TERRAIN.faults) == suited
+    assert (CONSUMERS.census(5, 1).clients, CONSUMERS.census(5, 1).groups) == (3, ("members",))
+    assert TERRAIN.census(5, 1).clients == 0
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,0 +1,168 @@
+"""What a rebalance costs, with 10, 100 and 1,000 groups of three members on three brokers, in the simulation.
+
+In every group at once a member leaves, and joins again when the others are stable: two rebalances each. What counts is
+the processor time of the whole simulation (brokers, members and network) for each rebalance, and the virtual time from
+the change until all of its group's members are in one generation and know what they own. A broker that looked through
+all groups, or all members, for each request would show in the first; one that queued them, in the second.
+
+Then the broker that coordinates most is killed: virtual seconds until all its groups answer again by another.
+
+    python benchmarks/groups.py [--groups 10,100,1000] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from cluster.deploy import start_system
+from cluster.sim.cluster import SimCluster
+from cluster.sim.loop import SimLoop
+from system_under_test.client.errors import ReadFailed
+from system_under_test.client.membership import Membership
+from system_under_test.deployment import Broker
+
+MEMBERS = 3
+SESSION = 12.0
+"""Seconds; a member learns of a rebalance by its heartbeat, every quarter of it."""
+PATIENCE = 60.0
+LOOK_EVERY = 0.25
+
+
+@dataclass(frozen=True)
+class Measured:
+    """``cost``: milliseconds of processor time for each rebalance; ``waits``: virtual seconds of each."""
+
+    groups: int
+    cost: float
+    waits: list[float]
+    failover: float
+
+
+class Group:
+    """Its members join, each by itself, whenever they have to."""
+
+    def __init__(self, cluster: SimCluster, bootstrap: list[str], name: str) -> None:
+        self.members = [
+            Membership(
+                bootstrap,
+                name,
+                runtime=cluster.harness_runtime(),
+                topics=("orders",),
+                session_timeout=SESSION,
+                rebalance_timeout=PATIENCE,
+                timeout=PATIENCE,
+            )
+            for _ in range(MEMBERS)
+        ]
+        self._out: set[Membership] = set()
+        loop = asyncio.get_running_loop()
+        self._lives = [loop.create_task(self._live(member)) for member in self.members]
+
+    async def _live(self, member: Membership) -> None:
+        while True:
+            if member.generation is None and member not in self._out:
+                await member.enter()
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def stable(self, members: list[Membership], above: int = 0) -> float:
+        """Seconds until all of them are in one generation later than ``above``."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            numbers = {-1 if member.generation is None else member.generation.number for member in members}
+            if len(numbers) == 1 and numbers.pop() > above:
+                return loop.time() - began
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def change(self) -> list[float]:
+        """One leaves, and comes back."""
+        first, *others = self.members
+        assert first.generation is not None, "it is stable"
+        self._out.add(first)
+        before = first.generation.number
+        await first.leave()
+        alone = await self.stable(others, before)
+        self._out.clear()
+        return [alone, await self.stable(self.members, before + 1)]
+
+    async def close(self) -> None:
+        for life in self._lives:
+            life.cancel()
+        await asyncio.gather(*self._lives, return_exceptions=True)
+        for member in self.members:
+            await member.close()
+
+
+async def measure(groups: int, seed: int) -> Measured:
+    system = Broker(partitions=MEMBERS).with_setting("max.connections", "20000")
+    cluster = SimCluster(system, {"zookeeper": 1, "broker": 3}, seed)
+    await cluster.start()
+    await start_system(system, cluster, 60.0, lambda _: None)
+    bootstrap = [f"{node.address}:9092" for node in cluster.nodes if node.role == "broker"]
+    made = [Group(cluster, bootstrap, f"group-{number}") for number in range(groups)]
+    try:
+        await asyncio.gather(*(group.stable(group.members) for group in made))
+        began = time.process_time()
+        waits = await asyncio.gather(*(group.change() for group in made))
+        cost = (time.process_time() - began) * 1000 / (2 * groups)
+        return Measured(groups, cost, sorted(wait for both in waits for wait in both), await failover(cluster, made))
+    finally:
+        for group in made:
+            await group.close()
+        await cluster.close()
+
+
+async def failover(cluster: SimCluster, groups: list[Group]) -> float:
+    """Seconds from a broker's death until all offsets can be fetched, whoever coordinated."""
+    loop = asyncio.get_running_loop()
+    hosts = Counter(address.host for group in groups if (address := group.members[0]._coordinator) is not None)
+    victim = hosts.most_common(1)[0][0]
+    await next(node for node in cluster.nodes if node.address == victim).kill()
+    began = loop.time()
+
+    async def answered(group: Group) -> None:
+        while True:
+            try:
+                await group.members[0].committed([("orders", 0)])
+                return
+            except ReadFailed:
+                await asyncio.sleep(LOOK_EVERY)
+
+    await asyncio.gather(*(answered(group) for group in groups))
+    return loop.time() - began
+
+
+def run(groups: int, seed: int) -> Measured:
+    loop = SimLoop(seed)
+    try:
+        return loop.run_until_complete(measure(groups, seed))
+    finally:
+        loop.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--groups", default="10,100,1000", help="how many, each number a measurement of its own")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    run(3, options.seed)  # warms up
+    found = [run(int(groups), options.seed) for groups in options.groups.split(",")]
+    print("groups | ms of processor time per rebalance | virtual s, median | p99 | longest | failover, virtual s")
+    for one in found:
+        p99 = one.waits[int(0.99 * (len(one.waits) - 1))]
+        print(
+            f"{one.groups:6} | {one.cost:34.1f} | {statistics.median(one.waits):17.2f} | {p99:3.2f} | "
+            f"{one.waits[-1]:7.2f} | {one.failover:.2f}"
+        )
+    first, last = found[0], found[-1]
+    longer = statistics.median(last.waits) / statistics.median(first.waits)
+    print(f"{last.groups} groups to {first.groups}: processor time {last.cost / first.cost:.2f}, time {longer:.2f}")
+
+
+if __name__ == "__main__":
+    main()

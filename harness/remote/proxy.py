@@ -1,0 +1,67 @@
+"""The harness's side of a client that lives on a node: looks like the client itself, and holds a connection to it.
+
+Only what the client says is known. A connection that is lost once an operation was sent leaves it ``info``; the worker
+that has it then opens another, as often as it takes, and so finds a process that was started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.core.client import Endpoint
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from harness.remote.messages import LONGEST, Answer, Answered, Invoke, Open, Opened, Raised, encode, receive
+
+LOST = Completion(Outcome.INFO, error="worker-lost")
+
+
+class RemoteError(Exception):
+    """What a client on a node raised; its traceback there is a note of it."""
+
+
+class RemoteClient:
+    """Of the class ``kind``, whose ``effects`` it has. ``limit``: seconds for an operation."""
+
+    def __init__(self, kind: type[Any], limit: float) -> None:
+        self.effects: Callable[[Completed], Sequence[Effect]] = kind.effects
+        self._limit = limit
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        """Raises ``OSError``, and :class:`RemoteError` for what the client's own ``open`` raised."""
+        if endpoint.home is None:
+            raise ValueError(f"no node is named for a client of {endpoint.node} to live on")
+        host, _, port = endpoint.home.address.rpartition(":")
+        self._reader, self._writer = await asyncio.open_connection(host, int(port), limit=LONGEST)
+        answer = await self._ask(Open(replace(endpoint, home=None), self._limit))
+        if not isinstance(answer, Opened):
+            raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
+
+    async def invoke(self, operation: Operation) -> Completion:
+        """Raises :class:`RemoteError` for what escaped from the client, and ``TypeError`` for what JSON cannot say."""
+        try:
+            answer = await self._ask(Invoke(operation))
+        except OSError:
+            return LOST
+        return answer.completion if isinstance(answer, Answered) else LOST
+
+    async def close(self) -> None:
+        """The client there lets its operation end, and closes by itself."""
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _ask(self, request: Open | Invoke) -> Any:
+        assert self._reader is not None, "open comes first"
+        assert self._writer is not None, "open comes first"
+        self._writer.write(encode(request))
+        await self._writer.drain()
+        answer = await receive(self._reader, Answer)
+        if isinstance(answer, Raised):
+            error = RemoteError(answer.error)
+            error.add_note(f"on its node:\n{answer.traceback}")
+            raise error
+        return answer

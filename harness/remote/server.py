@@ -1,0 +1,193 @@
+"""The worker process: runs clients of one workload on behalf of the harness, one for each connection.
+
+A client is not ended because the harness has given it up. A process that was stopped reads, when it wakes, what had
+arrived meanwhile: it carries out an operation that the history has long counted as indeterminate, as any program that
+was paused would. So the end of a connection is no reason to drop what had been asked for: the operation in hand may
+end, for as long as an operation may take, and only then is the client closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from harness.core.blocking import adapt
+from harness.core.client import Client
+from harness.core.operation import Completion, Operation
+from harness.core.report import describe
+from harness.remote.messages import (
+    LONGEST,
+    PORT,
+    Answer,
+    Answered,
+    Greet,
+    Invoke,
+    Open,
+    Opened,
+    Raised,
+    Request,
+    encode,
+    receive,
+)
+
+GREETING: Final = 1.0
+"""Seconds that a worker process has to answer."""
+
+_log = logging.getLogger("assay.worker")
+
+
+def argv(client: str) -> list[str]:
+    """The command of a worker process; ``client``: ``module:Class``, importable on its node."""
+    return ["python3", "-m", "harness.remote", "--client", client]
+
+
+def arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m harness.remote", description=__doc__)
+    parser.add_argument("--client", required=True, metavar="MODULE:CLASS", help="the workload's client")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"where to listen ({PORT})")
+    return parser.parse_args(words)
+
+
+async def entry(runtime: Any, words: Sequence[str]) -> int:
+    """The process itself, in every world, until it is told to stop. ``words``: the arguments, ``--client ...``.
+
+    ``runtime`` is the node's, for all its clients: see ``system_under_test.runtime``.
+    """
+    options = arguments(words)
+    make = load(options.client)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _Session(make, runtime, reader, writer).run()
+
+    server = await asyncio.start_server(accept, "0.0.0.0", options.port, limit=LONGEST)
+    try:
+        await server.serve_forever()
+    except asyncio.CancelledError:
+        return 0
+    return 0
+
+
+def load(name: str) -> Callable[[], Any]:
+    """Raises ``ImportError`` or ``AttributeError`` for a name that is none."""
+    module, _, attribute = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for word in attribute.split("."):
+        found = getattr(found, word)
+    return found  # type: ignore[no-any-return]
+
+
+async def ready(address: str, port: int = PORT) -> bool:
+    """Does the worker process there answer? Raises ``OSError`` when it cannot be reached."""
+    async with asyncio.timeout(GREETING):
+        reader, writer = await asyncio.open_connection(address, port)
+        try:
+            writer.write(encode(Greet()))
+            return await receive(reader, Answer) is not None
+        finally:
+            writer.close()
+
+
+class _Session:
+    """One connection: one logical process of the history."""
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        runtime: Any,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._make = make
+        self._runtime = runtime
+        self._reader = reader
+        self._writer = writer
+        self._client: Client | None = None
+        self._limit = 0.0
+
+    async def run(self) -> None:
+        following = self._next()
+        try:
+            while (request := await following) is not None:
+                following = self._next()
+                answer = await self._carry_out(request, following)
+                if answer is not None:
+                    self._writer.write(answer)
+                    await self._writer.drain()
+        except OSError as error:
+            _log.debug("a connection of the harness broke: %s", error)
+        finally:
+            if not following.cancel() and not following.cancelled():
+                following.exception()  # why the connection broke is of no interest any more
+            self._writer.close()
+            await self._close()
+
+    def _next(self) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(receive(self._reader, Request))
+
+    async def _carry_out(self, request: Request, following: asyncio.Task[Any]) -> bytes | None:
+        """The answer; None when nobody is there to hear it. ``following`` ends with the connection, not before."""
+        if isinstance(request, Greet):
+            return encode(Opened())
+        if isinstance(request, Open):
+            self._limit = request.limit
+        task = asyncio.get_running_loop().create_task(self._attempt(request))
+        try:
+            await asyncio.wait([task, following], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await self._outlive(request, task)
+                return None
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _outlive(self, request: Open | Invoke, task: asyncio.Task[bytes]) -> None:
+        """The harness has given it up, which does not undo what is under way."""
+        what = f"operation {request.operation.f}" if isinstance(request, Invoke) else "open"
+        await asyncio.wait([task], timeout=self._limit)
+        came_to = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
+        _log.info("%s, for which nobody waited any more: %s", what, came_to[:500])
+
+    async def _attempt(self, request: Open | Invoke) -> bytes:
+        try:
+            if isinstance(request, Open):
+                return encode(await self._open(request))
+            return encode(await self._invoke(request.operation))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return encode(_raised(error))  # one of the client's own, that it let escape
+        except Exception as error:  # noqa: BLE001 - the client's; it goes to the harness with its traceback
+            return encode(_raised(error))
+
+    async def _open(self, request: Open) -> Opened:
+        client = self._client = adapt(self._make())
+        async with asyncio.timeout(request.limit):
+            await client.open(request.endpoint, self._runtime)
+        return Opened()
+
+    async def _invoke(self, operation: Operation) -> Answered:
+        assert self._client is not None, "an operation came before a client was opened"
+        completion = await self._client.invoke(operation)
+        if not isinstance(completion, Completion):
+            raise TypeError(f"invoke returned {completion!r}, not a Completion")
+        return Answered(completion)
+
+    async def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(self._limit):
+                await client.close()
+        except Exception as error:  # noqa: BLE001 - a broken connection may fail to close in any way
+            _log.info("closing a client: %s", describe(error))
+
+
+def _raised(error: BaseException) -> Raised:
+    return Raised(describe(error), "".join(traceback.format_exception(error)))

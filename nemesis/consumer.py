@@ -1,0 +1,148 @@
+"""Faults of consumers: those of processes and of links, on the nodes that clients live on.
+
+``stop-consumer``              SIGSTOP of a worker process for longer than its clients' sessions last (half the interval
+                               must be longer): when it wakes they go on as zombies with what they had begun
+``kill-consumer``              SIGKILL, started again at the heal
+``cut-consumer``               the node from all servers; ZooKeeper is still reached
+``consumer-from-zookeeper``    the node from every ZooKeeper node; servers are still reached
+``consumer-from-coordinator``  the node from the server that coordinates its group, at the moment of the injection
+
+Each is a fault that there is already, with another target. What harness and worker process say to each other is never
+cut. Proof as for ``stop``, ``kill`` and partitions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from cluster.node import Cluster, Node, NodeError
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
+from nemesis.cuts import Drop, both_ways
+from nemesis.cutting import Cutting, probe_counters
+from nemesis.fault import Census, Injection, with_key
+from nemesis.kill import Kill
+from nemesis.partition import Partition, Shape
+from nemesis.schedule import Parameter, ScheduleError
+from nemesis.stop import Stop
+from nemesis.target import OF_CLIENTS, Kind, Scene, Target, TargetError, clients, groups, resolve, servers
+
+GROUP: Final = "group"
+
+
+class StopConsumer(Stop):
+    """SIGSTOP of client nodes."""
+
+    name = "stop-consumer"
+    description = "a consumer is paused (SIGSTOP) past its session, which half the interval must be longer than"
+    roles: Sequence[str] = (CLIENT_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await _probe(clients(cluster))
+
+
+class KillConsumer(Kill):
+    """SIGKILL of client nodes' processes."""
+
+    name = "kill-consumer"
+    description = "a consumer's process is killed (SIGKILL) and started again at the heal"
+    roles: Sequence[str] = (CLIENT_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await _probe(clients(cluster))
+
+
+class CutConsumer(Partition):
+    """Client nodes from all servers."""
+
+    def __init__(self) -> None:
+        super().__init__(Shape.ONE)
+        self.name = "cut-consumer"
+        self.description = "a consumer's node cut from all servers, not from ZooKeeper"
+        self.roles = (CLIENT_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await _probe(clients(cluster)) or await probe_counters(cluster)
+
+
+class ConsumerFromZooKeeper(Partition):
+    """Client nodes from every ZooKeeper node."""
+
+    capabilities: Sequence[type] = (ClientSessions,)
+
+    def __init__(self) -> None:
+        super().__init__(Shape.FROM_ZOOKEEPER)
+        self.name = "consumer-from-zookeeper"
+        self.description = "a consumer's node cut from every ZooKeeper node, not from the servers"
+        self.roles = (CLIENT_ROLE, ZOOKEEPER_ROLE)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await _probe(clients(cluster)) or await probe_counters(cluster)
+
+
+class ConsumerFromCoordinator(Cutting):
+    """Client nodes from the coordinator of the group that the parameter ``group`` names."""
+
+    name = "consumer-from-coordinator"
+    description = "a consumer's node cut from the server that coordinates its group, not from the others"
+    roles: Sequence[str] = (CLIENT_ROLE,)
+    capabilities: Sequence[type] = (Grouped,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom = _whom(self.name, rng, census, target)
+        if not census.groups:
+            raise ScheduleError(f"{self.name}: this system names no groups, so nobody coordinates one")
+        return whom, {GROUP: rng.choice(census.groups)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await _probe(clients(cluster)) or await probe_counters(cluster)
+
+    async def inject(self, injection: Injection) -> None:
+        """When nobody is known to coordinate the group, another server is taken, and the evidence says so."""
+        context, named = injection.context, injection.step.parameters.get(GROUP)
+        known = groups(context.system)
+        if named is not None and named not in known:
+            raise TargetError(f"{self.name}: no group {named!r}; there are {', '.join(known) or 'none'}")
+        target = Target(Kind.COORDINATOR, None if named is None else str(named))
+        scene = Scene(servers(context.cluster, context.system), (), (), context.find, groups=known)
+        chosen = await resolve(target, scene, random.Random(injection.seed))
+        injection.evidence["coordinator"] = chosen.nodes[0].name
+        injection.evidence[GROUP] = chosen.key
+        if chosen.note is not None:
+            injection.evidence["note"] = chosen.note
+        await super().inject(injection)
+
+    def links(self, injection: Injection) -> list[Drop]:
+        return both_ways(injection.names, [injection.evidence["coordinator"]])
+
+
+def _whom(fault: str, rng: random.Random, census: Census, target: Target | None) -> Target:
+    if target is not None and target.kind not in (*OF_CLIENTS, Kind.NAMED):
+        raise ScheduleError(f"{fault} hits consumers, it takes no target {target}; consumer, consumers or client1")
+    if not census.clients:
+        raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., workers=True) has them")
+    return with_key(target if target is not None else Target(Kind.CONSUMER), rng, census)
+
+
+async def _probe(nodes: Sequence[Node]) -> str | None:
+    if not nodes:
+        return "no client lives on a node here (@experiment(..., workers=True))"
+    try:
+        for node in nodes:
+            await node.process()
+    except NodeError as error:
+        return f"the processes cannot be seen: {error}"
+    return None

@@ -1,0 +1,91 @@
+"""ZooKeeper sessions that expire: a node cut from every ZooKeeper node for longer than its sessions last.
+
+Cutting is what expires a session; a process that is paused instead tests something else, for it does not run meanwhile.
+One that is cut off runs on, believes in its session until its own clock says otherwise, and has lost all its ephemeral
+znodes by then.
+
+The session lasts as long as was negotiated, so the cut lasts until ZooKeeper has ended it, if need be beyond the heal's
+time. Proof, besides the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists none of
+them at the heal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster import zookeeper
+from nemesis.fault import Bite, Census, Injection, Scope, with_key
+from nemesis.partition import Partition, Shape
+from nemesis.schedule import Parameter, ScheduleError
+from nemesis.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
+
+PATIENCE: Final = 15.0
+"""Seconds beyond the heal's time for sessions to end: the longest that ZooKeeper grants here is 10 s."""
+ASK_EVERY: Final = 0.25
+
+
+class ZooKeeperExpire(Partition):
+    """From every ZooKeeper node until the sessions are gone."""
+
+    scope = Scope.NODE
+    """Of a process that is dead or paused there is no session to expire, or it expires for that reason."""
+
+    def __init__(self) -> None:
+        super().__init__(Shape.FROM_ZOOKEEPER)
+        self.name = "zookeeper-expire"
+        self.description = "one server, or consumer, cut from ZooKeeper until its session has expired"
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if not census.zookeepers:
+            raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
+        if target is not None and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
+            raise ScheduleError(f"{self.name} expires sessions of others, it takes no target {target}")
+        if not census.servers and (target is None or target.kind not in OF_CLIENTS):
+            raise ScheduleError(f"{self.name} needs a server, there is none (--nodes=3)")
+        return with_key(target if target is not None else Target(Kind.ONE), rng, census), {}
+
+    async def inject(self, injection: Injection) -> None:
+        """Raises ``TargetError`` when a target holds no session."""
+        keepers = zookeepers(injection.context.cluster)
+        held, alive = await zookeeper.connected(keepers), await zookeeper.sessions(keepers) or set()
+        listed = {session: known for session, known in held.items() if session in alive}
+        mine = {node.name: _of(node.address, listed) for node in injection.targets}
+        without = [name for name, sessions in mine.items() if not sessions]
+        if without:
+            raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
+        injection.evidence["sessions"] = mine
+        await super().inject(injection)
+
+    async def observe(self, injection: Injection) -> None:
+        wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        while True:
+            alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
+            if alive is not None and not wanted & alive:
+                break
+            if loop.time() > deadline:
+                break
+            await asyncio.sleep(ASK_EVERY)
+        injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
+        await super().observe(injection)
+
+    def bit(self, injection: Injection) -> Bite:
+        cut = super().bit(injection)
+        seen: dict[str, Any] = {name: injection.evidence.get(name) for name in ("sessions", "alive")}
+        evidence = {**cut.evidence, **seen}
+        if not cut.bit:
+            return Bite(False, evidence, cut.reason)
+        if seen["alive"] is None:
+            return Bite(False, evidence, "ZooKeeper did not say which sessions there were")
+        if seen["alive"]:
+            return Bite(False, evidence, f"ZooKeeper still had {', '.join(seen['alive'])} at the heal")
+        return Bite(True, evidence)
+
+
+def _of(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:
+    """The sessions of clients at this address, with their timeouts in seconds."""
+    return {f"{session:#x}": timeout for session, (client, timeout) in sorted(held.items()) if client == address}

@@ -1,0 +1,149 @@
+"""Move: a key's replica goes from the target to another server while clients use it, as when a broker is replaced.
+
+A server without a replica of the key gets one in place of another's. Where every server has one already, the target's
+is taken away, and at the heal it comes back, so that it has to copy everything anew.
+
+There is nothing to undo: the heal waits until the system says that the move has ended. A server that is dead may keep
+it from ending; then the heal has failed, and is tried again when other faults have been healed.
+
+Proof: the key's replicas are on other servers afterwards, as the system says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from cluster.node import Cluster, Node, NodeError
+from cluster.system import Movable, System
+from nemesis.fault import Bite, Census, Injection, Scope
+from nemesis.process import draw_target, probe_processes
+from nemesis.schedule import Parameter, ScheduleError
+from nemesis.target import Kind, Target, TargetError, servers
+
+T = TypeVar("T")
+SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Kind.NAMED)
+ASK_SECONDS = 5.0
+"""How long the system may be unable to say where the replicas are, or to take the order."""
+HEAL_SECONDS = 12.0
+"""For each of the moves that the heal waits for."""
+ASK_EVERY = 0.2
+
+
+class MoveReplicas:
+    """One replica of one key, to another server."""
+
+    name = "move-replicas"
+    description = "a key's replica moves from one server to another; the heal waits until it has"
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = (Movable,)
+    scope = Scope.REPLICAS
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if census.keys == () or census.servers < 2:
+            raise ScheduleError(f"{self.name} needs a key with replicas, and two servers")
+        if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
+            raise ScheduleError(
+                f"{self.name} takes one server, not {target}: one, leader, follower, controller, a name"
+            )
+        return draw_target(rng, census, target, (Kind.LEADER, Kind.FOLLOWER))
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        if not isinstance(system, Movable):
+            return f"{system.name} cannot move replicas (replicas_of, move)"
+        if not system.keys():
+            return f"{system.name} has no keys"
+        if len(servers(cluster, system)) < 2:
+            return "there is no second server to move to (--nodes=3)"
+        return await probe_processes(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        cluster, system = injection.context.cluster, _movable(injection)
+        rng = random.Random(injection.seed)
+        key = injection.step.target.key or rng.choice(list(injection.context.system.keys()))
+        before = await _known(lambda: system.replicas_of(cluster, key), ASK_SECONDS)
+        if before is None:
+            raise TargetError(f"nobody says where the replicas of {key} are, or they are on the move already")
+        everybody = {node.name: node for node in servers(cluster, injection.context.system)}
+        names = [node.name for node in before]
+        meant = elsewhere(names, injection.targets[0].name, list(everybody), rng)
+        injection.evidence.update(key=key, before=names, meant=meant)
+        await _order(injection, key, [everybody[name] for name in meant], ASK_SECONDS)
+
+    async def observe(self, injection: Injection) -> None:
+        return None
+
+    async def heal(self, injection: Injection) -> None:
+        evidence = injection.evidence
+        if "meant" not in evidence:
+            return
+        key, before = evidence["key"], evidence["before"]
+        if "after" not in evidence:
+            evidence["after"] = await _ended(injection, key)
+        if len(evidence["after"]) < len(before):
+            nodes = {node.name: node for node in servers(injection.context.cluster, injection.context.system)}
+            await _order(injection, key, [nodes[name] for name in before], ASK_SECONDS)
+            evidence["back"] = await _ended(injection, key)
+
+    def bit(self, injection: Injection) -> Bite:
+        evidence = injection.evidence
+        if "after" not in evidence:
+            return Bite(False, evidence, "no move was seen to end")
+        if set(evidence["after"]) == set(evidence["before"]):
+            return Bite(False, evidence, f"the replicas of {evidence['key']} are where they were")
+        return Bite(True, evidence)
+
+
+def elsewhere(before: Sequence[str], target: str, everybody: Sequence[str], rng: random.Random) -> list[str]:
+    """Where the replicas shall be, so that the target's is elsewhere, or here if it had none; as many if possible.
+
+    Raises ``TargetError`` when the only replica is on the only server.
+    """
+    others = [name for name in everybody if name not in before]
+    if target not in before:
+        leaving = rng.choice(list(before))
+        return [target if name == leaving else name for name in before]
+    if others:
+        coming = rng.choice(others)
+        return [coming if name == target else name for name in before]
+    if len(before) == 1:
+        raise TargetError(f"{target} has the only replica, and there is no other server")
+    return [name for name in before if name != target]
+
+
+def _movable(injection: Injection) -> Movable:
+    system = injection.context.system
+    if not isinstance(system, Movable):
+        raise TargetError(f"{system.name} cannot move replicas (replicas_of, move)")
+    return system
+
+
+async def _order(injection: Injection, key: str, nodes: Sequence[Node], seconds: float) -> None:
+    """Until it is accepted; the same order twice is harmless."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while (trouble := await _movable(injection).move(injection.context.cluster, key, nodes)) is not None:
+        if loop.time() > deadline:
+            raise NodeError(f"moving {key} to {', '.join(node.name for node in nodes)}: {trouble}")
+        await asyncio.sleep(ASK_EVERY)
+
+
+async def _ended(injection: Injection, key: str) -> list[str]:
+    """Where the replicas are. Raises ``NodeError`` while they move."""
+    system = _movable(injection)
+    found = await _known(lambda: system.replicas_of(injection.context.cluster, key), HEAL_SECONDS)
+    if found is None:
+        raise NodeError(f"the move of {key} has not ended within {HEAL_SECONDS:g} s; the dead are waited for")
+    return [node.name for node in found]
+
+
+async def _known(ask: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        found = await ask()
+        if found is not None or loop.time() >= deadline:
+            return found
+        await asyncio.sleep(ASK_EVERY)

@@ -1,0 +1,136 @@
+"""The way of one message set to whoever leads its partition: request, answer, what is known, and the next try."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from system_under_test.client.connection import NotSent, Unknown
+from system_under_test.client.errors import (
+    PRODUCE_NOT_DONE,
+    PRODUCE_WORTH_REPEATING,
+    STALE_METADATA,
+    Outcome,
+    ReadFailed,
+    SendFailed,
+    SendUnknown,
+    outcome,
+)
+from system_under_test.client.metadata import BACK_OFF, Metadata
+from system_under_test.client.pool import Pool
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from system_under_test.protocol.schema import ProtocolError
+
+T = TypeVar("T")
+
+PRODUCE_VERSION = 2
+
+BROKER_SHARE = 0.9
+"""Of the time left that a broker may wait for acknowledgements: its "timed out" should come before ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """``base_offset`` of the first message (-1 with acks 0), as ``node``, the leader, told."""
+
+    base_offset: int
+    node: int
+
+
+class Delivery:
+    """Carries one message set to whoever leads the partition, again and again while it certainly did not arrive.
+
+    With ``repeat_unknown`` also when it may have: each try then has ``request_timeout`` seconds, and what was appended
+    may be appended again. That is for callers to whom a repetition does no harm.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        pool: Pool,
+        acks: int,
+        retries: int,
+        *,
+        repeat_unknown: bool = False,
+        request_timeout: float = math.inf,
+    ) -> None:
+        self._metadata = metadata
+        self._pool = pool
+        self._acks = acks
+        self._retries = retries
+        self._repeat_unknown = repeat_unknown
+        self._request_timeout = request_timeout
+
+    async def known_before_sending(self, lookup: Awaitable[T]) -> T:
+        """A look-up without which nothing is sent: its failure is definite."""
+        try:
+            return await lookup
+        except ReadFailed as error:
+            raise SendFailed(f"not sent: {error}", error=error.error) from error
+
+    async def deliver(self, topic: str, partition: int, records: bytes, deadline: float) -> SendResult:
+        """Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``."""
+        loop = asyncio.get_running_loop()
+        failure: SendFailed | None = None
+        doubt: SendUnknown | None = None
+        for number in range(self._retries + 1):
+            if number:
+                await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
+            if loop.time() >= deadline:
+                break
+            try:
+                return await self._attempt(topic, partition, records, deadline)
+            except SendUnknown as error:
+                if not self._repeat_unknown:
+                    raise
+                doubt = error
+            except SendFailed as error:
+                failure = error
+                if error.error is not None and error.error not in PRODUCE_WORTH_REPEATING:
+                    break
+        # One try of which nobody knows leaves the whole in doubt, however the others ended.
+        raise doubt or failure or SendFailed(f"{topic}-{partition}: not sent in time")
+
+    async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float) -> SendResult:
+        loop = asyncio.get_running_loop()
+        leader = await self.known_before_sending(self._metadata.leader(topic, partition, deadline))
+        where = f"{topic}-{partition} at broker {leader.id}"
+        deadline = min(deadline, loop.time() + self._request_timeout)
+        left = deadline - loop.time()
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=max(1, int(left * 1000 * BROKER_SHARE)),
+            topics=[ProduceTopic(topic=topic, partitions=[ProducePartition(partition=partition, records=records)])],
+        )
+        try:
+            connection = await self._pool.get(leader.address, left)
+            left = deadline - loop.time()
+            if self._acks == 0:
+                await connection.send(request, PRODUCE_VERSION, left)
+                return SendResult(-1, leader.id)
+            response = await connection.call(request, PRODUCE_VERSION, left)
+        except ProtocolError as error:
+            raise SendFailed(f"{where}: {error}", error=ErrorCode.INVALID_REQUEST) from error
+        except NotSent as error:
+            self._metadata.forget(topic, partition)
+            raise SendFailed(f"{where}: {error}", node=leader.id) from error
+        except Unknown as error:
+            self._metadata.forget(topic, partition)
+            raise SendUnknown(f"{where}: {error}", node=leader.id) from error
+        answers = [found for entry in response.topics if entry.topic == topic for found in entry.partitions]
+        if len(answers) != 1 or answers[0].partition != partition:
+            raise SendUnknown(f"{where}: the answer does not speak of it", node=leader.id)
+        return self._judge(topic, partition, ErrorCode.of(answers[0].error_code), answers[0].base_offset, leader.id)
+
+    def _judge(self, topic: str, partition: int, error: ErrorCode, base_offset: int, node: int) -> SendResult:
+        what = outcome(error, PRODUCE_NOT_DONE)
+        if what is Outcome.DONE:
+            return SendResult(base_offset, node)
+        if error in STALE_METADATA or what is Outcome.UNKNOWN:
+            self._metadata.forget(topic, partition)
+        kind = SendFailed if what is Outcome.NOT_DONE else SendUnknown
+        raise kind(f"{topic}-{partition}: broker {node} answered {error.name}", error=error, node=node)

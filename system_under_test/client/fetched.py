@@ -1,0 +1,45 @@
+"""What a fetch of one partition brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from system_under_test.client.errors import STALE_METADATA
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch import FetchPartitionResponse
+from system_under_test.protocol.schema import records_bytes
+from system_under_test.records import message_set
+from system_under_test.records.message import Message, RecordError
+
+PATIENCE = 2.0
+"""Seconds for an answer, beyond the wait that was asked for, before the leader is looked up and asked again."""
+
+TRANSIENT = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
+"""Errors after which a read is worth repeating."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one fetch brought. ``error`` is NONE, or the broker's refusal (OFFSET_OUT_OF_RANGE above all)."""
+
+    messages: Sequence[Message]
+    high_watermark: int
+    """-1 after an error."""
+    node: int
+    """The broker that answered; -1 where none did."""
+    error: ErrorCode = ErrorCode.NONE
+
+
+def messages_in(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
+    """The whole messages of an answer, which may begin below ``offset``, as far as they are undamaged; and the damage,
+    if none from ``offset`` on came before it.
+    """
+    messages: list[Message] = []
+    try:
+        for message in message_set.messages(records_bytes(found.records), check_crcs=check_crcs):
+            messages.append(message)
+    except RecordError as damage:
+        if not any(message.offset >= offset for message in messages):
+            return [], str(damage)
+    return messages, None

@@ -1,0 +1,142 @@
+"""Reads of several partitions at a time: one request to each broker that leads some of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from system_under_test.client.assignors import Partition
+from system_under_test.client.cluster_view import Node
+from system_under_test.client.connection import CallError
+from system_under_test.client.errors import STALE_METADATA, ReadFailed
+from system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
+from system_under_test.client.metadata import BACK_OFF, Metadata
+from system_under_test.client.pool import Pool
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+)
+from system_under_test.protocol.schema import records_bytes
+
+
+class MultiFetch:
+    """``largest``: bytes up to which a buffer is doubled for a message that does not fit."""
+
+    def __init__(self, metadata: Metadata, pool: Pool, *, version: int, largest: int, check_crcs: bool) -> None:
+        self._metadata = metadata
+        self._pool = pool
+        self._version = version
+        self._largest = largest
+        self._check_crcs = check_crcs
+
+    async def fetch(
+        self, offsets: Mapping[Partition, int], max_bytes: int, max_wait: float, min_bytes: int, deadline: float
+    ) -> dict[Partition, Fetched]:
+        """See ``SimpleConsumer.multi_fetch``; by ``deadline`` (loop time)."""
+        loop = asyncio.get_running_loop()
+        sizes = dict.fromkeys(offsets, max_bytes)
+        answers: dict[Partition, Fetched] = {}
+        troubles: dict[Partition, Fetched] = {}
+        wanted = list(offsets)
+        while wanted:
+            wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
+            left = min(wait + PATIENCE, deadline - loop.time())
+            ask = [
+                self._ask(leader, {one: (offsets[one], sizes[one]) for one in led}, wait, min_bytes, left)
+                for leader, led in self._by_leader(wanted).items()
+            ]
+            look = [self._look(topic, loop.time() + left) for topic in self._without_leader(wanted)]
+            doubled: list[Partition] = []
+            for found in await asyncio.gather(*ask, *look):
+                for one, (fetched, truncated) in found.items():
+                    if truncated and sizes[one] < self._largest:
+                        sizes[one] = min(2 * sizes[one], self._largest)
+                        doubled.append(one)
+                    elif truncated:
+                        answers[one] = replace(fetched, error=ErrorCode.MESSAGE_TOO_LARGE)
+                    elif fetched.error in TRANSIENT or fetched.error is ErrorCode.NETWORK_EXCEPTION:
+                        troubles[one] = fetched
+                    else:
+                        answers[one] = fetched
+            # A buffer that was too small is no answer: who is sent away with nothing would ask with it again.
+            wanted = doubled or [one for one in offsets if not answers]
+            if wanted and loop.time() + BACK_OFF >= deadline:
+                break
+            if wanted and not doubled and (ask or not self._by_leader(wanted)):
+                await asyncio.sleep(BACK_OFF)
+        silent = Fetched((), -1, -1, ErrorCode.LEADER_NOT_AVAILABLE)
+        if offsets and not answers:
+            error = next(iter(troubles.values()), silent).error
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in offsets)
+            raise ReadFailed(f"none of {names} could be read in time ({error.name})", error=error)
+        return {one: answers.get(one) or troubles.get(one, silent) for one in offsets}
+
+    def _by_leader(self, wanted: Sequence[Partition]) -> dict[Node, list[Partition]]:
+        led: dict[Node, list[Partition]] = {}
+        for one in wanted:
+            leader = self._metadata.cached(*one)
+            if leader is not None:
+                led.setdefault(leader, []).append(one)
+        return led
+
+    def _without_leader(self, wanted: Sequence[Partition]) -> list[str]:
+        return list(dict.fromkeys(topic for topic, index in wanted if self._metadata.cached(topic, index) is None))
+
+    async def _look(self, topic: str, deadline: float) -> dict[Partition, tuple[Fetched, bool]]:
+        """Brings nothing by itself: the next round, or the next call, knows more."""
+        with contextlib.suppress(ReadFailed):
+            await self._metadata.refresh(topic, deadline)
+        return {}
+
+    async def _ask(
+        self, leader: Node, wanted: Mapping[Partition, tuple[int, int]], wait: float, min_bytes: int, left: float
+    ) -> dict[Partition, tuple[Fetched, bool]]:
+        """Of each partition (offset, bytes) what came, and whether that was less than a whole message."""
+        deadline = asyncio.get_running_loop().time() + left
+        request = FetchRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            max_wait_ms=int(wait * 1000),
+            min_bytes=min_bytes,
+            max_bytes=min(self._largest, sum(size for _, size in wanted.values())),
+            topics=[
+                FetchTopic(
+                    topic=name,
+                    partitions=[
+                        FetchPartition(partition=index, offset=offset, max_bytes=size)
+                        for (topic, index), (offset, size) in wanted.items()
+                        if topic == name
+                    ],
+                )
+                for name in dict.fromkeys(topic for topic, _ in wanted)
+            ],
+        )
+        try:
+            connection = await self._pool.get(leader.address, left)
+            response = await connection.call(request, self._version, deadline - asyncio.get_running_loop().time())
+        except CallError:
+            for one in wanted:
+                self._metadata.forget(*one)
+            return dict.fromkeys(wanted, (Fetched((), -1, leader.id, ErrorCode.NETWORK_EXCEPTION), False))
+        parts = {(topic.topic, part.partition): part for topic in response.topics for part in topic.partitions}
+        return {one: self._judged(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
+
+    def _judged(
+        self, one: Partition, offset: int, found: FetchPartitionResponse | None, leader: Node
+    ) -> tuple[Fetched, bool]:
+        error = ErrorCode.UNKNOWN if found is None else ErrorCode.of(found.error_code)
+        if error in STALE_METADATA:
+            self._metadata.forget(*one)
+        if found is None or error is not ErrorCode.NONE:
+            return Fetched((), -1, leader.id, error), False
+        messages, damage = messages_in(found, offset, check_crcs=self._check_crcs)
+        if damage is not None:
+            return Fetched((), -1, leader.id, ErrorCode.CORRUPT_MESSAGE), False
+        kept = [message for message in messages if message.offset >= offset]
+        truncated = not messages and bool(records_bytes(found.records))
+        return Fetched(kept, found.high_watermark, leader.id), truncated

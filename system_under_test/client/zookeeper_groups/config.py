@@ -1,0 +1,42 @@
+"""The settings of a consumer of the old design."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from system_under_test.client.zookeeper_groups.streams import RESETS
+
+DEFAULT_GROUP = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectorConfig:
+    """Kafka's names, where they are Kafka's settings; times in seconds."""
+
+    zookeeper: str
+    """``host:port,host:port``."""
+    bootstrap: Sequence[str]
+    group: str = DEFAULT_GROUP
+    consumer_id: str | None = None
+    """None: made of ``host``, the time and chance."""
+    host: str = "localhost"
+    session_timeout: float = 6.0
+    connection_timeout: float = 6.0
+    offsets_storage: str = "zookeeper"
+    """Or ``kafka``: the offsets topic."""
+    dual_commit: bool = False
+    """To commit to the other one, too: see :mod:`~system_under_test.client.zookeeper_groups.offsets`."""
+    auto_commit: bool = True
+    auto_commit_interval: float = 60.0
+    reset: str = "largest"
+    timeout: float = 5.0
+    """Of one read, or one commit."""
+
+    def __post_init__(self) -> None:
+        if self.offsets_storage not in ("zookeeper", "kafka"):
+            raise ValueError(f"offsets.storage is zookeeper or kafka, not {self.offsets_storage!r}")
+        if self.reset not in RESETS:
+            raise ValueError(f"auto.offset.reset is {' or '.join(RESETS)}, not {self.reset!r}")
+        if not self.group or "/" in self.group or self.group in (".", ".."):
+            raise ValueError(f"group {self.group!r} is to be the name of a znode")

@@ -1,0 +1,300 @@
+"""A consumer of the old design: it finds the others of its group, and agrees with them, through ZooKeeper alone.
+
+Every change of members, brokers, topics or partitions makes every member work out anew what is whose, let go of what it
+owns and claim what is its own; a claim fails until the former owner has let go, and is tried again. What a member owns
+ends at once when its session is over, or when it has not heard from ZooKeeper for so long that it may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import WatchedEvent
+
+from system_under_test.client.assignors import Partition
+from system_under_test.client.consumer import SimpleConsumer
+from system_under_test.client.errors import ClientError, Outcome
+from system_under_test.client.membership import CommitFailed, Membership
+from system_under_test.client.zookeeper_groups.allotment import thread_id
+from system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from system_under_test.client.zookeeper_groups.defective import session_class
+from system_under_test.client.zookeeper_groups.offsets import (
+    NO_OFFSET,
+    DualOffsets,
+    OffsetStore,
+    TopicOffsets,
+    ZooKeeperOffsets,
+)
+from system_under_test.client.zookeeper_groups.ownership import Ownership
+from system_under_test.client.zookeeper_groups.registration import Registration
+from system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
+from system_under_test.client.zookeeper_groups.subscription import Filter, Static, Subscription
+from system_under_test.client.zookeeper_groups.view import read_view
+from system_under_test.runtime import Runtime
+from system_under_test.tasks import Background
+
+FIRST_BACK_OFF, LAST_BACK_OFF = 0.1, 1.0
+"""Seconds between two tries to claim, doubled each time, by chance half as much or half as much again."""
+
+_log = logging.getLogger("assay.client")
+
+
+class Kind(enum.StrEnum):
+    ACQUIRED = "acquired"
+    RELEASED = "released"
+    """It is about to let go, by itself: nothing of this hold is handed out or committed any more."""
+    LOST = "lost"
+    """The session is over, or may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of one hold. ``offset``: where it begins, or where it ended."""
+
+    kind: Kind
+    topic: str
+    partition: int
+    thread: str
+    hold: int
+    offset: int
+
+
+async def _at_once() -> None:
+    """Nobody minds."""
+
+
+class ConsumerConnector:
+    """One member of a group. Streams are created once; then it takes part until ``shutdown``.
+
+    ``on_change`` hears of every partition acquired, released and lost. ``before_release`` is waited for before anything
+    is released, so that whoever commits by hand can do so (``ConsumerRebalanceListener`` of 0.9); nobody waits for
+    anybody when a session is over.
+    """
+
+    def __init__(
+        self,
+        config: ConnectorConfig,
+        *,
+        runtime: Runtime,
+        on_change: Callable[[Change], None] = lambda change: None,
+        before_release: Callable[[], Awaitable[None]] = _at_once,
+        defects: Collection[str] = (),
+    ) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._on_change = on_change
+        self._before_release = before_release
+        chosen = config.consumer_id
+        if chosen is None:
+            chosen = f"{config.host}-{int(runtime.wall_clock() * 1000)}-{runtime.random.getrandbits(32):08x}"
+        self.consumer_id = f"{config.group}_{chosen}"
+        self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout)
+        self._registration = Registration(self._zookeeper, config.group, self.consumer_id)
+        self._ownership = Ownership(self._zookeeper, config.group, self._registration)
+        self._session = session_class(defects)(self._zookeeper, self._registration, self._lose, self._ownership.forget)
+        self._zookeeper.add_listener(lambda state: self._wake.set())
+        self._membership = Membership(config.bootstrap, config.group, runtime=runtime, timeout=config.timeout)
+        self._offsets = self._store()
+        self._subscription: Subscription | None = None
+        self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by topic, None for all, and thread
+        self._holds: dict[Partition, Hold] = {}
+        self._numbered = 0
+        self._wake = asyncio.Event()
+        self._committing = asyncio.Lock()
+        self._background = Background(self._failed)
+        self._closed = False
+
+    def _store(self) -> OffsetStore:
+        zookeeper = ZooKeeperOffsets(self._zookeeper, self._config.group, self._registration)
+        topic = TopicOffsets(self._membership)
+        if self._config.dual_commit:
+            return DualOffsets(zookeeper, topic)
+        return zookeeper if self._config.offsets_storage == "zookeeper" else topic
+
+    # -- what an application calls ---------------------------------------------------------------------------------
+
+    async def create_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
+        """From each topic's number of threads to its streams. Raises ``ConnectionError`` without ZooKeeper."""
+        subscription = Static(topics)
+        streams = {topic: [self._stream(topic, index) for index in range(count)] for topic, count in topics.items()}
+        await self._begin(subscription)
+        return streams
+
+    async def create_streams_by_filter(self, wanted: Filter) -> list[MessageStream]:
+        """The filter's streams, each of which gets its part of every topic. Raises ``ConnectionError``."""
+        streams = [self._stream(None, index) for index in range(wanted.streams)]
+        await self._begin(wanted)
+        return streams
+
+    @property
+    def owned(self) -> dict[Partition, str]:
+        """What certainly is its own at this moment, with the thread's id."""
+        return {partition: hold.thread for partition, hold in self._current().items()}
+
+    @property
+    def positions(self) -> dict[Partition, int]:
+        """What a commit at this moment would commit."""
+        return {partition: hold.position for partition, hold in self._current().items()}
+
+    async def commit_offsets(self) -> dict[Partition, int]:
+        """The positions of all partitions owned, idle ones as well; returns them. Raises ``CommitFailed``."""
+        async with self._committing:
+            return await self._commit()
+
+    async def shutdown(self) -> None:
+        """Commits, if it commits by itself, lets go of everything and leaves. Idempotent; the system cannot fail it."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._background.close()
+        if self._config.auto_commit:
+            await self._commit_quietly()
+        self._current()
+        self._end(Kind.RELEASED)
+        for stream in self._streams.values():
+            await stream.close()
+        await self._zookeeper.close()  # with the session its registration and its claims go, all at once
+        await self._membership.close()
+
+    # -- streams ---------------------------------------------------------------------------------------------------
+
+    def _stream(self, topic: str | None, index: int) -> MessageStream:
+        if self._subscription is not None or self._closed:
+            raise RuntimeError(f"{self.consumer_id}: streams are created once, and not after a shutdown")
+        thread = thread_id(self.consumer_id, index)
+        consumer = SimpleConsumer(self._config.bootstrap, runtime=self._runtime, timeout=self._config.timeout)
+
+        def holds() -> list[Hold]:
+            current = self._current().values()
+            return [hold for hold in current if hold.thread == thread and topic in (None, hold.partition[0])]
+
+        stream = MessageStream(thread, consumer, holds, RESETS[self._config.reset])
+        self._streams[topic, thread] = stream
+        return stream
+
+    async def _begin(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        await self._zookeeper.connect(self._config.connection_timeout)
+        self._background.spawn(self._keep_balanced(subscription), "consumer rebalance")
+        self._background.spawn(self._session.watch(), "consumer session")
+        if self._config.auto_commit:
+            self._background.spawn(self._auto_commit(), "consumer auto-commit")
+        self._wake.set()
+
+    def _failed(self, error: BaseException) -> None:
+        """A task of ours ended by an error that is none of the system's: whoever gave up hands out nothing more."""
+        _log.error("%s: %r", self.consumer_id, error, exc_info=error)
+        self._end(Kind.LOST)
+
+    # -- ownership -------------------------------------------------------------------------------------------------
+
+    def _current(self) -> dict[Partition, Hold]:
+        if self._holds and not self._session.alive:
+            self._lose()
+        return self._holds
+
+    def _lose(self) -> None:
+        if self._holds:
+            self._end(Kind.LOST)
+            self._wake.set()
+
+    def _end(self, kind: Kind) -> None:
+        ended, self._holds = self._holds, {}
+        for hold in ended.values():
+            self._tell(kind, hold)
+
+    def _tell(self, kind: Kind, hold: Hold) -> None:
+        self._on_change(Change(kind, *hold.partition, hold.thread, hold.number, hold.position))
+
+    def _changed(self, event: WatchedEvent) -> None:
+        self._wake.set()
+
+    async def _keep_balanced(self, subscription: Subscription) -> None:
+        back_off = FIRST_BACK_OFF
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                settled = await self._rebalance(subscription)
+            except (KazooException, ClientError) as error:
+                _log.info("%s: rebalance: %s: %s", self.consumer_id, type(error).__name__, error)
+                settled = False
+            if settled:
+                back_off = FIRST_BACK_OFF
+                continue
+            await asyncio.sleep(back_off * (0.5 + self._runtime.random.random()))
+            back_off = min(2 * back_off, LAST_BACK_OFF)
+            self._wake.set()
+
+    async def _rebalance(self, subscription: Subscription) -> bool:
+        """Whether this member has what is its own. Raises kazoo's errors and ``ClientError``."""
+        await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
+        view = await read_view(self._zookeeper, self._config.group, subscription, self._changed)
+        wanted = view.allotted_to(self.consumer_id)
+        if {partition: hold.thread for partition, hold in self._current().items()} == wanted:
+            return self.consumer_id in view.members
+        await self._release()
+        if not wanted:
+            return self.consumer_id in view.members
+        if not await self._ownership.claim(wanted):
+            return False
+        positions = await self._start(wanted)
+        if not self._session.alive:
+            return False
+        for partition, thread in wanted.items():
+            self._numbered += 1
+            hold = Hold(partition, thread, self._numbered, positions[partition])
+            self._holds[partition] = hold
+            self._tell(Kind.ACQUIRED, hold)
+        return True
+
+    async def _release(self) -> None:
+        if self._current():
+            await self._before_release()
+        async with self._committing:  # what is under way ends first, or the next owner would read too little
+            if self._config.auto_commit:
+                await self._commit_quietly()
+            self._current()
+            self._end(Kind.RELEASED)
+        await self._ownership.release()
+
+    async def _start(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:
+        """Read after the claim: the former owner has committed its last. Raises ``ClientError``."""
+        committed = await self._offsets.take_over(list(wanted))
+        positions = dict(committed)
+        for partition, thread in wanted.items():
+            if committed[partition] == NO_OFFSET:
+                stream = self._streams.get((partition[0], thread)) or self._streams[None, thread]
+                positions[partition] = await stream.start(partition)
+        return positions
+
+    # -- offsets ---------------------------------------------------------------------------------------------------
+
+    async def _commit(self) -> dict[Partition, int]:
+        """A commit that has not gone out while the session certainly lives does not go out at all."""
+        positions = self.positions
+        if positions:
+            until = min(asyncio.get_running_loop().time() + self._config.timeout, self._zookeeper.alive_until)
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._offsets.commit(positions)
+            except TimeoutError as error:
+                raise CommitFailed(f"{self.consumer_id}: no answer in time", Outcome.UNKNOWN) from error
+        return positions
+
+    async def _commit_quietly(self) -> None:
+        try:
+            await self._commit()
+        except CommitFailed as error:
+            _log.info("%s: %s", self.consumer_id, error)
+
+    async def _auto_commit(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.auto_commit_interval)
+            async with self._committing:
+                await self._commit_quietly()

@@ -1,0 +1,149 @@
+"""Where a group of the old design keeps its offsets: in ZooKeeper, in the offsets topic, or, on its way, in both.
+
+A live group moves from one to the other in two rolling steps, back in the same way, and no offset is lost:
+
+1. Each member in turn: the new storage, with dual commit. A commit counts only when it is in both; a member that
+   acquires a partition takes the greater of the two offsets, and puts it into both before it reads on, so that idle
+   partitions, too, have theirs in both.
+2. Once every partition is held by members with dual commit, and no other is left: each in turn without it.
+
+0.10.2 commits to both on the way to the offsets topic only, and there only what has moved in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import Create, SetData
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from system_under_test.client.assignors import Partition
+from system_under_test.client.errors import Outcome, ReadFailed
+from system_under_test.client.membership import CommitFailed, Membership, Position
+from system_under_test.client.zookeeper_groups.registration import Registration
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths
+
+NO_OFFSET = -1
+ANY_VERSION = -1
+TRIES = 3
+"""Of a commit to ZooKeeper whose znodes come or go meanwhile."""
+
+
+class OffsetStore(Protocol):
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Raises ``CommitFailed``, whose ``outcome`` says what is known of all of them together."""
+        ...
+
+    async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """What was committed last; ``NO_OFFSET`` where nothing was. Raises ``ReadFailed``."""
+        ...
+
+    async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """The same for a new owner: what this tells no later fetch falls behind. Raises ``CommitFailed`` as well."""
+        ...
+
+
+class ZooKeeperOffsets:
+    """/consumers/G/offsets/T/P, a number as text. A commit is one transaction, void once the session is over."""
+
+    def __init__(self, zookeeper: ZooKeeper, group: str, registration: Registration) -> None:
+        self._zookeeper = zookeeper
+        self._group = group
+        self._registration = registration
+        self._known: set[str] = set()  # paths that are there
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        session = self._registration.session
+        what = f"group {self._group}: offsets to ZooKeeper"
+        sent = False
+        try:
+            for _ in range(TRIES):
+                changes = [await self._change(partition, offset) for partition, offset in offsets.items()]
+                sent = True
+                try:
+                    await self._registration.fenced(session, changes)
+                    self._known.update(change.path for change in changes)
+                    return
+                except (NoNodeError, NodeExistsError) as error:
+                    sent = False
+                    self._known.clear()
+                    if not await self._registration.stands(session):
+                        raise CommitFailed(f"{what}: the session is over", Outcome.NOT_DONE) from error
+        except KazooException as error:
+            known = Outcome.UNKNOWN if sent else Outcome.NOT_DONE
+            raise CommitFailed(f"{what}: {type(error).__name__}: {error}", known) from error
+        raise CommitFailed(f"{what}: the znodes came and went", Outcome.NOT_DONE)
+
+    async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        return {partition: await self._read(partition) for partition in partitions}
+
+    async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        return await self.fetch(partitions)
+
+    async def _change(self, partition: Partition, offset: int) -> Any:
+        path, data = paths.consumer_offset(self._group, *partition), str(offset).encode()
+        if path in self._known or await self._zookeeper.exists(path) is not None:
+            return SetData(path, data, ANY_VERSION)
+        with contextlib.suppress(NodeExistsError):
+            await self._zookeeper.create(path.rpartition("/")[0], makepath=True)
+        return Create(path, data, OPEN_ACL_UNSAFE, 0)
+
+    async def _read(self, partition: Partition) -> int:
+        path = paths.consumer_offset(self._group, *partition)
+        try:
+            await self._zookeeper.sync(path)
+            data, _ = await self._zookeeper.get(path)
+            return int(data)
+        except NoNodeError:
+            return NO_OFFSET
+        except (KazooException, ValueError) as error:
+            raise ReadFailed(f"znode {path}: {type(error).__name__}: {error}") from error
+
+
+class TopicOffsets:
+    """The offsets topic, as one who is no member of a group of the new design. Nothing fences a commit there."""
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        await self._membership.commit({partition: Position(offset) for partition, offset in offsets.items()})
+
+    async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        found = await self._membership.committed(list(partitions))
+        return {partition: position.offset for partition, position in found.items()}
+
+    async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        return await self.fetch(partitions)
+
+
+class DualOffsets:
+    """Both of them. What is fenced comes first: one whose session is over writes to neither."""
+
+    def __init__(self, zookeeper: ZooKeeperOffsets, topic: TopicOffsets) -> None:
+        self._zookeeper = zookeeper
+        self._topic = topic
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        await self._zookeeper.commit(offsets)
+        try:
+            await self._topic.commit(offsets)
+        except CommitFailed as error:
+            what = f"{error}; in ZooKeeper it is done"
+            raise CommitFailed(what, Outcome.UNKNOWN, error=error.error, node=error.node) from error
+
+    async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        here, there = await self._zookeeper.fetch(partitions), await self._topic.fetch(partitions)
+        return {partition: max(here[partition], there[partition]) for partition in partitions}
+
+    async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """What is in one store alone, an idle partition's offset or half a commit, is put into the other."""
+        found = await self.fetch(partitions)
+        known = {partition: offset for partition, offset in found.items() if offset != NO_OFFSET}
+        if known:
+            await self.commit(known)
+        return found

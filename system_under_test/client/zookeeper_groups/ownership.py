@@ -1,0 +1,74 @@
+"""Claims of partitions: ephemeral znodes /consumers/G/owners/T/P that hold the id of the thread that owns it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import Create, Delete
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from system_under_test.client.assignors import Partition
+from system_under_test.client.zookeeper_groups.registration import Registration
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths
+
+EPHEMERAL = 1
+"""Flag of kazoo's ``Create``."""
+ANY_VERSION = -1
+
+
+class Ownership:
+    """Of one member, whose registration fences every write."""
+
+    def __init__(self, zookeeper: ZooKeeper, group: str, registration: Registration) -> None:
+        self._zookeeper = zookeeper
+        self._group = group
+        self._registration = registration
+        self._claimed: dict[Partition, None] = {}  # all whose znodes may be there, and ours
+        self._folders: set[str] = set()
+
+    async def claim(self, wanted: Mapping[Partition, str]) -> bool:
+        """All of these at once, partition to thread id; False when some former owner has not let go. Kazoo's errors."""
+        session = self._registration.session
+        for topic in dict.fromkeys(topic for topic, _ in wanted):
+            await self._make_folder(topic)
+        self._claimed |= dict.fromkeys(wanted)
+        try:
+            await self._registration.fenced(
+                session,
+                [
+                    Create(paths.consumer_owner(self._group, *partition), owner.encode(), OPEN_ACL_UNSAFE, EPHEMERAL)
+                    for partition, owner in wanted.items()
+                ],
+            )
+        except NodeExistsError:
+            self._claimed.clear()  # none was made, and what was before had been released
+            return False
+        except NoNodeError:
+            self._folders.clear()  # a folder may be gone, with its topic
+            raise
+        return True
+
+    async def release(self) -> None:
+        """Lets go of all that may be ours: also what a claim of unknown outcome has left. Raises kazoo's errors."""
+        session = self._registration.session
+        for partition in list(self._claimed):
+            path = paths.consumer_owner(self._group, *partition)
+            stat = await self._zookeeper.exists(path)
+            if stat is not None and stat.ephemeralOwner == session:
+                with contextlib.suppress(NoNodeError):  # somebody's hand has removed it, or the session's end
+                    await self._registration.fenced(session, [Delete(path, ANY_VERSION)])
+            self._claimed.pop(partition, None)
+
+    def forget(self) -> None:
+        """The session is over, and all that was its."""
+        self._claimed.clear()
+
+    async def _make_folder(self, topic: str) -> None:
+        path = paths.consumer_owner(self._group, topic, 0).rpartition("/")[0]
+        if path not in self._folders:
+            with contextlib.suppress(NodeExistsError):
+                await self._zookeeper.create(path, makepath=True)
+            self._folders.add(path)

@@ -1,0 +1,67 @@
+"""Being a member: an ephemeral znode under /consumers/G/ids, and the fence that it is for all that a member writes.
+
+Everything that a member has in ZooKeeper belongs to one session, and goes with it at one moment, its registration as
+well. So a write that checks, in the same transaction, that the registration is there can do nothing once the session is
+over: no claim of others is taken away, and no offset rewound, by one who was away for too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.exceptions import NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.protocol.serialization import CheckVersion
+
+from system_under_test.client.zookeeper_groups.subscription import Subscription
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths
+from system_under_test.zookeeper.znodes import encode
+
+FIRST_VERSION = 0
+"""A registration is never changed."""
+
+
+class Registration:
+    """Of one member. ``session`` is the one under which it is registered, 0 while it is not."""
+
+    def __init__(self, zookeeper: ZooKeeper, group: str, consumer_id: str) -> None:
+        self._zookeeper = zookeeper
+        self._path = paths.consumer(group, consumer_id)
+        self.session = 0
+
+    async def ensure(self, subscription: Subscription, timestamp_ms: int) -> None:
+        """Registers under the present session, if it is not. Raises kazoo's errors.
+
+        ``NodeExistsError``: another session holds this id, our own former one mostly; it goes when that is over.
+        """
+        if self.session and self.session == self._zookeeper.session_id:
+            return
+        session = self._zookeeper.session_id
+        if not session:
+            raise SessionExpiredError(f"{self._path}: no session to register under")
+        data = encode(subscription.registered(timestamp_ms))
+        try:
+            await self._zookeeper.create(self._path, data, ephemeral=True, makepath=True)
+        except NodeExistsError:
+            stat = await self._zookeeper.exists(self._path)
+            if stat is None or stat.ephemeralOwner != session:
+                raise
+        self.session = session
+
+    async def fenced(self, session: int, operations: Sequence[Any]) -> None:
+        """All of these or none, if the member is registered under ``session``. Raises kazoo's errors.
+
+        A ``NoNodeError`` may be the fence's: see :meth:`stands`.
+        """
+        if not session or session != self.session or session != self._zookeeper.session_id:
+            raise SessionExpiredError(f"{self._path}: session {session:#x} is over")
+        await self._zookeeper.multi([CheckVersion(self._path, FIRST_VERSION), *operations])
+
+    async def stands(self, session: int) -> bool:
+        """Whether the registration is there, and that session's."""
+        try:
+            stat = await self._zookeeper.exists(self._path)
+        except NoNodeError:
+            return False
+        return stat is not None and stat.ephemeralOwner == session

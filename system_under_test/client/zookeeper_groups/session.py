@@ -1,0 +1,56 @@
+"""How a consumer knows that it is one: whether its ZooKeeper session, with all its claims, may be over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kazoo.protocol.states import KazooState
+
+from system_under_test.client.zookeeper_groups.registration import Registration
+from system_under_test.runtime import ZooKeeper
+
+LOOK_EVERY = 0.05
+"""Seconds between two looks at a session that is not there, or just over."""
+
+
+class Session:
+    """Tells once, by ``on_over``, when the session is over or may be.
+
+    ZooKeeper says so only to one who can hear it: then its claims are ``forgotten`` as well. One who has had no answer
+    for the session's timeout says it to itself, and does not know whether they are still there.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        registration: Registration,
+        on_over: Callable[[], None],
+        forgotten: Callable[[], None],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._registration = registration
+        self._on_over = on_over
+        self._forgotten = forgotten
+        zookeeper.add_listener(self._changed)
+
+    @property
+    def alive(self) -> bool:
+        """Certainly: what is claimed is still claimed at this moment. To be asked again after every ``await``."""
+        session = self._registration.session
+        now = asyncio.get_running_loop().time()
+        return bool(session) and session == self._zookeeper.session_id and now < self._zookeeper.alive_until
+
+    async def watch(self) -> None:
+        """For ever: says when the time is over in which the session certainly lives."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._registration.session and not self.alive:
+                self._on_over()
+            await asyncio.sleep(max(self._zookeeper.alive_until - loop.time(), LOOK_EVERY))
+
+    def _changed(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._registration.session = 0
+            self._forgotten()
+            self._on_over()

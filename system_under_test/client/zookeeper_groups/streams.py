@@ -1,0 +1,109 @@
+"""What a consumer thread reads from: the messages of the partitions that it owns just now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from system_under_test.client.assignors import Partition
+from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
+from system_under_test.client.errors import ReadFailed
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.records.message import Message
+
+LONGEST_WAIT = 0.1
+"""Seconds that one fetch waits at the end of its partition."""
+RESETS = {"smallest": EARLIEST, "largest": LATEST}
+"""``auto.offset.reset``: where to begin with nothing committed, or nothing that is still there."""
+
+
+@dataclass
+class Hold:
+    """A partition, owned by one thread from one claim to its end. ``number`` is unique in its connector."""
+
+    partition: Partition
+    thread: str
+    number: int
+    position: int
+    """What is read next, and committed: all before it was handed out."""
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one fetch of one partition gave: from ``begin`` up to ``end`` there is nothing but these messages."""
+
+    topic: str
+    partition: int
+    hold: int
+    begin: int
+    messages: Sequence[Message]
+    end: int
+
+
+class MessageStream:
+    """Of one thread, and to be read by one task. ``holds`` gives what it owns; a hold is asked for after each fetch."""
+
+    def __init__(self, thread: str, consumer: SimpleConsumer, holds: Callable[[], Sequence[Hold]], reset: int) -> None:
+        self.thread = thread
+        self._consumer = consumer
+        self._holds = holds
+        self._reset = reset
+        self.closed = False
+        """After its connector's shutdown: it gives nothing any more, at once."""
+
+    async def receive(self, timeout: float = 1.0) -> list[Chunk]:
+        """As soon as there is something, else after ``timeout`` seconds: one chunk for each partition that was read.
+
+        Nothing once the connector is shut down. What it returns counts as consumed: the next commit covers it. Raises
+        ``ReadFailed`` when no partition can be read.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while not self.closed:
+            owned = self._holds()
+            found = await asyncio.gather(*(self._read(hold) for hold in owned), return_exceptions=True)
+            failures = [one for one in found if isinstance(one, BaseException)]
+            for failure in failures:
+                if not isinstance(failure, ReadFailed) or len(failures) == len(owned):
+                    raise failure
+            # No await from here on: what is not ours any more by now is not handed out.
+            current = {hold.number for hold in self._holds()}
+            chunks = [chunk for chunk in found if isinstance(chunk, Chunk) and chunk.hold in current]
+            for hold in owned:
+                for chunk in chunks:
+                    if chunk.hold == hold.number:
+                        hold.position = chunk.end
+            if any(chunk.messages for chunk in chunks) or loop.time() >= deadline:
+                return chunks
+            if not owned:
+                await asyncio.sleep(min(LONGEST_WAIT, max(0.0, deadline - loop.time())))
+        return []
+
+    async def __aiter__(self) -> AsyncIterator[tuple[str, int, Message]]:
+        """Topic, partition and message, until the connector is shut down."""
+        while not self.closed:
+            for chunk in await self.receive():
+                for message in chunk.messages:
+                    yield chunk.topic, chunk.partition, message
+
+    async def close(self) -> None:
+        self.closed = True
+        await self._consumer.close()
+
+    async def start(self, partition: Partition) -> int:
+        """Where one begins who knows of no offset. Raises ``ReadFailed``."""
+        return await self._consumer.offsets(*partition, self._reset)
+
+    async def _read(self, hold: Hold) -> Chunk | None:
+        begin = hold.position
+        topic, index = hold.partition
+        fetched = await self._consumer.fetch(topic, index, begin, max_wait=LONGEST_WAIT)
+        if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            hold.position = await self.start(hold.partition)
+            return None
+        if fetched.error is not ErrorCode.NONE:
+            raise ReadFailed(f"{topic}-{index}: {fetched.error.name}", error=fetched.error, node=fetched.node)
+        end = fetched.messages[-1].offset + 1 if fetched.messages else begin
+        return Chunk(topic, index, hold.number, begin, fetched.messages, end)

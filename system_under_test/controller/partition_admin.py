@@ -1,0 +1,88 @@
+"""Elections of preferred leaders and reassignments by request, served by the active controller only (41 elsewhere)."""
+
+from __future__ import annotations
+
+from system_under_test.controller import preferred
+from system_under_test.controller.admin import Said, deadline, outcome
+from system_under_test.controller.cluster_state import PartitionId
+from system_under_test.controller.controller import Controller
+from system_under_test.controller.rule import Rule
+from system_under_test.controller.topics import TopicError
+from system_under_test.network.handler import Context
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    DescribeReassignmentsResponse,
+    ElectPreferredRequest,
+    MovingPartition,
+    NewAssignment,
+    PartitionChangeResponse,
+    PartitionChangeResult,
+    ReassignRequest,
+)
+
+
+async def elect_preferred(
+    controller: Controller, request: ElectPreferredRequest, context: Context
+) -> PartitionChangeResponse:
+    """5 where the preferred leader is not in sync: whoever leads goes on."""
+    limit = deadline(request.timeout_ms)
+    results = []
+    for name, index in dict.fromkeys((p.topic, p.partition) for p in request.partitions):
+
+        async def act(rule: Rule, partition: PartitionId = (name, index)) -> None:
+            elected = await preferred.elect(rule, partition)
+            if elected is None:
+                raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+            rule.brokers.tell()
+            if not elected:
+                raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
+
+        results.append(_result((name, index), await outcome(controller.perform(act), limit)))
+    return PartitionChangeResponse(partitions=results)
+
+
+async def reassign(controller: Controller, request: ReassignRequest, context: Context) -> PartitionChangeResponse:
+    limit = deadline(request.timeout_ms)
+    results = []
+    for entry in request.partitions:
+        partition = entry.topic, entry.partition
+
+        async def act(rule: Rule, partition: PartitionId = partition, replicas: list[int] = entry.replicas) -> None:
+            await controller.reassignments.start(rule, partition, replicas)
+
+        results.append(_result(partition, await outcome(controller.perform(act), limit)))
+    return PartitionChangeResponse(partitions=results)
+
+
+def _result(partition: PartitionId, said: Said) -> PartitionChangeResult:
+    return PartitionChangeResult(topic=partition[0], partition=partition[1], error_code=said[0], error_message=said[1])
+
+
+async def describe_reassignments(
+    controller: Controller, request: DescribeReassignmentsRequest, context: Context
+) -> DescribeReassignmentsResponse:
+    moving: list[MovingPartition] = []
+    settled: list[NewAssignment] = []
+
+    async def act(rule: Rule) -> None:
+        for move, replicas in await controller.reassignments.under_way(rule):
+            moving.append(
+                MovingPartition(
+                    topic=move.topic,
+                    partition=move.partition,
+                    replicas=replicas,
+                    target=move.replicas,
+                    removing=move.removing,
+                )
+            )
+        for named in request.partitions:
+            topic = rule.cluster.topics.get(named.topic)
+            if (named.topic, named.partition) in rule.cluster.moves or topic is None:
+                continue
+            if named.partition in topic.assignment:
+                replicas = topic.assignment[named.partition]
+                settled.append(NewAssignment(topic=named.topic, partition=named.partition, replicas=replicas))
+
+    code, message = await outcome(controller.perform(act), deadline(request.timeout_ms))
+    return DescribeReassignmentsResponse(error_code=code, error_message=message, moving=moving, settled=settled)

@@ -1,0 +1,88 @@
+"""The lead goes to the first of the assignment: by /admin/preferred_replica_election, by request, or now and then.
+
+Followers that took over keep the lead when the others come back, so that after some failures one broker leads
+everything. Only a replica that is in sync is elected; the others are passed over, with a line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.protocol.serialization import Delete
+
+from system_under_test.controller import leaders
+from system_under_test.controller.cluster_state import ClusterState, PartitionId
+from system_under_test.controller.rule import Rule
+from system_under_test.runtime import Watch, ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+from system_under_test.zookeeper.reading import watched
+
+_log = logging.getLogger("assay.controller")
+
+
+async def look(zookeeper: ZooKeeper, rule: Rule, watch: Watch) -> None:
+    """Holds the elections that are asked for, then removes the znode, which tells whoever asked that it is done.
+
+    A controller that ends before leaves the znode to the next one: an election that was held is not held again.
+    """
+    path = paths.PREFERRED_ELECTION
+    found = await watched(zookeeper, path, watch)
+    if found is None:
+        return
+    data, stat = found
+    try:
+        wanted, problems = znodes.decode_entries(znodes.ChangedPartition, path, data)
+    except znodes.ZnodeError as error:
+        wanted, problems = [], [str(error)]
+    for problem in problems:
+        _log.error("%s; no leader is elected for it", problem)
+    for entry in wanted:
+        await elect(rule, (entry.topic, entry.partition))
+    rule.brokers.tell()
+    try:
+        await rule.fence.write([Delete(path, stat.version)])
+    except (BadVersionError, NoNodeError):
+        _log.info("%s was changed meanwhile; it is looked at again", path)
+
+
+async def elect(rule: Rule, partition: PartitionId) -> bool | None:
+    """Does the first of the assignment lead now? None when there is no such partition. The brokers are not told yet."""
+    name, index = partition
+    cluster = rule.cluster
+    if name not in cluster.topics or name in cluster.deleting or index not in cluster.topics[name].assignment:
+        _log.error("preferred leader of %s-%d: there is no such partition", name, index)
+        return None
+    await rule.partitions.update([partition])
+    assignment = cluster.topics[name].assignment[index]
+    await rule.partitions.rewrite(
+        partition, lambda state: leaders.preferred(state, assignment, cluster.staying(), rule.term.epoch)
+    )
+    known = cluster.states.get(partition)
+    if known is None or known.value.leader != assignment[0]:
+        _log.warning("preferred leader of %s-%d: broker %d is not in sync", name, index, assignment[0])
+        return False
+    return True
+
+
+def imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
+    """The partitions to be led by whoever is first, of the live brokers that lead too few of theirs.
+
+    As in Kafka, those on the move, or about to be deleted, count but are left alone.
+    """
+    should: Counter[int] = Counter()
+    elsewhere: dict[int, list[PartitionId]] = {}
+    for partition, known in cluster.states.items():
+        first = cluster.topics[partition[0]].assignment[partition[1]][0]
+        should[first] += 1
+        if known.value.leader != first:
+            elsewhere.setdefault(first, []).append(partition)
+    staying = cluster.staying()
+    return [
+        partition
+        for first, led_by_others in elsewhere.items()
+        if first in staying and 100 * len(led_by_others) > percentage * should[first]
+        for partition in led_by_others
+        if partition not in cluster.moves and partition[0] not in cluster.deleting
+    ]

@@ -1,0 +1,48 @@
+"""Where a partition's replicas are, and moving them, for a tester: asked of the controller, over an own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from system_under_test.network.connection import CallError, Connection
+from system_under_test.protocol.control import PartitionName
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.partition_changes import DescribeReassignmentsRequest, NewAssignment, ReassignRequest
+
+PATIENCE = 2.0
+"""Seconds for an answer."""
+VERSION = 0
+
+
+async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
+    """The brokers that it is assigned to; None while it moves, or when this controller does not say."""
+    named = [PartitionName(topic=topic, partition=index)]
+    request = DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
+    try:
+        connection = await Connection.open(host, port, PATIENCE)
+        try:
+            answer = await connection.call(request, VERSION, PATIENCE)
+        finally:
+            await connection.close()
+    except CallError:
+        return None
+    return next((entry.replicas for entry in answer.settled if (entry.topic, entry.partition) == (topic, index)), None)
+
+
+async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
+    """What is wrong; None when it has been written down."""
+    wanted = [NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
+    try:
+        connection = await Connection.open(host, port, PATIENCE)
+        try:
+            answer = await connection.call(
+                ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000)), VERSION, PATIENCE
+            )
+        finally:
+            await connection.close()
+    except CallError as error:
+        return str(error)
+    (result,) = answer.partitions
+    if result.error_code == ErrorCode.NONE:
+        return None
+    return result.error_message or ErrorCode.of(result.error_code).name

@@ -1,0 +1,307 @@
+"""A client on a node is the client itself, whatever happens to the node: seen from the harness, and on the node."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.node import Node
+from cluster.sim.cluster import SimCluster
+from cluster.sim.loop import SimLoop
+from cluster.system import System
+from harness.app.client_nodes import WithClientNodes
+from harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport
+from harness.core.client import Home
+from harness.core.generator import limit
+from harness.core.interpreter import run as interpret
+from harness.remote import PORT, RemoteClient, RemoteError, server
+from harness.remote.messages import Raised, Request, encode, receive
+
+T = TypeVar("T")
+LIMIT = 5.0
+
+did: list[str] = []
+"""What clients did, on whichever node."""
+
+
+class Recording:
+    """Does what it is told, and notes it."""
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        did.append(f"open {endpoint.node} {endpoint.home} {runtime.random.random() < 1}")
+        if endpoint.node == "refused":
+            raise ConnectionRefusedError("not today")
+
+    async def invoke(self, operation: Operation) -> Completion:
+        match operation.f:
+            case "sleep":
+                await asyncio.sleep(operation.argument)
+            case "raise":
+                raise ZeroDivisionError("a bug in the client")
+            case "cancelled":
+                raise asyncio.CancelledError
+            case "nonsense":
+                return {"not": "a completion"}  # type: ignore[return-value]
+            case "unspeakable":
+                return Completion(Outcome.OK, result=object())
+            case "fail":
+                return Completion(Outcome.FAIL, error="no")
+        did.append(operation.f)
+        return Completion(Outcome.OK, result=operation.argument)
+
+    async def close(self) -> None:
+        did.append("close")
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return [Effect("done", completed.operation.f)]
+
+
+class Nothing(System):
+    """A system without nodes of its own."""
+
+    name, roles = "nothing", ()
+
+
+@asynccontextmanager
+async def node() -> AsyncIterator[Node]:
+    """One node on which a worker process serves."""
+    did.clear()
+    cluster = SimCluster(WithClientNodes(Nothing(), Recording), {"client": 1}, 1)
+    try:
+        (made,) = cluster.nodes
+        await made.start()
+        await until(lambda: server.ready(made.address))
+        yield made
+    finally:
+        await cluster.close()
+
+
+async def until(holds: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+    while True:
+        try:
+            if await holds():
+                return
+        except OSError:
+            pass
+        await asyncio.sleep(0.01)
+
+
+async def opened(node: Node, name: str = "n1") -> RemoteClient:
+    client = RemoteClient(Recording, LIMIT)
+    await client.open(endpoint(node, name), None)
+    return client
+
+
+def endpoint(node: Node, name: str = "n1") -> Endpoint:
+    return Endpoint(name, "10.0.0.1:9092", ("10.0.0.1:9092",), Home(node.name, f"{node.address}:{PORT}"))
+
+
+def simulated(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        return runner.run(main())
+
+
+def test_a_node_that_clients_live_on_is_called_so() -> None:
+    async def main() -> str:
+        async with node() as made:
+            return made.name
+
+    assert simulated(main) == "client1"
+
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.text()
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(PLAIN, max_size=5))
+def test_arguments_and_results_arrive_as_they_are(values: list[Any]) -> None:
+    async def main() -> list[Completion]:
+        async with node() as made:
+            client = await opened(made)
+            return [await client.invoke(Operation("echo", "k", value)) for value in values]
+
+    assert simulated(main) == [Completion(Outcome.OK, value) for value in values]
+
+
+def test_the_client_on_the_node_knows_the_endpoint_and_has_the_nodes_runtime() -> None:
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            assert (await client.invoke(Operation("fail"))) == Completion(Outcome.FAIL, error="no")
+            await client.close()
+            await asyncio.sleep(0.1)
+
+    simulated(main)
+    assert did == ["open n1 None True", "close"]
+
+
+@pytest.mark.parametrize(
+    ("f", "told"),
+    [
+        ("raise", "ZeroDivisionError: a bug in the client"),
+        ("cancelled", "CancelledError"),
+        ("nonsense", "not a Completion"),
+        ("unspeakable", "TypeError"),
+    ],
+)
+def test_what_escapes_from_the_client_arrives_with_its_traceback_and_no_verdict_can_be_pass(f: str, told: str) -> None:
+    async def main() -> RunReport:
+        async with node() as made:
+            completed: list[Completed] = []
+
+            class Recorder:
+                def completed(self, one: Completed, effects: Sequence[Effect]) -> None:
+                    completed.append(one)
+                    assert effects == [Effect("done", f)], "they are those of the client's class"
+
+            report = await interpret(
+                limit(1, Operation(f)),
+                endpoints=[endpoint(made)],
+                client=lambda: RemoteClient(Recording, LIMIT),
+                recorder=Recorder(),
+                concurrency=1,
+            )
+            assert [(one.worker, one.completion.outcome) for one in completed] == [("w0@client1", Outcome.INFO)]
+            return report
+
+    report = simulated(main)
+    assert told in report.unknown[0]
+    assert "on its node:\nTraceback" in report.unknown[0]
+    assert "Recording" not in told
+    assert "test_remote.py" in report.unknown[0] or f in ("nonsense", "unspeakable")
+
+
+def test_an_open_that_fails_says_why() -> None:
+    async def main() -> None:
+        async with node() as made:
+            with pytest.raises(RemoteError, match="ConnectionRefusedError: not today") as raised:
+                await opened(made, "refused")
+            assert "in open" in "".join(traceback.format_exception(raised.value))
+            await made.kill()
+            with pytest.raises(OSError, match="refused"):
+                await opened(made)
+            assert await until_down(made)
+
+    async def until_down(made: Node) -> bool:
+        try:
+            return not await server.ready(made.address)
+        except OSError:
+            return True
+
+    simulated(main)
+
+
+def test_an_operation_whose_process_is_killed_is_indeterminate_and_the_next_process_serves() -> None:
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            waiting = asyncio.ensure_future(client.invoke(Operation("sleep", argument=60)))
+            await asyncio.sleep(1)
+            await made.kill()
+            assert (await waiting).outcome is Outcome.INFO
+            assert (await client.invoke(Operation("echo"))).outcome is Outcome.INFO, "nobody is there any more"
+            await made.start()
+            await until(lambda: server.ready(made.address))
+            again = await opened(made)
+            assert (await again.invoke(Operation("echo"))).outcome is Outcome.OK
+
+    simulated(main)
+    # What a dead process is unwound with reaches nobody.
+    assert [what for what in did if what != "close"] == ["open n1 None True", "open n1 None True", "echo"]
+
+
+def test_a_process_that_was_stopped_does_when_it_wakes_what_nobody_waits_for_any_more() -> None:
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            await made.stop()
+            assert not await answers(made)
+            waiting = asyncio.ensure_future(client.invoke(Operation("echo")))
+            await asyncio.sleep(LIMIT)
+            waiting.cancel()
+            await client.close()
+            await asyncio.sleep(10)
+            assert did == ["open n1 None True"]
+            await made.resume()
+            await until(lambda: server.ready(made.address))
+            await asyncio.sleep(0.1)
+
+    async def answers(made: Node) -> bool:
+        try:
+            return await server.ready(made.address)
+        except TimeoutError:
+            return False
+
+    simulated(main)
+    assert did == ["open n1 None True", "echo", "close"]
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(4.0, True), (40.0, False)])
+def test_an_operation_that_is_given_up_may_end_within_its_time(seconds: float, ends: bool) -> None:
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            waiting = asyncio.ensure_future(client.invoke(Operation("sleep", argument=seconds)))
+            await asyncio.sleep(1)
+            waiting.cancel()
+            await client.close()
+            await asyncio.sleep(2)
+            assert did == ["open n1 None True"], "it goes on, and the client is not closed under it"
+            await asyncio.sleep(50)
+
+    simulated(main)
+    assert did == ["open n1 None True", *(["sleep"] if ends else []), "close"]
+
+
+def test_each_connection_is_a_process_of_its_own() -> None:
+    async def main() -> list[Completion]:
+        async with node() as made:
+            clients = [await opened(made) for _ in range(3)]
+            slow = asyncio.ensure_future(clients[0].invoke(Operation("sleep", argument=3)))
+            quick = [await client.invoke(Operation("echo", argument=1)) for client in clients[1:]]
+            assert not slow.done()
+            return [await slow, *quick]
+
+    assert [completion.result for completion in simulated(main)] == [3, 1, 1]
+
+
+def test_nonsense_on_the_line_ends_that_connection_alone() -> None:
+    async def main() -> None:
+        async with node() as made:
+            client = await opened(made)
+            reader, writer = await asyncio.open_connection(made.address, PORT)
+            writer.write(b'{"type":"moon"}\n')
+            assert await reader.read() == b""
+            writer.close()
+            assert (await client.invoke(Operation("echo"))).outcome is Outcome.OK
+
+    simulated(main)
+
+
+def test_a_message_is_read_by_its_kind() -> None:
+    async def main() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(encode(Raised("x", "y")))
+        with pytest.raises(ConnectionError, match="not a message"):
+            await receive(reader, Request)
+        reader.feed_data(b'{"type":"opened"')
+        reader.feed_eof()
+        assert await receive(reader, Request) is None, "cut short by the end of the line"
+
+    asyncio.run(main())

@@ -1,0 +1,153 @@
+"""A step whose trigger holds strikes a process that stands still at the event; nobody is left standing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from nemesis_fakes import HOLD_FILE, FakeCluster, Play, run
+
+from cluster.node import ProcessState
+from nemesis.draw import draw
+from nemesis.fault import Census
+from nemesis.row import FaultPhase, Stage
+from nemesis.schedule import Schedule, ScheduleError, Step, decode
+from nemesis.target import parse as target
+from nemesis.trigger import OnEvent, TriggerError, parse
+
+EXACT = OnEvent("isr-change", "orders-1", hold=True, within=6)
+
+
+def waiting(fault: str = "kill", whom: str = "origin", trigger: OnEvent = EXACT, **parameters: Any) -> Play:
+    return Play(Schedule(1, (Step(2.0, fault, target(whom), 5.0, parameters, trigger=trigger),)), FakeCluster(3))
+
+
+def held(play: Play, *happenings: tuple[float, Callable[[], None]]) -> Play:
+    """Plays while these things happen at these seconds; in the end all is as it was."""
+
+    async def main() -> None:
+        conductor = play.conductor()
+        for at, happening in happenings:
+            asyncio.get_running_loop().call_at(at, happening)
+        await conductor.run()
+        await conductor.settle()
+        assert await conductor.close() == ()
+
+    run(main())
+    assert play.cluster.untouched, "all run, and nothing is in their way"
+    assert all(not node.files.get(HOLD_FILE) for node in play.cluster.servers), "the orders are withdrawn"
+    return play
+
+
+def says(play: Play, name: str, event: str = "isr-change", key: str = "orders-1") -> Callable[[], None]:
+    return lambda: play.cluster.node(name).say(event, key)
+
+
+def test_the_process_is_killed_where_it_stands() -> None:
+    play = waiting()
+    other = says(play, "n1", key="orders-0")
+    row = held(play, (3.0, other), (4.0, says(play, "n2"))).row(1, FaultPhase.INJECTED)
+    assert play.at(1, FaultPhase.INJECTED) == pytest.approx(4.0)
+    assert row.targets == ("n2",)
+    assert row.detail["trigger"]["held"] is True
+    assert row.detail["trigger"]["line"]["key"] == "orders-1"
+    assert row.detail["evidence"]["n2"]["before"]["state"] == ProcessState.STOPPED
+    assert play.row(1, FaultPhase.HEALED).bit is True
+
+
+def test_a_line_from_before_the_order_does_not_count() -> None:
+    """Its process was told too late and went on: what it did since is not "exactly there"."""
+    play = waiting()
+    node = play.cluster.node("n2")
+
+    def late() -> None:
+        node.files.pop(HOLD_FILE)
+        node.say("isr-change", "orders-1")
+        node.files[HOLD_FILE] = b"isr-change orders-1\n"
+
+    held(play, (3.0, late), (5.5, says(play, "n3")))
+    assert play.at(1, FaultPhase.INJECTED) == pytest.approx(5.5)
+    assert play.row(1, FaultPhase.INJECTED).targets == ("n3",)
+
+
+def test_one_that_stops_while_another_is_looked_at_is_found() -> None:
+    play = waiting()
+    node = play.cluster.node("n2")
+
+    def late() -> None:
+        node.files.pop(HOLD_FILE)
+        node.say("isr-change", "orders-1")
+
+    held(play, (3.0, late), (3.5, says(play, "n3")))
+    assert play.row(1, FaultPhase.INJECTED).targets == ("n3",)
+    assert play.at(1, FaultPhase.INJECTED) == pytest.approx(3.5, abs=0.02)
+
+
+def test_in_vain_the_order_is_withdrawn() -> None:
+    play = held(waiting(), (4.0, lambda: None))
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.TRIGGER
+    assert play.at(1, FaultPhase.FAILED) == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(("fault", "whom"), [("partition-one", "origin"), ("kill", "n1"), ("stop", "origin")])
+def test_who_need_not_stand_goes_on_once_the_step_has_acted(fault: str, whom: str) -> None:
+    play = waiting(fault, whom)
+    seen: list[ProcessState] = []
+    play = held(play, (4.0, says(play, "n2")), (5.0, lambda: seen.append(play.cluster.node("n2").state)))
+    assert seen == [ProcessState.STOPPED if fault == "stop" else ProcessState.RUNNING]
+    assert play.row(1, FaultPhase.HEALED).bit is True
+
+
+def test_a_second_who_comes_past_the_event_goes_on() -> None:
+    play = waiting()
+    seen: list[ProcessState] = []
+    held(
+        play,
+        (4.0, lambda: (says(play, "n2")(), says(play, "n3")())[0]),
+        (5.0, lambda: seen.extend(play.cluster.node(name).state for name in ("n2", "n3"))),
+    )
+    assert sorted(seen) == [ProcessState.DEAD, ProcessState.RUNNING]
+
+
+def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
+    steps = (
+        Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
+        Step(2.5, "kill", target("origin"), 3.0, trigger=OnEvent("became-leader", hold=True)),
+    )
+    play = Play(Schedule(1, steps), FakeCluster(3))
+    held(play, (4.0, says(play, "n2")))
+    assert "one at a time" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert play.row(1, FaultPhase.HEALED).bit is True
+    order = Step(1.0, "hold", target("n1"), 3.0, {"event": "isr-change"})
+    play = Play(Schedule(1, (order, steps[0])), FakeCluster(3))
+    held(play, (2.5, says(play, "n1")))
+    assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert play.row(1, FaultPhase.HEALED).bit is True
+
+
+def test_a_node_that_takes_no_order_fails_the_step_and_the_others_go_on() -> None:
+    play = waiting()
+    play.cluster.node("n3").refuse["write_file"] = 1
+    held(play, (4.0, says(play, "n1")))
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.TRIGGER
+    assert "write_file refused" in play.row(1, FaultPhase.FAILED).detail["reason"]
+
+
+def test_what_cannot_be_held_at_is_refused() -> None:
+    for wrong in ({"nth": 2}, {"fields": {"epoch": 1}}, {"delay": 0.5}, {"key": "two words"}):
+        with pytest.raises(TriggerError):
+            OnEvent("isr-change", hold=True, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="no fields, nth or delay"):
+        decode(
+            b'{"type": "schedule", "seed": 1, "steps": [{"at": 1, "fault": "kill", "target": {"kind": "origin"}, '
+            b'"duration": 1, "trigger": {"type": "event", "event": "x", "nth": 2, "hold": true}}]}'
+        )
+    assert parse("hold:isr-change:orders-1") == OnEvent("isr-change", "orders-1", hold=True)
+    servers = Census(3, 1, ("orders-0",))
+    with pytest.raises(ScheduleError, match="for one fault"):
+        draw(1, ["kill", "stop"], census=servers, trigger=parse("hold:isr-change"))
+    (step,) = draw(1, ["kill"], census=servers, trigger=parse("hold:isr-change"), target=target("origin")).steps
+    assert isinstance(step.trigger, OnEvent)
+    assert step.trigger.hold

@@ -1,0 +1,89 @@
+"""Moving replicas: where to, whom it takes, and what the heal waits for."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nemesis_fakes import FakeCluster, Play
+
+from nemesis.fault import Census
+from nemesis.move import MoveReplicas, elsewhere
+from nemesis.row import FaultPhase, Stage
+from nemesis.schedule import Schedule, ScheduleError, Step
+from nemesis.target import Kind, Target, TargetError, parse
+
+SERVERS = ["n1", "n2", "n3", "n4", "n5"]
+
+
+@given(st.permutations(SERVERS), st.integers(1, 5), st.integers(2, 5), st.data(), st.integers())
+def test_the_target_has_a_replica_where_it_had_none_and_none_where_it_had_one(
+    order: list[str], replicas: int, servers: int, data: st.DataObject, seed: int
+) -> None:
+    everybody = order[:servers]
+    before = everybody[: min(replicas, servers)]
+    target = data.draw(st.sampled_from(everybody))
+    after = elsewhere(before, target, everybody, random.Random(seed))
+    assert (target in after) is (target not in before)
+    assert len(set(after)) == len(after) == len(before) - (len(before) == len(everybody))
+    assert set(after) <= set(everybody)
+    assert [a for a, b in zip(after, before, strict=False) if a != b][1:] == [] or len(after) < len(before)
+
+
+def test_the_only_replica_on_the_only_server_stays() -> None:
+    with pytest.raises(TargetError):
+        elsewhere(["n1"], "n1", ["n1"], random.Random(1))
+
+
+@pytest.mark.parametrize("text", ["minority", "majority", "all", "half", "n1+n2", "zookeepers"])
+def test_it_takes_one_server(text: str) -> None:
+    with pytest.raises(ScheduleError):
+        MoveReplicas().draw(random.Random(1), Census(5, 1, ("orders-0",)), parse(text))
+
+
+def test_it_draws_leaders_and_followers_of_known_keys() -> None:
+    drawn = {MoveReplicas().draw(random.Random(n), Census(3, 1, ("a", "b")), None)[0] for n in range(60)}
+    assert drawn == {Target(kind, key=key) for kind in (Kind.LEADER, Kind.FOLLOWER) for key in "ab"}
+    for census in (Census(3, 1, ()), Census(1, 1, ("a",))):
+        with pytest.raises(ScheduleError):
+            MoveReplicas().draw(random.Random(1), census, None)
+
+
+def play(servers: int, target: str = "n2", moving: float = 1.0, refusals: int = 0) -> Play:
+    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse(target), 5.0),)), FakeCluster(servers))
+    made.system.slow = moving
+    made.system.refusals = ["not now"] * refusals
+    made.play()
+    return made
+
+
+def test_the_heal_waits_for_the_end_and_the_evidence_says_where_from_and_where_to() -> None:
+    done = play(5, moving=9.0, refusals=3)
+    row = done.row(1, FaultPhase.HEALED)
+    evidence = row.detail["evidence"]
+    assert row.bit is True
+    assert evidence["before"] == ["n1", "n2", "n3"]
+    assert evidence["after"] == evidence["meant"] == done.system.placed
+    assert "n2" not in evidence["after"]
+    assert done.at(1, FaultPhase.HEALED) >= 2.0 + 0.6 + 9.0
+
+
+def test_without_another_server_the_replica_goes_and_comes_back() -> None:
+    evidence = play(3).row(1, FaultPhase.HEALED).detail["evidence"]
+    assert evidence["after"] == ["n1", "n3"]
+    assert evidence["back"] == ["n1", "n2", "n3"]
+
+
+def test_a_move_that_does_not_end_is_a_heal_that_failed_and_is_tried_again_at_the_end() -> None:
+    done = play(5, moving=25.0)
+    assert [row.detail["stage"] for row in done.rows if row.phase is FaultPhase.FAILED] == [Stage.HEAL]
+    assert done.row(1, FaultPhase.HEALED).bit is True
+
+
+def test_an_order_that_nobody_takes_is_a_failed_fault() -> None:
+    done = play(5, refusals=1000)
+    failed = done.row(1, FaultPhase.FAILED)
+    assert failed.detail["stage"] == Stage.INJECT
+    assert "not now" in failed.detail["reason"]

@@ -1,0 +1,328 @@
+"""A producer that lets its caller go on: order, bounds, stages, and what is known of each message in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+from sim_brokers import brokers, simulate
+
+from system_under_test.client.async_producer import AsyncProducer
+from system_under_test.client.callbacks import Callbacks, Event
+from system_under_test.client.delivery import SendResult
+from system_under_test.client.errors import ClientError, SendFailed, SendUnknown
+from system_under_test.client.serializer import as_json, as_text
+from system_under_test.deployment import Broker
+from system_under_test.protocol.errors import ErrorCode as E
+
+
+@asynccontextmanager
+async def producing(**settings: Any) -> AsyncIterator[tuple[FakeCluster, AsyncProducer]]:
+    async with fake_cluster() as cluster:
+        producer = AsyncProducer(
+            cluster.bootstrap,
+            runtime=FakeRuntime(),
+            **({"timeout": 2.0, "value_serializer": as_text, "key_serializer": as_text} | settings),
+        )
+        try:
+            yield cluster, producer
+        finally:
+            await producer.close(0.0)
+
+
+class Stages(Callbacks):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def before_enqueue(self, event: Event) -> Event:
+        self.told.append(("before_enqueue", event.value))
+        return event
+
+    def after_enqueue(self, event: Event, added: bool) -> None:
+        self.told.append(("after_enqueue" if added else "refused", event.value))
+
+    def after_dequeue(self, events: Sequence[Event]) -> Sequence[Event]:
+        self.told.append(("after_dequeue", [event.value for event in events]))
+        return events
+
+    def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
+        self.told.append(("before_sending", [event.value for event in events]))
+        return events
+
+    def after_sending(self, event: Event, result: SendResult) -> None:
+        self.told.append(("after_sending", (event.value, result.base_offset)))
+
+    def on_drop(self, event: Event, error: ClientError) -> None:
+        self.told.append((type(error).__name__, event.value))
+
+    def close(self) -> None:
+        self.told.append(("close", None))
+
+
+def test_messages_are_appended_in_order_in_few_sets_and_each_has_its_offset() -> None:
+    async def main() -> None:
+        async with producing(batch_count=10) as (cluster, producer):
+            outcomes = [await producer.send("t", str(number), partition=0) for number in range(100)]
+            account = await producer.flush()
+            assert (account.appended, account.failed, account.unknown) == (100, [], [])
+            assert cluster.log == [b"%d" % number for number in range(100)]
+            assert [outcome.result().base_offset for outcome in outcomes] == list(range(100))
+            assert len(cluster.brokers[1].requests) <= 10
+
+    simulate(main)
+
+
+def test_a_batch_leaves_when_it_is_full_when_its_time_is_over_or_when_somebody_flushes() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with producing(batch_count=3, linger=0.5) as (_, producer):
+            begin = loop.time()
+            await (await producer.send("t", "alone", partition=0))
+            assert 0.5 <= loop.time() - begin < 0.6
+            begin = loop.time()
+            await asyncio.gather(*[await producer.send("t", word, partition=0) for word in ("a", "b", "c")])
+            assert loop.time() - begin < 0.1
+            await producer.send("t", "flushed", partition=0)
+            await producer.flush()
+            assert loop.time() - begin < 0.2
+
+    simulate(main)
+
+
+def test_order_is_kept_through_retries() -> None:
+    async def main() -> None:
+        async with producing(batch_count=1, batch_size=1) as (cluster, producer):
+            cluster.brokers[1].script = [E.NOT_ENOUGH_REPLICAS, E.NONE, E.LEADER_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS]
+            for number in range(20):
+                await producer.send("t", str(number), partition=0)
+                await asyncio.sleep(0.01)
+            await producer.flush()
+            assert cluster.log == [b"%d" % number for number in range(20)]
+
+    simulate(main)
+
+
+def test_the_defect_lets_a_set_be_overtaken() -> None:
+    async def main() -> None:
+        async with producing(batch_count=1, batch_size=1, defects=("retry-reorders",)) as (cluster, producer):
+            cluster.brokers[1].script = [E.NOT_ENOUGH_REPLICAS]
+            for number in range(20):
+                await producer.send("t", str(number), partition=0)
+                await asyncio.sleep(0.01)
+            await producer.flush()
+            assert sorted(cluster.log) == sorted(b"%d" % number for number in range(20))  # type: ignore[type-var]
+            assert cluster.log != [b"%d" % number for number in range(20)]
+
+    simulate(main)
+
+
+def test_a_full_queue_makes_its_sender_wait_or_drops_its_message() -> None:
+    async def main() -> None:
+        stages = Stages()
+        async with producing(queue_size=2, enqueue_timeout=0.1, callbacks=stages) as (cluster, producer):
+            go = asyncio.Event()
+            cluster.brokers[1].script = [go.wait]
+            first, second = [await producer.send("t", word, partition=0) for word in ("a", "b")]
+            with pytest.raises(SendFailed, match="queue is full"):
+                await producer.send("t", "c", partition=0)
+            assert stages.told[-2:] == [("refused", "c"), ("SendFailed", "c")]
+            waiting = asyncio.create_task(producer.send("t", "d", partition=0))
+            await asyncio.sleep(0.05)
+            go.set()
+            await asyncio.gather(first, second, await waiting)
+            assert cluster.log == [b"a", b"b", b"d"]
+
+    simulate(main)
+
+
+def test_every_stage_is_told_in_turn() -> None:
+    async def main() -> None:
+        stages = Stages()
+        done: list[tuple[Any, SendResult | ClientError]] = []
+        async with producing(callbacks=stages, linger=0.01) as (cluster, producer):
+            for word in ("a", "b"):
+                await producer.send(
+                    "t", word, partition=0, on_done=lambda event, known: done.append((event.value, known))
+                )
+            await producer.flush()
+            cluster.brokers[1].script = [E.MESSAGE_TOO_LARGE, lose_connection]
+            for word in ("refused", "in doubt"):
+                await producer.send(
+                    "t", word, partition=0, on_done=lambda event, known: done.append((event.value, known))
+                )
+                await producer.flush()
+        assert stages.told[:8] == [
+            ("before_enqueue", "a"),
+            ("after_enqueue", "a"),
+            ("before_enqueue", "b"),
+            ("after_enqueue", "b"),
+            ("after_dequeue", ["a", "b"]),
+            ("before_sending", ["a", "b"]),
+            ("after_sending", ("a", 0)),
+            ("after_sending", ("b", 1)),
+        ]
+        assert ("SendFailed", "refused") in stages.told
+        assert ("SendUnknown", "in doubt") in stages.told
+        assert stages.told[-1] == ("close", None)
+        assert done[:2] == [("a", SendResult(0, 1)), ("b", SendResult(1, 1))]
+        assert [type(known) for _, known in done[2:]] == [SendFailed, SendUnknown]
+
+    simulate(main)
+
+
+def test_an_event_handler_may_change_leave_out_and_add() -> None:
+    async def handler(events: Sequence[Event]) -> Sequence[Event]:
+        await asyncio.sleep(0.01)
+        kept = [replace(event, value=event.value.upper()) for event in events if event.value != "no"]
+        return [*kept, Event("t", "more", partition=0)]
+
+    async def main() -> None:
+        async with producing(handler=handler, linger=0.01) as (cluster, producer):
+            yes, no = [await producer.send("t", word, partition=0) for word in ("yes", "no")]
+            account = await producer.flush()
+            assert cluster.log == [b"YES", b"more"]
+            assert (await yes).base_offset == 0
+            with pytest.raises(SendFailed, match="left out"):
+                await no
+            assert account.appended == 2
+            assert [event.value for event in account.failed] == ["no"]
+
+    simulate(main)
+
+
+def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
+    class Once(Callbacks):
+        raised = False
+
+        def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
+            if not self.raised:
+                self.raised = True
+                raise RuntimeError("so be it")
+            return events
+
+    async def main() -> None:
+        async with producing(callbacks=Once()) as (cluster, producer):
+            lost = await producer.send("t", "a", partition=0)
+            with pytest.raises(SendFailed, match="so be it"):
+                await lost
+            await (await producer.send("t", "b", partition=0))
+            assert cluster.log == [b"b"]
+
+    simulate(main)
+
+
+def test_what_cannot_be_serialized_fails_alone() -> None:
+    async def main() -> None:
+        async with producing(value_serializer=as_json, linger=0.01) as (cluster, producer):
+            good, bad, tombstone = [await producer.send("t", it, "k") for it in ({"b": 1, "a": 2}, object(), None)]
+            await asyncio.gather(good, tombstone)
+            with pytest.raises(SendFailed, match="not JSON serializable"):
+                await bad
+            assert cluster.log == [b'{"a":2,"b":1}', None]
+
+    simulate(main)
+
+
+def test_close_tells_what_is_known_of_each() -> None:
+    async def main() -> None:
+        stages = Stages()
+        async with producing(batch_size=1, callbacks=stages) as (cluster, producer):
+            cluster.brokers[1].script = [E.NONE, never]
+            outcomes = [await producer.send("t", word, partition=0) for word in ("a", "b", "c")]
+            account = await producer.close(0.5)
+            assert account.appended == 1
+            assert [event.value for event in account.unknown] == ["b"]
+            assert [event.value for event in account.failed] == ["c"]
+            assert [type(outcome.exception()) for outcome in outcomes[1:]] == [SendUnknown, SendFailed]
+            assert stages.told[-1] == ("close", None)
+            with pytest.raises(SendFailed, match="closed"):
+                await producer.send("t", "d", partition=0)
+            assert (await producer.close()).appended == 0
+            assert cluster.log == [b"a"]
+
+    simulate(main)
+
+
+def test_close_sends_a_last_batch() -> None:
+    class Farewell(Callbacks):
+        def last_batch(self) -> Sequence[Event]:
+            return [Event("t", "farewell", partition=0)]
+
+    async def main() -> None:
+        async with producing(callbacks=Farewell(), linger=9.0, batch_count=99) as (cluster, producer):
+            await producer.send("t", "a", partition=0)
+            assert (await producer.close()).appended == 2
+            assert cluster.log == [b"a", b"farewell"]
+
+    simulate(main)
+
+
+def test_a_topic_that_nobody_knows_fails_its_messages_and_no_others() -> None:
+    async def main() -> None:
+        async with producing(timeout=0.3) as (cluster, producer):
+            lost = await producer.send("nowhere", "a")
+            with pytest.raises(SendFailed) as caught:
+                await lost
+            assert caught.value.error is E.UNKNOWN_TOPIC_OR_PARTITION
+            await (await producer.send("t", "b", "k"))
+            assert cluster.log == [b"b"]
+
+    simulate(main)
+
+
+def test_a_cancelled_outcome_is_not_sent_and_gives_its_place_back() -> None:
+    async def main() -> None:
+        async with producing(linger=0.05, queue_size=2) as (cluster, producer):
+            first, second = [await producer.send("t", word, partition=0) for word in ("a", "b")]
+            first.cancel()
+            await second
+            await asyncio.gather(*[await producer.send("t", word, partition=0) for word in ("c", "d")])
+            assert cluster.log == [b"b", b"c", b"d"]
+
+    simulate(main)
+
+
+def test_while_a_leader_is_killed_order_holds_and_no_failure_is_found_in_the_log() -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            producer = AsyncProducer(
+                cluster.bootstrap, runtime=cluster.cluster.harness_runtime(), timeout=4.0, value_serializer=as_text
+            )
+            cluster._open.append(producer)
+            known: dict[str, SendResult | ClientError] = {}
+            for number in range(300):
+                await producer.send(
+                    "orders", str(number), partition=0, on_done=lambda event, what: known.__setitem__(event.value, what)
+                )
+                await asyncio.sleep(0.02)
+                if number == 100:
+                    leader = await cluster.leader()
+                    await leader.kill()
+                if number == 200:
+                    await leader.start()
+            await producer.flush()
+            assert len(known) == 300
+            found: dict[str, int] = {}
+            while len(found) < (await cluster.consumer.offsets("orders", 0, -1)):
+                for message in (await cluster.consumer.fetch("orders", 0, len(found))).messages:
+                    assert message.value is not None
+                    assert message.value.decode() not in found
+                    found[message.value.decode()] = message.offset
+            for value, what in known.items():
+                if isinstance(what, SendResult):
+                    assert found[value] == what.base_offset
+                elif isinstance(what, SendFailed):
+                    assert value not in found
+            acknowledged = [what.base_offset for what in known.values() if isinstance(what, SendResult)]
+            in_order = [found[str(number)] for number in range(300) if str(number) in found]
+            assert len(acknowledged) > 200
+            assert in_order == sorted(in_order)
+
+    simulate(main)

@@ -1,0 +1,164 @@
+"""Where a group of the old design keeps its offsets, and that none is lost on the way from one store to the other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from consumers import Consumer, fill
+from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
+
+from system_under_test.client.errors import Outcome
+from system_under_test.client.membership import CommitFailed, Membership, Position
+from system_under_test.deployment import Broker
+from system_under_test.runtime import ZooKeeper
+
+PARTITIONS = 2
+MODES: dict[str, dict[str, Any]] = {
+    "zookeeper": {"offsets_storage": "zookeeper"},
+    "to-topic": {"offsets_storage": "kafka", "dual_commit": True},
+    "in-topic": {"offsets_storage": "kafka"},
+    "to-zookeeper": {"offsets_storage": "zookeeper", "dual_commit": True},
+}
+
+
+def topic_offsets(cluster: Brokers) -> Membership:
+    made = Membership(cluster.bootstrap, "g", runtime=cluster.cluster.harness_runtime())
+    cluster._open.append(made)
+    return made
+
+
+async def stored(zookeeper: ZooKeeper, topic: Membership) -> list[tuple[int, int]]:
+    """Of each partition: in ZooKeeper, and in the offsets topic; -1 where there is nothing."""
+    found = await topic.committed([("orders", index) for index in range(PARTITIONS)])
+    both = []
+    for index in range(PARTITIONS):
+        path = f"/consumers/g/offsets/orders/{index}"
+        there = await zookeeper.exists(path)
+        both.append((-1 if there is None else int((await zookeeper.get(path))[0]), found["orders", index].offset))
+    return both
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("zookeeper", (5, -1)), ("in-topic", (-1, 5)), ("to-topic", (5, 5)), ("to-zookeeper", (5, 5))],
+)
+def test_a_commit_goes_where_it_is_to_go(mode: str, expected: tuple[int, int]) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            zookeeper, topic = await zookeeper_of(cluster), topic_offsets(cluster)
+            one = Consumer(cluster, "c1", auto_commit=False, **MODES[mode])
+            await one.start()
+            sent = await fill(cluster, "x", PARTITIONS)
+            await until(lambda: set(one.values) == sent, "all is read")
+            assert await stored(zookeeper, topic) == [(-1, -1)] * PARTITIONS, "not before it is told to"
+            assert await one.call(one.connector.commit_offsets()) == {("orders", 0): 5, ("orders", 1): 5}
+            assert await stored(zookeeper, topic) == [expected] * PARTITIONS
+            await one.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_group_migrates_there_and_back_and_idle_partitions_come_along() -> None:
+    """Between two steps somebody reads on in one partition alone; nothing is read twice, or left out."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            zookeeper, topic = await zookeeper_of(cluster), topic_offsets(cluster)
+            sent = await fill(cluster, "first", PARTITIONS)
+            members: list[Consumer] = []
+            for turn, mode in enumerate(("zookeeper", "to-topic", "in-topic", "to-zookeeper", "zookeeper")):
+                rolled = [Consumer(cluster, f"{name}{turn}", auto_commit_interval=0.3, **MODES[mode]) for name in "ab"]
+                for one in rolled:
+                    if members:
+                        await members.pop(0).shutdown()
+                    await one.start()
+                members = rolled
+                await until(
+                    lambda now=rolled: all(len(one.owned) == 1 for one in now), f"each has its part, {mode}", 30
+                )
+                for number in range(3):  # of partition 0 alone
+                    await cluster.producer.send("orders", 0, [(None, f"{mode}-{turn}-{number}".encode())])
+                    sent.add(f"{mode}-{turn}-{number}".encode())
+                await asyncio.sleep(1.0)
+                (here, there), idle = await stored(zookeeper, topic)
+                assert max(here, there) == 5 + 3 * (turn + 1)
+                assert (here == there) == (mode in ("to-topic", "to-zookeeper"))
+                assert max(idle) == 5
+            for one in members:
+                await one.shutdown()
+            last = Consumer(cluster, "z", **MODES["zookeeper"])
+            await last.start()
+            await until(lambda: len(last.owned) == PARTITIONS, "all of it")
+            assert sorted(change.offset for _, change in last.told) == [5, 20]
+            await asyncio.sleep(1.0)
+            assert not last.values
+            await last.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("ahead", ["zookeeper", "topic"])
+@pytest.mark.parametrize("mode", ["to-topic", "to-zookeeper"])
+def test_a_new_owner_begins_at_the_greater_offset_and_then_both_stores_have_it(ahead: str, mode: str) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            zookeeper, topic = await zookeeper_of(cluster), topic_offsets(cluster)
+            await fill(cluster, "x", PARTITIONS)
+            here, there = (4, 2) if ahead == "zookeeper" else (2, 4)
+            await zookeeper.create("/consumers/g/offsets/orders/0", str(here).encode(), makepath=True)
+            await topic.commit({("orders", 0): Position(there)})
+            one = Consumer(cluster, "c1", auto_commit=False, **MODES[mode])
+            await one.start()
+            await until(lambda: len(one.owned) == PARTITIONS, "all of it")
+            assert sorted(change.offset for _, change in one.told) == [0, 4]
+            assert await stored(zookeeper, topic) == [(4, 4), (-1, -1)]
+            await one.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("mode", ["to-topic", "to-zookeeper"])
+def test_half_a_commit_is_none(mode: str) -> None:
+    """With one store out of reach a commit is of unknown outcome, or certainly not done: never done."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            one = Consumer(cluster, "c1", auto_commit=False, timeout=1.0, **MODES[mode])
+            await one.start()
+            await fill(cluster, "x", PARTITIONS)
+            await until(lambda: sum(one.values.values()) == 10, "all is read")
+            await one.cut_from(cluster.nodes)
+            with pytest.raises(CommitFailed) as failed:
+                await one.call(one.connector.commit_offsets())
+            assert failed.value.outcome is Outcome.UNKNOWN
+            await one.heal()
+            await one.call(one.connector.commit_offsets())
+            await one.shutdown()
+
+    simulate(check)
+
+
+def test_one_whose_session_is_over_rewinds_nobody() -> None:
+    """Its commit is refused by ZooKeeper itself, although it does not know yet that it is over."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            one = Consumer(cluster, "c1", auto_commit=False, defects=("zk-owner-overlap",))
+            await one.start()
+            await fill(cluster, "x", PARTITIONS)
+            await until(lambda: sum(one.values.values()) == 10, "all is read")
+            await zookeeper.delete("/consumers/g/ids/g_c1")
+            with pytest.raises(CommitFailed, match="session is over") as failed:
+                await one.call(one.connector.commit_offsets())
+            assert failed.value.outcome is Outcome.NOT_DONE
+            assert await zookeeper.exists("/consumers/g/offsets/orders/0") is None
+            await one.shutdown()
+            await zookeeper.close()
+
+    simulate(check)

@@ -1,0 +1,278 @@
+"""Groups of the old design, live: who owns what as members come and go, and what each of them gets to see."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from consumers import Consumer, fill, make_topic
+from kazoo.exceptions import NoNodeError
+from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
+
+from system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from system_under_test.client.zookeeper_groups.connector import ConsumerConnector, Kind
+from system_under_test.client.zookeeper_groups.subscription import Filter
+from system_under_test.deployment import Broker
+from system_under_test.runtime import ZooKeeper
+
+
+async def owners(zookeeper: ZooKeeper, group: str = "g", topic: str = "orders") -> dict[int, str]:
+    """As ZooKeeper has it."""
+    folder = f"/consumers/{group}/owners/{topic}"
+    found = {}
+    try:
+        for name in await zookeeper.get_children(folder):
+            found[int(name)] = (await zookeeper.get(f"{folder}/{name}"))[0].decode()
+    except NoNodeError:
+        return {}
+    return found
+
+
+async def shared_as(zookeeper: ZooKeeper, expected: dict[int, str], seconds: float = 20.0) -> None:
+    async def now() -> bool:
+        return await owners(zookeeper) == expected
+
+    await until(now, f"owners are {expected}", seconds)
+
+
+def test_three_partitions_while_consumers_join_and_leave_one_by_one() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=3)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            members = [Consumer(cluster, f"c{n}") for n in range(1, 5)]
+            joining = [{0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 2}, {0: 1, 1: 2, 2: 3}, {0: 1, 1: 2, 2: 3}]
+            for member, expected in zip(members, joining, strict=True):
+                await member.start()
+                await shared_as(zookeeper, {p: f"g_c{n}-0" for p, n in expected.items()})
+            leaving = [{0: 2, 1: 3, 2: 4}, {0: 3, 1: 3, 2: 4}, {0: 4, 1: 4, 2: 4}, {}]
+            for member, expected in zip(members, leaving, strict=True):
+                await member.shutdown()
+                await shared_as(zookeeper, {p: f"g_c{n}-0" for p, n in expected.items()})
+                assert member.kinds().count(Kind.ACQUIRED) == member.kinds().count(Kind.RELEASED)
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    ("threads", "expected"),
+    [(1, ["c1-0", "c1-0", "c2-0", "c3-0"]), (2, ["c1-0", "c1-1", "c2-0", "c2-1"])],
+)
+def test_four_partitions_for_three_consumers(threads: int, expected: list[str]) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=4)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            members = [Consumer(cluster, f"c{n}") for n in range(1, 4)]
+            for member in members:
+                await member.start({"orders": threads})
+            await shared_as(zookeeper, {p: f"g_{owner}" for p, owner in enumerate(expected)})
+            data, stat = await zookeeper.get("/consumers/g/ids/g_c1")
+            assert stat.ephemeralOwner
+            assert f'"subscription":{{"orders":{threads}}},"pattern":"static"' in data.decode()
+            for member in members:
+                await member.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_members_of_a_group_share_the_messages_and_two_groups_each_get_all() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=4)) as cluster:
+            one, two = Consumer(cluster, "a1"), Consumer(cluster, "a2")
+            other = Consumer(cluster, "b1", group="h")
+            for member in (one, two, other):
+                await member.start()
+            await until(lambda: len(one.owned) == len(two.owned) == 2 and len(other.owned) == 4, "all is shared out")
+            sent = await fill(cluster, "x", 4)
+            await until(lambda: len(one.values) + len(two.values) == len(sent) == len(other.values), "all is read")
+            await asyncio.sleep(1.0)
+            assert set(one.values + two.values) == sent == set(other.values)
+            assert max((one.values + two.values + other.values).values()) == 2, "once in each group"
+            for member in (one, two, other):
+                assert {(topic, index) for _, topic, index, _, _ in member.received} == set(member.owned)
+                await member.shutdown()
+
+    simulate(check)
+
+
+def test_filters_take_up_a_new_topic_and_leave_others_alone() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            white, black = Consumer(cluster, "w", group="w"), Consumer(cluster, "b", group="b")
+            await white.start(wanted=Filter("logs-.*", 2))
+            await black.start(wanted=Filter("logs-.*", 1, exclude=True))
+            await until(lambda: len(black.owned) == 2, "what is there")
+            assert white.owned == []
+            await make_topic(cluster, "logs-a", 3)
+            await until(lambda: len(white.owned) == 3, "the new topic")
+            assert set(white.connector.owned.values()) == {"w_w-0", "w_w-1"}
+            assert {topic for topic, _ in black.owned} == {"orders"}
+            sent = await fill(cluster, "x", 3, topic="logs-a")
+            await until(lambda: set(white.values) == sent, "its messages")
+            await white.shutdown()
+            await black.shutdown()
+
+    simulate(check)
+
+
+def test_what_was_committed_is_read_on_from_by_the_next_owner() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            first = Consumer(cluster, "c1", auto_commit_interval=0.5)
+            await first.start()
+            old = await fill(cluster, "old", 2)
+            await until(lambda: set(first.values) == old, "all is read")
+
+            async def committed() -> bool:
+                return (await zookeeper.get("/consumers/g/offsets/orders/1"))[0] == b"5"
+
+            await asyncio.sleep(1.0)
+            assert await committed(), "by the interval alone"
+            second = Consumer(cluster, "c2")
+            await second.start()
+            await until(lambda: len(second.owned) == 1, "its part")
+            new = await fill(cluster, "new", 2)
+            await until(lambda: set(first.values + second.values) == old | new, "all is read")
+            await first.shutdown()
+            await until(lambda: len(second.owned) == 2, "all of it")
+            last = await fill(cluster, "last", 2)
+            await until(lambda: set(second.values) >= last, "the rest")
+            assert max((first.values + second.values).values()) == 1
+            await second.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+async def cut_off(cluster: Brokers, defects: tuple[str, ...]) -> tuple[Consumer, Consumer, float]:
+    """One of two is cut from ZooKeeper, not from the brokers; the other then has everything since the time returned."""
+    one, two = Consumer(cluster, "c1", defects=defects), Consumer(cluster, "c2")
+    await one.start()
+    await two.start()
+    await until(lambda: len(one.owned) == len(two.owned) == 1, "each has one")
+    await fill(cluster, "before", 2)
+    await until(lambda: len(one.values) == len(two.values) == 5, "all is read")
+    await one.cut_from(cluster.zookeepers)
+    await until(lambda: len(two.owned) == 2, "the other has taken over")
+    return one, two, asyncio.get_running_loop().time()
+
+
+def test_one_who_is_cut_off_gives_up_by_itself_before_others_take_over_and_comes_back() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            one, two, taken = await cut_off(cluster, ())
+            assert [kind for kind in one.kinds() if kind is Kind.LOST] == [Kind.LOST]
+            assert max(at for at, change in one.told if change.kind is Kind.LOST) < taken
+            sent = await fill(cluster, "after", 2)
+            await until(lambda: set(two.values) >= sent, "the other reads all")
+            assert not set(one.values) & sent
+            assert one.owned == []
+            await one.heal()
+            await until(lambda: len(one.owned) == len(two.owned) == 1, "it is a member again")
+            more = await fill(cluster, "more", 2)
+            await until(lambda: set(one.values + two.values) >= more, "all is read")
+            await one.shutdown()
+            await two.shutdown()
+
+    simulate(check)
+
+
+def test_with_the_defect_it_goes_on_beside_the_next_owner() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            one, two, _ = await cut_off(cluster, ("zk-owner-overlap",))
+            sent = await fill(cluster, "after", 2)
+            await until(lambda: set(two.values) >= sent and not sent.isdisjoint(one.values), "both read the same")
+            assert Kind.LOST not in one.kinds()
+            await one.heal()
+            await one.shutdown()
+            await two.shutdown()
+
+    simulate(check)
+
+
+def test_one_who_sleeps_for_longer_than_its_session_hands_out_nothing_when_it_wakes() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            one, two = Consumer(cluster, "c1"), Consumer(cluster, "c2")
+            await one.start()
+            await two.start()
+            await until(lambda: len(one.owned) == len(two.owned) == 1, "each has one")
+            one.process.stop()
+            await until(lambda: len(two.owned) == 2, "the other has taken over")
+            sent = await fill(cluster, "asleep", 2)
+            await until(lambda: set(two.values) >= sent, "the other reads all")
+            one.process.resume()
+            await until(lambda: len(one.owned) == len(two.owned) == 1, "it is a member again")
+            assert not set(one.values) & sent
+            await one.shutdown()
+            await two.shutdown()
+
+    simulate(check)
+
+
+def test_a_short_silence_changes_nothing() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            one = Consumer(cluster, "c1", session_timeout=4.0)
+            await one.start()
+            await until(lambda: len(one.owned) == 2, "all of it")
+            for node in cluster.zookeepers:
+                await node.kill()
+                await node.start()
+            await asyncio.sleep(6.0)
+            assert one.kinds() == [Kind.ACQUIRED] * 2
+            await one.shutdown()
+
+    simulate(check)
+
+
+def test_after_a_shutdown_nothing_is_left_but_the_offsets_and_streams_end() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            one = Consumer(cluster, "c1")
+            await one.start()
+            sent = await fill(cluster, "x", 2)
+            await until(lambda: set(one.values) == sent, "all is read")
+            await one.shutdown()
+            await one.shutdown()
+            assert one.kinds() == [Kind.ACQUIRED] * 2 + [Kind.RELEASED] * 2
+            assert await zookeeper.get_children("/consumers/g/ids") == []
+            assert await owners(zookeeper) == {}
+            assert (await zookeeper.get("/consumers/g/offsets/orders/0"))[0] == b"5"
+            with pytest.raises(RuntimeError, match="not after a shutdown"):
+                await one.connector.create_streams({"orders": 1})
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_member_has_an_id_of_its_own_and_there_is_a_default_group() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            config = ConnectorConfig(zookeeper=f"{cluster.zookeepers[0].address}:2181", bootstrap=cluster.bootstrap)
+            runtime = cluster.cluster.harness_runtime()
+            one, two = (ConsumerConnector(config, runtime=runtime) for _ in range(2))
+            group, host, milliseconds, chance = one.consumer_id.replace("_", "-", 1).split("-")
+            assert (group, host, len(milliseconds), len(chance)) == ("default", "localhost", 13, 8)
+            assert one.consumer_id != two.consumer_id
+            await one.shutdown()
+            await two.shutdown()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"offsets_storage": "disk"}, "zookeeper or kafka"),
+        ({"reset": "earliest"}, "smallest or largest"),
+        ({"group": "a/b"}, "name of a znode"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, str], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        ConnectorConfig(zookeeper="zk:2181", bootstrap=["b:9092"], **wrong)  # type: ignore[arg-type]

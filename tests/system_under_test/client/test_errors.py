@@ -1,0 +1,209 @@
+"""What is known after an error: never "not done" of what was done, and never "done" of what was not."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fake_brokers import FakeRuntime
+from hypothesis import given
+from hypothesis import strategies as st
+from sim_brokers import simulate
+
+from system_under_test.client.addresses import Address
+from system_under_test.client.cluster_view import Node
+from system_under_test.client.connection import NotSent, Unknown
+from system_under_test.client.delivery import Delivery
+from system_under_test.client.errors import (
+    OFFSET_COMMIT_NOT_DONE,
+    PRODUCE_NOT_DONE,
+    PRODUCE_WORTH_REPEATING,
+    Outcome,
+    ReadFailed,
+    SendFailed,
+    SendUnknown,
+    outcome,
+)
+from system_under_test.client.membership import CommitFailed, Membership, Position
+from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.protocol.group_offsets import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from system_under_test.protocol.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
+
+
+@pytest.mark.parametrize(
+    "code",
+    [E.NOT_LEADER_FOR_PARTITION, E.REQUEST_TIMED_OUT, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.UNKNOWN],
+)
+def test_after_these_nobody_knows_whether_messages_were_appended(code: E) -> None:
+    assert outcome(code, PRODUCE_NOT_DONE) is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "code",
+    [E.REQUEST_TIMED_OUT, E.GROUP_COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR_FOR_GROUP, E.UNKNOWN],
+)
+def test_after_these_nobody_knows_whether_offsets_were_committed(code: E) -> None:
+    assert outcome(code, OFFSET_COMMIT_NOT_DONE) is Outcome.UNKNOWN
+
+
+def test_what_is_tried_again_was_certainly_not_done() -> None:
+    assert PRODUCE_WORTH_REPEATING < PRODUCE_NOT_DONE
+
+
+@pytest.mark.parametrize("refusals", [PRODUCE_NOT_DONE, OFFSET_COMMIT_NOT_DONE])
+def test_every_code_is_judged_and_a_timeout_never_a_failure(refusals: frozenset[E]) -> None:
+    assert outcome(E.NONE, refusals) is Outcome.DONE
+    for code in E:
+        assert (outcome(code, refusals) is Outcome.NOT_DONE) == (code in refusals)
+    assert not refusals & {E.NONE, E.UNKNOWN, E.REQUEST_TIMED_OUT, E.NETWORK_EXCEPTION}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One try: how it ends for the client, and whether the broker appended."""
+
+    end: str | E
+    appends: bool
+    seconds: float
+
+
+def _truthful(end: str | E, appends: bool, seconds: float) -> Step:
+    """What a broker can do: it has not appended what it refused, nor what never reached it."""
+    certain = end in ("no leader", "no connection") or end in PRODUCE_NOT_DONE
+    return Step(end, not certain and (appends or end is E.NONE), seconds)
+
+
+steps = st.builds(
+    _truthful,
+    st.one_of(st.sampled_from(E), st.sampled_from(["no leader", "no connection", "no answer", "says nothing"])),
+    st.booleans(),
+    st.floats(0.0, 0.5),
+)
+
+
+class Broker:
+    """Metadata, pool and connection of a delivery in one."""
+
+    def __init__(self, script: list[Step]) -> None:
+        self.script = script
+        self.appended = 0
+        self.tries = 0
+        self.unsure = False
+
+    def next(self) -> Step:
+        self.tries += 1
+        return self.script.pop(0) if self.script else Step(E.NONE, True, 0.0)
+
+    async def leader(self, topic: str, partition: int, deadline: float) -> Node:
+        self.step = self.next()
+        if self.step.end == "no leader":
+            raise ReadFailed("as scripted", error=E.LEADER_NOT_AVAILABLE)
+        return Node(1, Address("broker", 9092))
+
+    def forget(self, topic: str, partition: int) -> None:
+        pass
+
+    async def get(self, address: Address, timeout: float) -> Broker:
+        if self.step.end == "no connection":
+            raise NotSent("as scripted")
+        return self
+
+    async def call(self, request: Any, version: int, timeout: float) -> ProduceResponse:
+        await asyncio.sleep(min(self.step.seconds, timeout))
+        self.appended += self.step.appends
+        if self.step.end == "no answer" or self.step.seconds >= timeout:
+            self.unsure = True
+            raise Unknown("as scripted")
+        if self.step.end == "says nothing":
+            self.unsure = True
+            return ProduceResponse(topics=[])
+        self.unsure |= self.step.end not in PRODUCE_NOT_DONE | {E.NONE}
+        found = ProducePartitionResponse(partition=0, error_code=E(self.step.end), base_offset=self.appended - 1)
+        return ProduceResponse(topics=[ProduceTopicResponse(topic="t", partitions=[found])])
+
+
+@given(st.lists(steps, max_size=6), st.integers(0, 5), st.booleans(), st.sampled_from([0.05, 0.3, 9.0]))
+def test_a_send_is_told_as_it_was(script: list[Step], retries: int, repeat_unknown: bool, timeout: float) -> None:
+    async def main() -> None:
+        broker = Broker(list(script))
+        delivery = Delivery(
+            broker,  # type: ignore[arg-type]
+            broker,  # type: ignore[arg-type]
+            -1,
+            retries,
+            repeat_unknown=repeat_unknown,
+        )
+        try:
+            await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout)
+        except SendFailed:
+            assert broker.appended == 0
+        except SendUnknown:
+            assert broker.unsure, "it could have known"
+        else:
+            assert broker.appended >= 1
+        assert broker.tries <= retries + 1
+        if not repeat_unknown:
+            assert broker.appended <= 1
+
+    simulate(main)
+
+
+def commits() -> st.SearchStrategy[list[tuple[str | E, bool]]]:
+    """Of each partition what the coordinator says, and whether it has committed."""
+
+    def truthful(end: str | E, done: bool) -> tuple[str | E, bool]:
+        return end, end is E.NONE or (done and end not in OFFSET_COMMIT_NOT_DONE)
+
+    codes = st.one_of(st.sampled_from([E.NONE, E.NOT_COORDINATOR_FOR_GROUP, E.ILLEGAL_GENERATION]), st.sampled_from(E))
+    return st.lists(
+        st.builds(truthful, st.one_of(codes, st.just("says nothing")), st.booleans()), min_size=1, max_size=4
+    )
+
+
+@given(st.integers(0, 3), st.sampled_from(["answer", "no answer"]), commits())
+def test_a_commit_is_told_as_it_was(not_sent: int, end: str, parts: list[tuple[str | E, bool]]) -> None:
+    class Scripted(Membership):
+        left = not_sent
+
+        async def _ask(self, request: Any, version: int, left: float, pool: Any = None) -> Any:
+            if self.left:
+                self.left -= 1
+                raise NotSent("as scripted")
+            if end == "no answer":
+                raise Unknown("as scripted")
+            told = [
+                OffsetCommitPartitionResponse(partition=index, error_code=code)
+                for index, (code, _) in enumerate(parts)
+                if isinstance(code, E)
+            ]
+            return OffsetCommitResponse(topics=[OffsetCommitTopicResponse(topic="t", partitions=told)])
+
+    async def main() -> None:
+        membership = Scripted("broker:9092", "g", runtime=FakeRuntime())  # type: ignore[arg-type]
+        failure: CommitFailed | None = None
+        try:
+            await membership.commit({("t", index): Position(5) for index in range(len(parts))})
+        except CommitFailed as error:
+            failure = error
+        if failure is None:
+            assert end == "answer"
+            assert all(code is E.NONE for code, _ in parts)
+            return
+        for (_, index), known in failure.partitions.items():
+            code, done = parts[index]
+            if known is Outcome.DONE:
+                assert done
+            elif known is Outcome.NOT_DONE:
+                assert not done
+                assert end == "answer"
+                assert code in OFFSET_COMMIT_NOT_DONE
+        alike = set(failure.partitions.values()) == {Outcome.NOT_DONE}
+        assert failure.outcome is (Outcome.NOT_DONE if alike else Outcome.UNKNOWN)
+
+    simulate(main)

@@ -1,0 +1,383 @@
+"""Partitions move to other brokers, whoever dies meanwhile, and lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
+from sim_brokers import simulate, until
+
+from system_under_test.client.admin import MoveState
+from system_under_test.client.admin import Moving as Move
+from system_under_test.client.errors import Outcome
+from system_under_test.controller import assignments
+from system_under_test.controller.cluster_state import ClusterState, Topic
+from system_under_test.controller.topic_settings import TopicSettings
+from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.zookeeper.znodes import Move as Entry
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_partition_under_load_moves_and_its_old_replica_leaves_no_files() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            async with load(test):
+                await test.ask([2, 3, 4])
+                await test.moved([2, 3, 4])
+            assert [event["detail"]["replicas"] for event in test.events("assignment-written")] == [
+                [1, 2, 3, 4],
+                [2, 3, 4],
+            ]
+
+    simulate(check)
+
+
+STEPS = ("asked", "grown", "copying", "switched", "deleted")
+VICTIMS = ("controller", "leader", "new", "old")
+
+
+async def reached(test: Moving, step: str) -> None:
+    """Waits for the moment right after it."""
+
+    def written() -> int:
+        return len(test.events("assignment-written"))
+
+    conditions: dict[str, Callable[[], bool]] = {
+        "asked": lambda: True,
+        "grown": lambda: written() >= 1,
+        "copying": lambda: written() >= 1 and 4 in test.having(),
+        "switched": lambda: written() >= 2,
+        "deleted": lambda: 1 not in test.having(),
+    }
+    await closely(conditions[step], step)
+
+
+async def closely(condition: Callable[[], bool], what: str) -> None:
+    """As ``until``, but at once: a step takes milliseconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + 20
+    while not condition():
+        assert loop.time() < deadline, f"not within 20 s: {what}"
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_move_under_load_survives_the_death_of_anybody_at_any_step(seed: int) -> None:
+    step, who = STEPS[seed % len(STEPS)], VICTIMS[seed % len(VICTIMS)]
+
+    async def check() -> None:
+        async with moving(seed) as test, load(test):
+            roles = {
+                "controller": await test.cluster.controller(),
+                "leader": await test.cluster.leader(KEY),
+                "new": test.node(4),
+                "old": test.node(1),
+            }
+            await test.ask([2, 3, 4])
+            await reached(test, step)
+            victim = roles[who]
+            await victim.kill()
+            await asyncio.sleep(random.Random(seed).choice([0.0, 1.0, 5.0]))
+            await victim.start()
+            await test.moved([2, 3, 4])
+
+    simulate(check, seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_moves_go_on_through_whatever_happens(seed: int) -> None:
+    """One after the other, or across each other, while brokers and ZooKeeper die, sleep, and are cut off."""
+
+    async def check() -> None:
+        rng = random.Random(seed)
+        async with moving(seed) as test, load(test):
+            watcher = asyncio.ensure_future(_members_are_assigned(test))
+            for _ in range(6):
+                target = rng.sample([1, 2, 3, 4], rng.choice([2, 3, 3, 3, 4]))
+                await test.ask_anyhow(target)
+                await asyncio.sleep(rng.choice([0.0, 0.01, 0.03, 0.3, 1.0]) * rng.random())
+                await _mishap(test, rng)
+                if rng.random() < 0.5:
+                    await until(test.gone, f"it is at {target}", 40)
+            await until(test.gone, "all has ended", 40)
+            await test.moved(await test.assignment())
+            watcher.cancel()
+            (end,) = await asyncio.gather(watcher, return_exceptions=True)
+            assert isinstance(end, asyncio.CancelledError), end
+
+    simulate(check, seed)
+
+
+async def _mishap(test: Moving, rng: random.Random) -> None:
+    node = rng.choice([*test.cluster.nodes, *test.cluster.zookeepers])
+    how = rng.choice(["kill", "stop", "cut", "none"])
+    if how == "kill":
+        await node.kill()
+        await asyncio.sleep(rng.choice([0.0, 0.2, 4.0]))
+        await node.start()
+    elif how == "stop":
+        await node.stop()
+        await asyncio.sleep(rng.choice([0.5, 5.0]))
+        await node.resume()
+    elif how == "cut":
+        await test.cluster.cut(node, [other for other in test.cluster.cluster.sim_nodes if other is not node])
+        await asyncio.sleep(rng.choice([0.5, 5.0]))
+        await test.cluster.heal()
+
+
+async def _members_are_assigned(test: Moving) -> None:
+    """For ever: whoever is in sync, or leads, is assigned; state and assignment are read as of one moment."""
+    while True:
+        before = await test.assignment()
+        state = await test.state()
+        if before == await test.assignment():
+            assert {*state["isr"], *state["elr"], state["leader"]} <= {*before, -1}, f"{state} of {before}"
+        await asyncio.sleep(0.02)
+
+
+# -- what is waited for, and what is refused -------------------------------------------------------------------------
+
+
+async def dead(test: Moving, broker: int) -> None:
+    """Killed, and known to be dead."""
+    await test.node(broker).kill()
+
+    async def forgotten() -> bool:
+        return str(broker) not in await test.zookeeper.get_children("/brokers/ids")
+
+    await until(forgotten, f"the session of broker {broker} has ended")
+
+
+def test_a_new_replica_that_is_dead_is_waited_for_before_anything_changes() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 4)
+            await test.ask([2, 3, 4])
+            await asyncio.sleep(5)
+            assert await test.assignment() == [1, 2, 3]
+            await test.node(4).start()
+            await test.moved([2, 3, 4])
+
+    simulate(check)
+
+
+def test_an_old_replica_that_is_dead_counts_no_more_but_is_waited_for_until_its_files_are_gone() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 1)
+            async with load(test):
+                await test.ask([2, 3, 4])
+                await until(lambda: len(test.events("assignment-written")) == 2, "the others have it")
+                await asyncio.sleep(5)
+                assert await test.assignment() == [2, 3, 4]
+                (entry,) = (await test.json(REASSIGN))["partitions"]
+                assert entry == {"topic": TOPIC, "partition": 0, "replicas": [2, 3, 4], "removing": [1]}
+                assert test.having() == [1, 2, 3, 4]
+            await test.node(1).start()
+            await test.moved([2, 3, 4])
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"topic": "nothing", "partition": 0, "replicas": [1]},
+        {"topic": TOPIC, "partition": 7, "replicas": [1]},
+        {"topic": TOPIC, "partition": 0, "replicas": []},
+        {"topic": TOPIC, "partition": 0, "replicas": [2, 2]},
+        {"topic": TOPIC, "partition": 0, "replicas": [-1, 2]},
+        {"topic": TOPIC, "partition": 0, "replicas": [2**31]},
+        {"topic": TOPIC, "partition": "0", "replicas": [1]},
+        {"topic": TOPIC},
+        17,
+    ],
+)
+def test_an_entry_that_makes_no_sense_is_refused_and_the_others_go_on(
+    entry: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check() -> None:
+        async with moving() as test:
+            other = {"topic": "orders", "partition": 0, "replicas": [4]}
+            await test.write(REASSIGN, [entry, other])
+            await test.moved([4], topic="orders")
+            assert await test.assignment() == [1, 2, 3]
+            said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+            assert len(said) == 1
+            assert "reassign" in said[0]
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b'{"version":1}', b'{"version":1,"partitions":{}}'])
+def test_a_request_that_makes_no_sense_is_refused_and_loses_nothing_that_is_under_way(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.zookeeper.create(REASSIGN, data)
+            await until(test.gone, "it is refused")
+            await dead(test, 4)
+            await test.ask([2, 3, 4])
+            await asyncio.sleep(1)
+            await test.zookeeper.set(REASSIGN, data)
+            await asyncio.sleep(1)
+            await test.node(4).start()
+            await test.moved([2, 3, 4])
+            said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+            assert [REASSIGN in line for line in said] == [True, True]
+
+    simulate(check)
+
+
+def test_a_topic_that_is_deleted_takes_its_reassignment_along() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 1)
+            await test.ask([2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 2, "only old files are waited for")
+            await test.zookeeper.create(f"/admin/delete_topics/{TOPIC}")
+            await asyncio.sleep(3)
+            await test.zookeeper.delete("/controller")  # the next one has to learn of that, too
+            await asyncio.sleep(3)
+            assert await test.zookeeper.exists(f"/brokers/topics/{TOPIC}") is not None, "the dead one has files"
+            await test.node(1).start()
+            await until(test.gone, "the entry is gone")
+            assert await test.zookeeper.exists(f"/brokers/topics/{TOPIC}") is None
+            assert test.having() == []
+
+    simulate(check)
+
+
+def test_a_request_across_another_leads_to_where_the_last_one_says() -> None:
+    """Also when what is being removed by the first is wanted by the second, or known to the first alone."""
+
+    async def check() -> None:
+        async with moving() as test:
+            await dead(test, 1)
+            async with load(test):
+                await test.ask([2, 3, 4])
+                await until(lambda: len(test.events("assignment-written")) == 2, "only old files are waited for")
+                await test.ask_anyhow([4, 3])
+                await until(lambda: len(test.events("assignment-written")) == 3, "again")
+                (entry,) = (await test.json(REASSIGN))["partitions"]
+                assert 1 in entry["removing"], "whose files are there still"
+                await test.ask_anyhow([1, 4])
+                await asyncio.sleep(1)
+                await test.node(1).start()
+                await test.moved([1, 4])
+
+    simulate(check)
+
+
+def test_who_takes_the_request_away_stops_it_where_it_is() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(4)
+            await test.ask([2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            await test.zookeeper.delete(REASSIGN)
+            await test.cluster.heal()
+            await test.moved([1, 2, 3, 4])
+
+    simulate(check)
+
+
+def test_an_order_of_replicas_is_an_assignment_too() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.ask([3, 2, 1])
+            await test.moved([3, 2, 1])
+
+    simulate(check)
+
+
+def test_partitions_can_be_added_while_others_move() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(4)
+            await test.ask([2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            assert (await test.admin.create_partitions(TOPIC, 2)).outcome is Outcome.DONE
+            await test.cluster.heal()
+            await test.moved([2, 3, 4])
+            added = (await test.json(f"/brokers/topics/{TOPIC}"))["partitions"]["1"]
+            assert len(added) == 3, "as many as the first one is to have"
+
+    simulate(check)
+
+
+class Znode:
+    """One, of whatever is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
+        return self.data, SimpleNamespace(czxid=7, version=3)
+
+
+@pytest.mark.parametrize(
+    ("found", "adopted"),
+    [([1, 2, 3, 4], True), ([4, 2, 3], True), ([1, 2, 3], True), ([1, 2, 4], False), ([4, 3, 2], False)],
+)
+def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int], adopted: bool) -> None:
+    """What is none is put back."""
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1, 2, 3]}, TopicSettings({}, 7))})
+    cluster.moves["t", 0] = Entry("t", 0, [4, 2, 3])
+    written: list[Any] = []
+
+    class Fence:
+        async def write(self, operations: list[Any]) -> None:
+            written.extend(operations)
+
+    rule: Any = SimpleNamespace(cluster=cluster, fence=Fence())
+    znode: Any = Znode(json.dumps({"version": 1, "partitions": {"0": found}}).encode())
+    asyncio.run(assignments.look_again(znode, rule, "t", lambda _: None))
+    assert cluster.topics["t"].assignment == {0: found if adopted else [1, 2, 3]}
+    assert [json.loads(one.data)["partitions"] for one in written] == ([] if adopted else [{"0": [1, 2, 3]}])
+
+
+# -- by Admin --------------------------------------------------------------------------------------------------------
+
+
+def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            partition, admin = (TOPIC, 0), test.admin
+            refused = await admin.reassign({partition: [1, 9], (TOPIC, 5): [1], ("orders", 0): [2, 2]})
+            assert {p: (known.outcome, known.error) for p, known in refused.items()} == {
+                partition: (Outcome.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
+                (TOPIC, 5): (Outcome.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION),
+                ("orders", 0): (Outcome.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
+            }
+            assert await test.gone()
+            await test.held_back(4)
+            wanted = {partition: [2, 3, 4]}
+            for _ in range(2):  # the second time it is so already
+                assert (await admin.reassign(wanted))[partition].outcome is Outcome.DONE
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            assert await admin.reassignments() == {partition: Move((1, 2, 3, 4), (2, 3, 4), ())}
+            assert await admin.verify(wanted) == {partition: MoveState.IN_PROGRESS}
+            assert (await admin.reassign({partition: [1, 2]}))[partition].error is E.INVALID_REQUEST
+            await test.cluster.heal()
+            await test.moved([2, 3, 4])
+            assert await admin.reassignments() == {}
+            verified = await admin.verify({**wanted, ("orders", 0): [1, 2, 3, 4], ("nothing", 0): [1]})
+            assert verified == {
+                partition: MoveState.DONE,
+                ("orders", 0): MoveState.FAILED,
+                ("nothing", 0): MoveState.FAILED,
+            }
+            view = (await admin.describe([TOPIC])).topics[TOPIC].partitions[0]
+            assert view.replicas == (2, 3, 4)
+
+    simulate(check)

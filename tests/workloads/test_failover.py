@@ -1,0 +1,137 @@
+"""The coordinator of a group whose members rebalance all the time is killed exactly at each of five points, and the
+group is as correct afterwards as before: twenty runs for each.
+
+In a cluster of containers, three runs for each point::
+
+    for n in 1 2 3 4 5; do pytest workloads/test_offsets.py --cluster=docker --repeat=3 --time-limit=15 --rate=200 \
+        --set=zookeeper.session.timeout.ms=1000 --replay=schedules/failover-$n.json; done
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.engine import Engines
+from checkers.verdict import Verdict
+from harness.app.attempt import Attempt, Reports
+from harness.app.experiment import experiment, experiment_of
+from harness.app.settings import Settings
+from harness.core.generator import Context, Generator, unfold
+from harness.core.history import HistoryReader
+from harness.core.operation import Operation, Phase
+from nemesis.schedule import Schedule, decode
+from nemesis.trigger import OnEvent
+from system_under_test.groups.points import FAILOVER_POINTS
+from workloads import test_offsets
+from workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
+
+SCHEDULES = Path(__file__).parent.parent.parent / "schedules"
+RUNS = 20
+TOGETHER = 2
+"""So many members at least commit in one generation once the coordinator is gone."""
+
+POINTS = list(enumerate(FAILOVER_POINTS, start=1))
+
+Rows = list[dict[str, Any]]
+
+
+def step(number: int, context: Context) -> tuple[Operation, int]:
+    """Operations of ``test_offsets``, and every tenth time a member leaves, to come back for its next commit."""
+    return (Operation(LEAVE), number) if not context.below(10, salt=9) else test_offsets.step(number, context)
+
+
+@experiment(system=test_offsets.SYSTEM, client=OffsetsClient, contract=test_offsets.CONTRACT)
+def restless(settings: Settings) -> Generator:
+    return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in test_offsets.KEYS]
+
+
+@pytest.fixture(scope="module")
+def engines() -> Engines:
+    return Engines("duckdb", threads=1)
+
+
+def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
+    found = experiment_of(restless)
+    assert found is not None
+    settings = Settings(
+        seed,
+        replay=schedule,
+        time_limit=8.0,
+        rate=30.0,
+        configuration=("zookeeper.session.timeout.ms=1000",),
+        store=store,
+    )
+    attempt = Attempt(found, settings, "workloads/test_offsets.py", "", reports=Reports.NEVER, engines=engines)
+    try:
+        attempt.set_up()
+        attempt.run()
+    finally:
+        attempt.tear_down()
+    return attempt
+
+
+def details(rows: Rows, phase: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(next(row["detail"] for row in rows if row["phase"] == phase))
+    return found
+
+
+def died_at(history: HistoryReader, event: str) -> int:
+    """When, in the history's nanoseconds; asserts that the process died right there."""
+    faults = history.table("faults").to_pylist()
+    assert [row["phase"] for row in faults] == ["intended", "injected", "healed", "recovered"], faults
+    assert faults[2]["bit"] is True
+    trigger = details(faults, "injected")["trigger"]
+    line = trigger["line"]
+    assert trigger["held"] is True, "it was seen stopped, and this was its last line"
+    assert (line["event"], line["key"]) == (event, MEMBERS)
+    node = trigger["origin"]
+    assert json.loads(faults[1]["targets"]) == [node]
+    assert details(faults, "healed")["evidence"][node]["before"]["state"] == "stopped"
+    after = [
+        row["event"]
+        for row in history.table("events").to_pylist()
+        if (row["node"], row["incarnation"]) == (node, line["incarnation"]) and row["seq"] > line["seq"]
+    ]
+    assert not after, "it wrote something more"
+    time: int = faults[1]["time"]
+    return time
+
+
+def together(history: HistoryReader, since: int) -> int:
+    """Of the generation in which most members have committed after ``since``: how many."""
+    members: dict[int, set[int]] = {}
+    for row in history.table("effects").to_pylist():
+        if row["kind"] == "commit" and row["group"] == MEMBERS and row["outcome"] == "ok" and row["call"] > since:
+            members.setdefault(row["epoch"], set()).add(row["process"])
+    return max((len(processes) for processes in members.values()), default=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "event"), POINTS)
+def test_the_group_is_correct_whenever_its_coordinator_dies(
+    number: int, event: str, engines: Engines, tmp_path: Path
+) -> None:
+    schedule = SCHEDULES / f"failover-{number}.json"
+    for seed in range(RUNS):
+        attempt = run(schedule, seed, engines, tmp_path)
+        assert attempt.judgement is not None
+        assert attempt.judgement.verdict is Verdict.PASS, (seed, attempt.judgement)
+        history = HistoryReader(attempt.folder.history)
+        assert together(history, died_at(history, event)) >= TOGETHER, seed
+        shutil.rmtree(attempt.folder.path)
+
+
+@pytest.mark.parametrize(("number", "event"), POINTS)
+def test_each_point_has_a_schedule_that_kills_exactly_there(number: int, event: str) -> None:
+    path = SCHEDULES / f"failover-{number}.json"
+    schedule = decode(path.read_bytes(), str(path))
+    assert isinstance(schedule, Schedule)
+    (step,) = schedule.steps
+    assert (step.fault, str(step.target)) == ("kill", "origin")
+    assert isinstance(step.trigger, OnEvent)
+    assert (step.trigger.event, step.trigger.key, step.trigger.hold) == (event, MEMBERS, True)

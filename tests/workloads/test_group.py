@@ -1,0 +1,98 @@
+"""The workload of consumer groups: green as it is, the same every time, and red with each defect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from checkers.verdict import Verdict
+from harness.app.attempt import Attempt
+from harness.app.experiment import experiment_of
+from harness.app.settings import Settings
+from harness.app.store import read_run
+from harness.core.history import HistoryReader
+from system_under_test.defects import DEFECTS
+from workloads import test_group
+
+pytestmark = pytest.mark.slow
+
+
+def run(root: Path, **chosen: object) -> Attempt:
+    settings = Settings(**({"seed": 1, "time_limit": 30.0, "rate": 100.0, "store": root} | chosen))  # type: ignore[arg-type]
+    experiment = experiment_of(test_group.test_group)
+    assert experiment is not None
+    attempt = Attempt(experiment, settings, "workloads/test_group.py::test_group", "pytest")
+    try:
+        attempt.set_up()
+        attempt.run()
+    finally:
+        attempt.tear_down()
+    assert attempt.judgement is not None
+    return attempt
+
+
+def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
+    attempt = run(tmp_path)
+    assert attempt.judgement is not None
+    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+    history = HistoryReader(attempt.folder.history)
+    tried = Counter((row["f"], row["outcome"]) for row in history.table("ops").to_pylist())
+    assert tried["commit", "ok"] > 150
+    assert tried["poll", "ok"] > 500
+    assert min(tried[f, "ok"] for f in ("leave", "die", "silence")) >= 1
+    effects = history.table("effects").to_pylist()
+    acquired = [row for row in effects if row["kind"] == "acquire" and row["group"] == "workers"]
+    assert len({row["epoch"] for row in acquired}) >= 8
+    assert sum(row["key"] != "workers" for row in acquired) >= 30
+    holds = [(row["process"], row["key"], row["assignment"]) for row in effects if row["kind"] == "acquire"]
+    assert len(holds) == len(set(holds))
+    ended = Counter(row["kind"] for row in effects if row["kind"] in ("lost", "release"))
+    assert min(ended["lost"], ended["release"]) > 0
+    assert any(row["value"] is not None for row in effects if row["kind"] == "fetched")
+    assert {row["key"] for row in effects if row["kind"] == "drained"} == {f"orders-{index}" for index in range(4)}
+    late = [row for row in effects if row["kind"] == "commit" and row["outcome"] == "fail"]
+    assert late, "members that were silent past their session commit in vain"
+
+
+@pytest.mark.parametrize("nemesis", ["stop-consumer", "kill-consumer", "cut-consumer"])
+def test_consumers_may_stop_die_and_be_cut_off(nemesis: str, tmp_path: Path) -> None:
+    judgement = run(tmp_path, nemesis=(nemesis,), time_limit=12.0).judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.PASS, judgement
+
+
+def test_a_seed_repeats_its_history(tmp_path: Path) -> None:
+    attempts = [run(tmp_path, nemesis=("stop", "stop-consumer"), time_limit=10.0) for _ in range(2)]
+    infos = [read_run(attempt.folder.path) for attempt in attempts]
+    assert len({info.digest for info in infos if info is not None}) == 1
+
+
+@pytest.mark.parametrize(("defect", "nemesis"), [("zombie-commit", ()), ("coordinator-amnesia", ("restart-rolling",))])
+def test_a_defect_of_a_coordinator_is_caught(defect: str, nemesis: tuple[str, ...], tmp_path: Path) -> None:
+    judgement = run(tmp_path, defect=defect, nemesis=nemesis).judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.FAIL
+    assert set(judgement.anomalies) & set(DEFECTS[defect].anomalies)
+
+
+def test_a_defect_of_the_log_is_caught(tmp_path: Path) -> None:
+    """A leader that acknowledges alone is cut off; about every second seed cuts it off long enough."""
+    verdicts = []
+    for seed in range(8):
+        judgement = run(
+            tmp_path,
+            seed=seed,
+            nemesis=("partition-one",),
+            nemesis_target="leader",
+            time_limit=10.0,
+            nemesis_interval=12.0,
+            defect="ack-before-replication",
+        ).judgement
+        assert judgement is not None
+        verdicts.append(judgement.verdict)
+        if judgement.verdict is Verdict.FAIL:
+            assert "lost-write" in judgement.anomalies
+            return
+    pytest.fail(f"not caught: {verdicts}")

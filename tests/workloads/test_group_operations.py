@@ -1,0 +1,165 @@
+"""What members of groups are asked to do, and the effects that they leave in a history."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from imagined_run import ImaginedRun
+
+from harness.core.generator import Context, Invoke
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from harness.core.stamps import NANOSECONDS
+from workloads.group_drain import drain
+from workloads.group_operations import effects, traffic
+
+KEYS = ("orders-0", "orders-1")
+HELD = {"key": "orders-1", "generation": 7, "owner": "m", "assignment": 4}
+POLL = Operation("poll", argument={"group": "g"})
+COMMIT = Operation("commit", argument={"group": "g", "number": 5, "keys": list(KEYS)})
+
+
+def rows(operation: Operation, outcome: Outcome, result: Any = None) -> list[Effect]:
+    ret = None if outcome is Outcome.INFO else 20
+    return list(effects(Completed(41, 3, "w3", operation, Completion(outcome, result), 10, ret)))
+
+
+def test_traffic_has_everything_in_it_and_numbers_are_unique() -> None:
+    generator: Any = traffic(KEYS)
+    made = []
+    for number in range(3_000):
+        chance = number * 0x9E3779B97F4A7C15 % 2**64
+        answer, generator = generator.op(Context(number * NANOSECONDS // 100, 1, 0, 1, (0,), random=chance))
+        assert isinstance(answer, Invoke)
+        made.append(answer.operation)
+    count = Counter(operation.f for operation in made)
+    assert count.keys() == {"send", "poll", "commit", "end", "leave", "die", "silence"}
+    assert 10 <= count["leave"] + count["die"] + count["silence"] <= 40, "by the clock, whatever the rate: 30 s of it"
+    assert min(count["leave"], count["die"], count["silence"]) > 0
+    numbers = [operation.argument["number"] for operation in made if operation.f == "commit"]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_an_acquired_partition_is_a_hold_and_a_look_at_what_was_committed() -> None:
+    note = {"kind": "acquire", **HELD, "begin": 100, "offset": 100, "number": 3}
+    for outcome, result in ((Outcome.OK, {"ownership": [note], "reads": []}), (Outcome.FAIL, {"ownership": [note]})):
+        about = {"group": "g", "outcome": Outcome.OK}
+        assert rows(POLL, outcome, result) == [
+            Effect("acquire", "orders-1", epoch=7, owner="m", assignment=4, **about),  # type: ignore[arg-type]
+            Effect("fetched", "g/orders-1", position=100, value=3, **about),  # type: ignore[arg-type]
+            Effect("seek", "orders-1", position=100, assignment=4, **about),  # type: ignore[arg-type]
+        ]
+
+
+def test_owning_nothing_in_a_generation_is_told_by_the_group_s_name() -> None:
+    note = {"kind": "acquire", **HELD, "key": None}
+    (row,) = rows(POLL, Outcome.OK, {"ownership": [note], "reads": []})
+    assert (row.kind, row.key, row.epoch, row.owner) == ("acquire", "g", 7, "m")
+
+
+@pytest.mark.parametrize(("f", "kind"), [("poll", "lost"), ("leave", "release"), ("die", "lost")])
+def test_what_is_owned_no_more_ends_its_hold(f: str, kind: str) -> None:
+    operation = Operation(f, argument={"group": "g"})
+    (row,) = rows(operation, Outcome.OK, {"ownership": [{"kind": kind, **HELD}]})
+    assert (row.kind, row.key, row.epoch, row.owner, row.assignment) == (kind, "orders-1", 7, "m", 4)
+
+
+def test_what_was_read_lies_between_begin_and_end() -> None:
+    read = {"key": "orders-0", "begin": 10, "records": [[10, 5], [11, 6]], "end": 12, "assignment": 3}
+    found = rows(POLL, Outcome.OK, {"ownership": [], "reads": [read]})
+    assert [(row.kind, row.position, row.value) for row in found] == [
+        ("observe-begin", 10, None),
+        ("observe", 10, 5),
+        ("observe", 11, 6),
+        ("observe-end", 12, None),
+    ]
+    assert {(row.key, row.assignment, row.group) for row in found} == {("orders-0", 3, "g")}
+
+
+def test_a_place_that_is_gone_is_no_poll() -> None:
+    read = {"key": "orders-0", "reset": 0, "assignment": 9}
+    (row,) = rows(POLL, Outcome.OK, {"ownership": [], "reads": [read]})
+    assert (row.kind, row.position, row.assignment) == ("reset", 0, 9)
+
+
+def test_only_the_drain_past_its_sentinel_has_drained() -> None:
+    read = {"key": "orders-0", "begin": 10, "records": [], "end": 12, "assignment": 3}
+    for sentinel, phase, drained in ((11, Phase.DRAIN, [12]), (12, Phase.DRAIN, []), (11, Phase.MAIN, [])):
+        operation = Operation("poll", argument={"group": "g", "until": {"orders-0": sentinel}}, phase=phase)
+        found = rows(operation, Outcome.OK, {"ownership": [], "reads": [read]})
+        assert [row.position for row in found if row.kind == "drained"] == drained
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_commit_is_a_write_of_each_position_in_its_generation(outcome: Outcome) -> None:
+    found = rows(COMMIT, outcome, {"generation": 7, "owner": "m", "positions": [["orders-1", 12, 4]]})
+    assert found == [Effect("commit", "g/orders-1", position=12, value=5, epoch=7, owner="m", group="g", assignment=4)]
+
+
+def test_a_commit_of_which_nothing_is_known_may_be_of_any_partition() -> None:
+    found = rows(COMMIT, Outcome.INFO)
+    assert [(row.kind, row.key, row.value, row.position, row.epoch) for row in found] == [
+        ("commit", "g/orders-0", 5, None, None),
+        ("commit", "g/orders-1", 5, None, None),
+    ]
+    assert rows(COMMIT, Outcome.FAIL) == [], "it owned nothing"
+
+
+class ImaginedGroup:
+    """Each process owns by chance this or that partition, for a few polls, and reads it from its beginning."""
+
+    def __init__(self, luck: random.Random, trouble: float) -> None:
+        self.luck = luck
+        self.trouble = trouble
+        self.logs = {key: [7, 8, 9] for key in KEYS}
+        self.holds: dict[tuple[int, str], int] = {}
+
+    def answer(self, process: int, operation: Operation) -> Completion:
+        if self.luck.random() < self.trouble:
+            return Completion(self.luck.choice((Outcome.FAIL, Outcome.INFO)), error="trouble")
+        if operation.f == "send":
+            assert operation.key is not None
+            self.logs[operation.key].extend(operation.argument)
+            return Completion(Outcome.OK, {"offset": len(self.logs[operation.key]) - 1})
+        assert operation.argument["group"] == "drain"
+        reads = []
+        for key, log in self.logs.items():
+            if self.luck.random() < 0.3:
+                self.holds.pop((process, key), None)
+                continue
+            begin = self.holds.get((process, key), 0)
+            end = self.holds[process, key] = min(begin + 2, len(log))
+            records = [[offset, log[offset]] for offset in range(begin, end)]
+            reads.append({"key": key, "begin": begin, "records": records, "end": end, "assignment": 1})
+        return Completion(Outcome.OK, {"ownership": [], "reads": reads})
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.6]))
+def test_the_drain_goes_past_every_sentinel_whoever_owns_what(seed: int, trouble: float) -> None:
+    group = ImaginedGroup(random.Random(seed), trouble)
+    completed = ImaginedRun(drain(KEYS, seconds=1_000), group.answer, random.Random(seed + 1)).run()
+    found = [(done, effect) for done in completed for effect in effects(done)]
+    for key in KEYS:
+        sentinels = [
+            effect.position
+            for done, effect in found
+            if (effect.kind, effect.key, done.completion.outcome) == ("append", key, Outcome.OK)
+        ]
+        assert len(sentinels) == 1, "one acknowledged sentinel, and no further attempt"
+        assert {effect.position for _, effect in found if (effect.kind, effect.key) == ("drained", key)} == {
+            (sentinels[0] or 0) + 1
+        }
+        seen = {effect.position for _, effect in found if (effect.kind, effect.key) == ("observe", key)}
+        assert seen >= set(range((sentinels[0] or 0) + 1))
+
+
+def test_a_group_that_is_dead_is_given_up_at_the_deadline() -> None:
+    run = ImaginedRun(drain(KEYS, seconds=3), lambda *_: Completion(Outcome.FAIL, error="x"), random.Random(1))
+    completed = run.run()
+    assert 2.5 * NANOSECONDS < run.time <= 3.5 * NANOSECONDS
+    assert 3 < len(completed) < 40
+    assert all(done.operation.phase is Phase.SENTINEL for done in completed)

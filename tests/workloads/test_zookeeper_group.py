@@ -1,0 +1,79 @@
+"""The workload of groups of the old design: what it does, what it tells, and what its contract says in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.app.attempt import Attempt
+from harness.app.experiment import experiment_of
+from harness.app.settings import Settings
+from harness.core.history import HistoryReader
+from harness.core.operation import Completed, Completion, Operation, Outcome
+from workloads import test_zookeeper_group
+from workloads.connector_client import ConnectorClient
+
+HELD = {"key": "orders-1", "generation": None, "owner": "g_c", "assignment": 4}
+
+
+def rows(f: str, result: Any, outcome: Outcome = Outcome.OK) -> list[tuple[Any, ...]]:
+    operation = Operation(f, argument={"group": "g", "number": 1, "keys": ["orders-1"]})
+    ret = None if outcome is Outcome.INFO else 20
+    effects = ConnectorClient.effects(Completed(41, 3, "w3", operation, Completion(outcome, result), 10, ret))
+    return [(row.kind, row.key, row.position, row.owner, row.epoch, row.assignment, row.outcome) for row in effects]
+
+
+def test_a_hold_has_an_owner_and_no_epoch_and_begins_at_the_group_s_offset() -> None:
+    note = {"kind": "acquire", **HELD, "begin": 100, "offset": 100, "number": None}
+    assert rows("poll", {"ownership": [note], "reads": [], "commits": []}) == [
+        ("acquire", "orders-1", None, "g_c", None, 4, Outcome.OK),
+        ("seek", "orders-1", 100, None, None, 4, Outcome.OK),
+        ("resume", "g/orders-1", 100, None, None, None, Outcome.OK),
+    ]
+
+
+def test_a_release_is_told_whatever_became_of_the_operation_and_of_its_commit() -> None:
+    result = {
+        "ownership": [{"kind": "release", **HELD}],
+        "commits": [{"outcome": "info", "positions": [["orders-1", 7]]}],
+    }
+    for f, outcome in (("commit", Outcome.INFO), ("poll", Outcome.FAIL), ("leave", Outcome.OK)):
+        assert rows(f, result, outcome) == [
+            ("release", "orders-1", None, "g_c", None, 4, Outcome.OK),
+            ("advance", "g/orders-1", 7, None, None, None, Outcome.INFO),
+        ]
+
+
+def test_the_contract_says_under_which_faults_the_design_may_fail_and_why() -> None:
+    contract = test_zookeeper_group.CONTRACT
+    for injected in ((), ("kill",), ("consumer-from-zookeeper",), ("zookeeper-expire",), ("zookeeper-kill",)):
+        assert contract.under(injected).forbids("double-ownership")
+    for injected in ("stop-consumer", "freeze", "zookeeper-pause"):
+        assert contract.under((injected,)).tolerates("double-ownership")
+        assert "the old design has no fence" in contract.reasons((injected,))["double-ownership"]
+
+
+@pytest.mark.slow
+def test_members_share_the_log_and_nothing_is_wrong_with_it(tmp_path: Path) -> None:
+    experiment = experiment_of(test_zookeeper_group.test_zookeeper_group)
+    assert experiment is not None
+    settings = Settings(1, nemesis=("kill",), time_limit=25.0, rate=100.0, store=tmp_path)
+    attempt = Attempt(experiment, settings, "workloads/test_zookeeper_group.py::test_zookeeper_group", "pytest")
+    try:
+        attempt.set_up()
+        attempt.run()
+    finally:
+        attempt.tear_down()
+    assert attempt.judgement is not None
+    assert attempt.judgement.anomalies == {}
+    history = HistoryReader(attempt.folder.history)
+    effects = history.table("effects").to_pylist()
+    kinds = {kind: sum(row["kind"] == kind for row in effects) for kind in ("acquire", "release", "observe", "drained")}
+    assert kinds["acquire"] > 20
+    assert kinds["release"] > 20
+    assert kinds["observe"] > 500
+    assert kinds["drained"] >= 4
+    holds = [(row["process"], row["key"], row["assignment"]) for row in effects if row["kind"] == "acquire"]
+    assert len(holds) == len(set(holds)), "each has a number of its own"

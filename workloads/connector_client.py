@@ -1,0 +1,277 @@
+"""Drives consumer groups of the old design; one client is one process of the history, and one member of each group.
+
+Operations and results are those of ``workloads.group_operations``, with these differences. ``poll`` and ``commit`` say
+in ``mode`` where the group keeps its offsets; a member of another mode shuts down first and comes back with this one.
+A commit whose outcome is
+unknown is a trial that ended: the operation is ok, its effects are not, and the member goes on.
+Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of each commit that
+was tried in the operation, also of the one that a member makes when it has to let go of its partitions.
+
+A member takes part in its group all the time, and not only while it is polled. But it lets go only while an operation
+is in hand, so that the history can say when: an operation that tells of a release was called before it. What it gave up
+between two operations, because its session may have been over, is not told: that hold ended with the last operation
+under it. A generator finds them in ``over``, as ``[key, assignment]``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final
+
+from harness.core.client import Endpoint
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from system_under_test.client.errors import Outcome as Certainty
+from system_under_test.client.errors import ReadFailed
+from system_under_test.client.membership import CommitFailed
+from system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from system_under_test.client.zookeeper_groups.connector import Change, ConsumerConnector, Kind
+from system_under_test.client.zookeeper_groups.streams import MessageStream
+from workloads import group_operations
+from workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
+from workloads.log_client import LARGEST, LogClient, number, told
+from workloads.log_operations import END, POLL, SEND
+
+TOPIC: Final = "orders"
+CALL_SECONDS: Final = 1.5
+POLL_SECONDS: Final = 0.2
+LEAVING_SECONDS: Final = 2.0
+"""That an operation waits for a member to let go: with the rest it ends within its own time (5 s)."""
+
+ZOOKEEPER: Final = "zookeeper"
+TO_TOPIC: Final = "to-topic"
+IN_TOPIC: Final = "in-topic"
+TO_ZOOKEEPER: Final = "to-zookeeper"
+MODES: Final = {
+    ZOOKEEPER: ("zookeeper", False),
+    TO_TOPIC: ("kafka", True),
+    IN_TOPIC: ("kafka", False),
+    TO_ZOOKEEPER: ("zookeeper", True),
+}
+"""``offsets.storage`` and ``dual.commit.enabled``, in the order in which a group migrates there and back."""
+
+
+class Member:
+    """Of one group, and what there is to tell of it. ``numbers`` gives each hold a number of its own."""
+
+    def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
+        storage, dual = MODES[mode]
+        self.mode = mode
+        self._commits_when_leaving = group != DRAIN
+        self._numbers = numbers
+        self._assignments: dict[int, int] = {}  # of each hold
+        self._notes: list[dict[str, Any]] = []
+        self._commits: list[dict[str, Any]] = []
+        self._over: list[tuple[str, int]] = []
+        self._stream: MessageStream | None = None
+        self._in_hand = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._settled.set()
+        config = ConnectorConfig(
+            zookeeper=",".join(endpoint.zookeeper),
+            bootstrap=endpoint.all,
+            group=group,
+            session_timeout=SESSION_SECONDS,
+            connection_timeout=CALL_SECONDS,
+            offsets_storage=storage,
+            dual_commit=dual,
+            auto_commit=False,
+            reset="smallest",
+            timeout=CALL_SECONDS,
+        )
+        self.connector = ConsumerConnector(
+            config,
+            runtime=runtime,
+            on_change=self._changed,
+            before_release=self._before_release,
+            defects=endpoint.defects,
+        )
+
+    def tell(self) -> dict[str, Any]:
+        """What happened to it since this was last asked."""
+        notes, self._notes = self._notes, []
+        commits, self._commits = self._commits, []
+        over, self._over = self._over, []
+        return {"ownership": notes, "commits": commits, "over": over}
+
+    @contextlib.asynccontextmanager
+    async def operation(self) -> AsyncIterator[None]:
+        """Only inside it does the member let go of anything; whoever has begun to is waited for."""
+        self._in_hand.set()
+        try:
+            yield
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), LEAVING_SECONDS)
+        finally:
+            self._in_hand.clear()
+
+    async def poll(self) -> list[dict[str, Any]]:
+        """Raises ``ReadFailed``, and ``ConnectionError`` without ZooKeeper."""
+        if self._stream is None:
+            self._stream = (await self.connector.create_streams({TOPIC: 1}))[TOPIC][0]
+        return [
+            {
+                "key": f"{chunk.topic}-{chunk.partition}",
+                "begin": chunk.begin,
+                "records": [[message.offset, number(message.value)] for message in chunk.messages],
+                "end": min(chunk.end, LARGEST),
+                "assignment": self._assignments[chunk.hold],
+            }
+            for chunk in await self._stream.receive(POLL_SECONDS)
+        ]
+
+    async def commit(self) -> None:
+        """Raises ``CommitFailed``; what is committed may move while it is, and then nobody knows which it was."""
+        before = self.connector.positions
+        try:
+            self._note_commit("ok", await self.connector.commit_offsets())
+        except CommitFailed as error:
+            known = "fail" if error.outcome is Certainty.NOT_DONE else "info"
+            for positions in (before, self.connector.positions):
+                self._note_commit(known, positions)
+            raise
+
+    def _note_commit(self, outcome: str, positions: dict[tuple[str, int], int]) -> None:
+        if positions:
+            told = [[f"{topic}-{index}", offset] for (topic, index), offset in positions.items()]
+            self._commits.append({"outcome": outcome, "positions": told})
+
+    async def _before_release(self) -> None:
+        await self._in_hand.wait()
+        if self.connector.owned:
+            self._settled.clear()
+            if self._commits_when_leaving:
+                with contextlib.suppress(CommitFailed):
+                    await self.commit()
+
+    def _changed(self, change: Change) -> None:
+        if change.kind is Kind.ACQUIRED:
+            self._assignments[change.hold] = next(self._numbers)
+        else:
+            self._settled.set()
+        assignment = self._assignments[change.hold]
+        if change.kind is Kind.LOST and not self._in_hand.is_set():
+            self._notes = [note for note in self._notes if note["assignment"] != assignment]
+            self._over.append((f"{change.topic}-{change.partition}", assignment))
+            return
+        kinds = {Kind.ACQUIRED: "acquire", Kind.RELEASED: "release", Kind.LOST: "lost"}
+        note: dict[str, Any] = {
+            "kind": kinds[change.kind],
+            "key": f"{change.topic}-{change.partition}",
+            "generation": None,
+            "owner": self.connector.consumer_id,
+            "assignment": assignment,
+        }
+        if change.kind is Kind.ACQUIRED:
+            note |= {"begin": change.offset, "offset": change.offset, "number": None}
+        self._notes.append(note)
+
+
+class ConnectorClient:
+    """Operations as above; sends and log ends are those of ``workloads.log_client``."""
+
+    holds_sessions = True
+    """At ZooKeeper itself, which faults of consumers may end."""
+
+    def __init__(self) -> None:
+        self._log = LogClient()
+        self._members: dict[str, Member] = {}
+        self._numbers = itertools.count(1)
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        """A member takes part from its first poll on."""
+        self._endpoint = endpoint
+        self._runtime = runtime
+        await self._log.open(endpoint, runtime)
+
+    async def close(self) -> None:
+        """Whatever it owned is free then, or when its session is over."""
+        for member in self._members.values():
+            await member.connector.shutdown()
+        await self._log.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        if operation.f in (SEND, END):
+            return await self._log.invoke(operation)
+        if operation.f not in (POLL, COMMIT, LEAVE):
+            known = f"{SEND}, {END}, {POLL}, {COMMIT} and {LEAVE}"
+            raise ValueError(f"members of a group of the old design know {known}, not {operation.f!r}")
+        group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
+        member = self._members.get(group)
+        if operation.f != POLL and member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        parting: dict[str, Any] = {"ownership": [], "commits": [], "over": []}
+        if member is not None and (operation.f == LEAVE or member.mode != mode):
+            parting = await self._part(group, member)
+            if operation.f != POLL:
+                return Completion(Outcome.OK, parting)
+            member = None
+        if member is None:
+            member = Member(self._endpoint, group, mode, self._runtime, self._numbers)
+            self._members[group] = member
+        async with member.operation():
+            completion = await self._ask(operation.f, group, member)
+        result = (completion.result or {}) | {name: parting[name] + more for name, more in member.tell().items()}
+        return Completion(completion.outcome, result, completion.error)
+
+    async def _ask(self, f: str, group: str, member: Member) -> Completion:
+        try:
+            if f == COMMIT:
+                await member.commit()
+                return Completion(Outcome.OK)
+            return Completion(Outcome.OK, {"reads": await member.poll()})
+        except ReadFailed as error:
+            return Completion(Outcome.FAIL, error=told(error))
+        except ConnectionError as error:
+            del self._members[group]  # it never found ZooKeeper
+            await member.connector.shutdown()
+            return Completion(Outcome.FAIL, error=f"no-zookeeper: {error}")
+        except CommitFailed as error:
+            if error.outcome is Certainty.NOT_DONE:
+                return Completion(Outcome.FAIL, error=told(error))
+            # It was tried, and its rows say that nobody knows; the member goes on, as any consumer would.
+            return Completion(Outcome.OK, {"unknown": told(error)})
+
+    async def _part(self, group: str, member: Member) -> dict[str, Any]:
+        async with member.operation():
+            if group != DRAIN:
+                with contextlib.suppress(CommitFailed):
+                    await member.commit()
+            await member.connector.shutdown()
+        del self._members[group]
+        return member.tell()
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``: ``checkers.offsets``."""
+        if completed.operation.f in (SEND, END):
+            return group_operations.effects(completed)
+        group = completed.operation.argument["group"]
+        result = completed.completion.result or {}
+        rows = [
+            row
+            for row in ([] if completed.operation.f == COMMIT else group_operations.effects(completed))
+            if row.kind != "fetched"
+        ]
+        if completed.operation.f == COMMIT:
+            rows += _owned(result, group)
+        for note in result.get("ownership", ()):
+            if note["kind"] == "acquire" and group != DRAIN:
+                register = f"{group}/{note['key']}"
+                rows.append(Effect("resume", register, position=note["begin"], group=group, outcome=Outcome.OK))
+        for commit in result.get("commits", ()):
+            for key, offset in commit["positions"]:
+                outcome = Outcome(commit["outcome"])
+                rows.append(Effect("advance", f"{group}/{key}", position=offset, group=group, outcome=outcome))
+        return rows
+
+
+def _owned(result: dict[str, Any], group: str) -> list[Effect]:
+    """A commit may find that something was acquired, or lost."""
+    return [
+        Effect(note["kind"], note["key"], owner=note["owner"], group=group, assignment=note["assignment"],
+               outcome=Outcome.OK)
+        for note in result.get("ownership", ())
+    ]  # fmt: skip

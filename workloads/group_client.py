@@ -1,0 +1,237 @@
+"""Drives consumer groups through the client library; one client is one process of the history, and one member of each
+group that it polls.
+
+A member hears of what it owns and owns no more while it polls, and tells it with that answer, or with the next one that
+it can give. Sends and log ends are those of ``workloads.log_client``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.core.client import Endpoint
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from system_under_test.client.assignors import Partition
+from system_under_test.client.errors import Outcome as Certainty
+from system_under_test.client.errors import ReadFailed
+from system_under_test.client.group_consumer import GroupConsumer
+from system_under_test.client.membership import CommitFailed, Generation, JoinFailed
+from workloads import group_operations
+from workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
+from workloads.log_client import LARGEST, LogClient, number, told
+from workloads.log_operations import END, POLL, SEND
+
+TOPIC: Final = "orders"
+REBALANCE_SECONDS: Final = 1.5
+"""A member that does not join again within it is left out."""
+CALL_SECONDS: Final = 2.0
+"""Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
+operation's time (5 s) unless all three go wrong."""
+DREAMY_SECONDS: Final = 0.5
+"""One that wakes works on for so long before its first heartbeat tells it that it was taken for dead."""
+POLL_SECONDS: Final = 0.1
+"""Short, for a member has other things to do than to wait at the end of its partitions."""
+
+
+@dataclass
+class Hold:
+    """Of one partition, from when the member was told to own it.
+
+    ``position``: the offset that is read next; ``chain``: the assignment that reads bear, another one after a reset.
+    """
+
+    generation: int
+    owner: str
+    assignment: int
+    position: int
+    chain: int
+
+
+class Member:
+    """Of one group, and what there is to tell of it. ``numbers`` gives each hold a number of its own."""
+
+    def __init__(self, bootstrap: Sequence[str], group: str, runtime: Any, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+        self._holds: dict[Partition, Hold] = {}
+        self._notes: list[dict[str, Any]] = []
+        self._parting = "lost"
+        self._consumer = GroupConsumer(
+            bootstrap,
+            group,
+            [TOPIC],
+            runtime=runtime,
+            session_timeout=SESSION_SECONDS,
+            rebalance_timeout=REBALANCE_SECONDS,
+            timeout=CALL_SECONDS,
+            on_assigned=self._assigned,
+            on_revoked=self._revoked,
+        )
+
+    def ownership(self) -> list[dict[str, Any]]:
+        """What happened to it since this was last asked."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    async def poll(self) -> list[dict[str, Any]]:
+        """What is new, of each partition. Raises ``JoinFailed``, ``ReadFailed``."""
+        received = await self._consumer.poll(POLL_SECONDS)
+        reads: list[dict[str, Any]] = []
+        for partition, hold in self._holds.items():
+            found = [record for record in received if (record.topic, record.partition) == partition]
+            begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
+            first = found[0].offset if found else hold.position
+            if first < begin:  # its place was gone, and it began anew; one that goes on further on has read all between
+                hold.chain, begin = next(self._numbers), first
+                reads.append({"key": _key(partition), "reset": begin, "assignment": hold.chain})
+            reads.append(
+                {
+                    "key": _key(partition),
+                    "begin": begin,
+                    "records": [[record.offset, number(record.value)] for record in found],
+                    "end": hold.position,
+                    "assignment": hold.chain,
+                }
+            )
+        return reads
+
+    @property
+    def standing(self) -> dict[str, Any] | None:
+        """What a commit says: generation, owner and positions; None without any."""
+        if not self._holds:
+            return None
+        first = next(iter(self._holds.values()))
+        positions = [[_key(partition), hold.position, hold.assignment] for partition, hold in self._holds.items()]
+        return {"generation": first.generation, "owner": first.owner, "positions": positions}
+
+    async def commit(self, number: int) -> None:
+        """Raises ``CommitFailed``."""
+        await self._consumer.commit(str(number))
+
+    async def silence(self, seconds: float) -> None:
+        self._consumer.fall_silent(seconds + DREAMY_SECONDS)
+        await asyncio.sleep(seconds)
+
+    async def leave(self) -> None:
+        """And tells the group."""
+        self._parting = "release"
+        await self._consumer.close()
+
+    async def die(self) -> None:
+        self._drop()
+        await self._consumer.close(leave=False)
+
+    def _assigned(self, partitions: Sequence[Partition]) -> None:
+        generation = self._consumer.generation
+        assert generation is not None, "assigned without a generation"
+        for partition in partitions:
+            committed, position = self._consumer.found(partition), self._consumer.position(partition)
+            hold = self._holds[partition] = self._hold(generation, position)
+            about = {"begin": position, "offset": committed.offset, "number": number(committed.metadata.encode())}
+            self._notes.append(_note("acquire", partition, hold) | about)
+        if not partitions:
+            self._notes.append(_note("acquire", None, self._hold(generation, -1)))
+
+    def _hold(self, generation: Generation, position: int) -> Hold:
+        assignment = next(self._numbers)
+        return Hold(generation.number, generation.member_id, assignment, position, assignment)
+
+    def _revoked(self, partitions: Sequence[Partition]) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        self._notes += [_note(self._parting, partition, hold) for partition, hold in self._holds.items()]
+        self._holds.clear()
+
+
+class GroupClient:
+    """Operations as in ``workloads.group_operations``."""
+
+    def __init__(self) -> None:
+        self._log = LogClient()
+        self._members: dict[str, Member] = {}
+        self._numbers = itertools.count(1)
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        """A member joins with its first poll."""
+        self._bootstrap = list(endpoint.all)
+        self._runtime = runtime
+        await self._log.open(endpoint, runtime)
+
+    async def close(self) -> None:
+        """As one who dies: the groups are told nothing."""
+        for member in self._members.values():
+            await member.die()
+        await self._log.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        match operation.f:
+            case "send" | "end":
+                return await self._log.invoke(operation)
+            case "poll":
+                return await self._poll(operation.argument["group"])
+            case "commit":
+                return await self._commit(operation.argument["group"], operation.argument["number"])
+            case "leave" | "die":
+                return await self._part(operation.argument["group"], operation.f)
+            case "silence":
+                return await self._silence(operation.argument["group"], operation.argument["seconds"])
+        known = f"{SEND}, {END}, {POLL}, {COMMIT}, {LEAVE}, {DIE} and {SILENCE}"
+        raise ValueError(f"members of a group know {known}, not {operation.f!r}")
+
+    async def _poll(self, group: str) -> Completion:
+        if group not in self._members:
+            self._members[group] = Member(self._bootstrap, group, self._runtime, self._numbers)
+        member = self._members[group]
+        try:
+            reads = await member.poll()
+        except (JoinFailed, ReadFailed) as error:
+            return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=told(error))
+        return Completion(Outcome.OK, {"ownership": member.ownership(), "reads": reads})
+
+    async def _commit(self, group: str, number: int) -> Completion:
+        member = self._members.get(group)
+        standing = None if member is None else member.standing
+        if member is None or standing is None:
+            return Completion(Outcome.FAIL, error="owns-nothing")
+        try:
+            await member.commit(number)
+        except CommitFailed as error:
+            known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
+            return Completion(known, standing, error=told(error))
+        return Completion(Outcome.OK, standing)
+
+    async def _part(self, group: str, f: str) -> Completion:
+        member = self._members.pop(group, None)
+        if member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        await (member.leave() if f == LEAVE else member.die())
+        return Completion(Outcome.OK, {"ownership": member.ownership()})
+
+    async def _silence(self, group: str, seconds: float) -> Completion:
+        member = self._members.get(group)
+        if member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        await member.silence(seconds)
+        return Completion(Outcome.OK)
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return group_operations.effects(completed)
+
+
+def _key(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _note(kind: str, partition: Partition | None, hold: Hold) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "key": None if partition is None else _key(partition),
+        "generation": hold.generation,
+        "owner": hold.owner,
+        "assignment": hold.assignment,
+    }

@@ -1,0 +1,185 @@
+"""The operations of members of consumer groups, their effects, and the traffic that they make.
+
+Operations, by ``f``, besides ``send`` and ``end`` of ``workloads.log_operations``:
+
+============  ==================================  ====================================================================
+f             argument                            result
+============  ==================================  ====================================================================
+``poll``      ``{"group", "until"?}``             ``{"ownership": [...], "reads": [...]}``
+``commit``    ``{"group", "number", "keys"}``     ``{"generation", "owner", "positions": [[key, offset, assignment]]}``
+``leave``     ``{"group"}``                       ``{"ownership": [...]}``
+``die``       ``{"group"}``                       ``{"ownership": [...]}``
+``silence``   ``{"group", "seconds"}``            none
+============  ==================================  ====================================================================
+
+A **poll** joins the group first, if the member has to, and then asks once for what is new in each partition owned.
+``reads`` has ``{"key", "begin", "records": [[offset, value], ...], "end", "assignment"}`` of each, and before it
+``{"key", "reset": offset, "assignment"}`` where the place to read from was not there any more, with the number that
+reads bear from then on. ``until`` has each sentinel's offset, in the drain.
+
+``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
+"generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
+``number`` is what the group had committed), ``key`` and those after ``assignment`` null for a generation in which it
+owns nothing; ``lost`` and ``release`` with the same columns up to ``assignment``. A hold, from an acquire on, has an
+assignment number of its own. An answer that failed tells of ownership nonetheless.
+
+A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
+are all that it may concern, for where nobody can tell which it did. A member that **leaves** tells the group; one that
+**dies** does not; both join again, as another member, with their next poll. One that is **silent** sends no heartbeat
+and does nothing else for so long, and goes on then as if nothing were, until a heartbeat or a commit is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from harness.core.generator import Context, Generator, mix, stagger, unfold
+from harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+from workloads import log_operations
+from workloads.log_operations import POLL, end, send
+
+COMMIT: Final = "commit"
+LEAVE: Final = "leave"
+DIE: Final = "die"
+SILENCE: Final = "silence"
+
+WORKERS: Final = "workers"
+"""The group that reads while faults come and go."""
+DRAIN: Final = "drain"
+"""The group that reads everything at the end; nobody commits in it, so each of its members begins at the beginning."""
+
+SESSION_SECONDS: Final = 2.0
+SILENT_SECONDS: Final = 3.0
+"""Longer than a session, shorter than an operation may take."""
+CHURN_SECONDS: Final = 1.2
+"""Between two members that leave, die or fall silent, on average."""
+
+
+def poll(group: str) -> Generator:
+    """Polls of the group's members, for ever."""
+    return unfold(lambda state, context: (Operation(POLL, argument={"group": group}), state), None)
+
+
+def commit(group: str, keys: Sequence[str]) -> Generator:
+    """Commits of the members' positions, for ever."""
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        return Operation(COMMIT, argument={"group": group, "number": number, "keys": list(keys)}), number + 1
+
+    return unfold(step, 0)
+
+
+def churn(group: str) -> Generator:
+    """Members that leave, die and fall silent, in turn, for ever."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        f = (LEAVE, SILENCE, DIE)[turn % 3]
+        argument: dict[str, Any] = {"group": group}
+        return Operation(f, argument=argument | ({"seconds": SILENT_SECONDS} if f == SILENCE else {})), turn + 1
+
+    return unfold(step, 0)
+
+
+def traffic(keys: Sequence[str], group: str = WORKERS) -> Generator:
+    """The usual mix: as many polls as sends, half as many commits, and members that come and go."""
+    return mix(
+        send(keys),
+        poll(group),
+        commit(group, keys),
+        end(keys),
+        stagger(CHURN_SECONDS, churn(group)),
+        weights=(8, 8, 4, 1, 4),
+    )
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """The ``effects`` rows of one operation, in order; see ``checkers.log`` and ``checkers.groups``."""
+    match completed.operation.f:
+        case "send" | "end":
+            return log_operations.effects(completed)
+        case "poll":
+            return [*_ownership(completed), *_reads(completed)]
+        case "leave" | "die":
+            return list(_ownership(completed))
+        case "commit":
+            return list(_commits(completed))
+        case "silence":
+            return ()
+        case other:
+            raise ValueError(f"members of a group know no operation {other!r}")
+
+
+def _ownership(completed: Completed) -> Iterator[Effect]:
+    """It happened, whatever became of the operation in which the member heard of it."""
+    group = _group(completed)
+    for note in (completed.completion.result or {}).get("ownership", ()):
+        key = note["key"] if note["key"] is not None else group
+        assignment = note["assignment"]
+        yield Effect(
+            note["kind"],
+            key,
+            epoch=note["generation"],
+            owner=note["owner"],
+            group=group,
+            assignment=assignment,
+            outcome=Outcome.OK,
+        )
+        if note["kind"] == "acquire" and note["key"] is not None:
+            yield Effect(
+                "fetched",
+                _register(group, key),
+                position=note["offset"],
+                value=note["number"],
+                group=group,
+                outcome=Outcome.OK,
+            )
+            yield Effect("seek", key, position=note["begin"], group=group, assignment=assignment, outcome=Outcome.OK)
+
+
+def _reads(completed: Completed) -> Iterator[Effect]:
+    group = _group(completed)
+    until: Mapping[str, int] = completed.operation.argument.get("until") or {}
+    for read in (completed.completion.result or {}).get("reads", ()):
+        key, assignment = read["key"], read["assignment"]
+        if "reset" in read:
+            yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
+            continue
+        yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)
+        for offset, value in read["records"]:
+            yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment)
+        yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
+        if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
+            yield Effect("drained", key, position=until[key] + 1, group=group)
+
+
+def _commits(completed: Completed) -> Iterator[Effect]:
+    """One row for each partition; each that it may have been where an answer is missing and nobody knows."""
+    group, number = _group(completed), completed.operation.argument["number"]
+    result = completed.completion.result
+    if result is None:
+        if completed.completion.outcome is Outcome.INFO:
+            for key in completed.operation.argument["keys"]:
+                yield Effect("commit", _register(group, key), value=number, group=group)
+        return
+    for key, offset, assignment in result["positions"]:
+        yield Effect(
+            "commit",
+            _register(group, key),
+            position=offset,
+            value=number,
+            epoch=result["generation"],
+            owner=result["owner"],
+            group=group,
+            assignment=assignment,
+        )
+
+
+def _group(completed: Completed) -> str:
+    group: str = completed.operation.argument["group"]
+    return group
+
+
+def _register(group: str, key: str) -> str:
+    """What a group has committed in a partition."""
+    return f"{group}/{key}"

@@ -1,0 +1,128 @@
+"""A live group that migrates: the generator of rolling steps, from ZooKeeper to the offsets topic and back, for ever.
+
+In each step every worker's member in turn takes on the step's mode, with a poll. One worker at a time rolls; the others
+poll and commit in the mode that they are in. The next step begins only when no member is left in another mode than this
+one's, and every partition is held by a member in it: that is what an operator has to see to, for while both stores are
+written only those who write both may have owned a partition last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.core.generator import PENDING, Answer, Context, Event, Generator, Invoke, each_process, repeat
+from harness.core.generator.context import bits
+from harness.core.operation import Operation, Outcome, Phase
+from workloads.connector_client import MODES, TO_TOPIC
+from workloads.group_operations import COMMIT, LEAVE
+from workloads.log_operations import POLL
+
+GROUP: Final = "migrants"
+STEPS: Final = tuple(MODES)
+LEAVE_ONE_IN: Final = 40
+COMMIT_ONE_IN: Final = 3
+LAST_POLLS: Final = 15
+"""Of each worker: they take some 0.2 s each, and a rebalance is over by then."""
+
+
+class Rolled(msgspec.Struct, frozen=True):
+    """A worker's member, as far as anybody knows: its process, and the step whose mode it is in, None before any."""
+
+    process: int
+    step: int | None = None
+
+
+class Migration(Generator, frozen=True):
+    """``holders``: of each partition the holds that were told of and not given up, as (process, assignment) -> step."""
+
+    keys: tuple[str, ...]
+    step: int = 0
+    members: Mapping[int, Rolled] = {}
+    holders: Mapping[str, Mapping[tuple[int, int], int]] = {}
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not context.free:
+            return PENDING, self
+        step = self.step + self._finished(context)
+        worker = context.pick()
+        known = self.members.get(worker)
+        if known is None or known.process != context.processes[worker]:
+            known = Rolled(context.processes[worker])
+        following = self._with(step=step, members={**self.members, worker: known})
+        target = step if known.step is None or self._may_roll(context, worker, step) else known.step
+        argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
+        if target == known.step and not context.below(COMMIT_ONE_IN, salt=1):
+            return Invoke(Operation(COMMIT, argument=argument), worker), following
+        if target == known.step and not context.below(LEAVE_ONE_IN, salt=2):
+            return Invoke(Operation(LEAVE, argument=argument), worker), following
+        return Invoke(Operation(POLL, argument=argument), worker), following
+
+    def update(self, context: Context, event: Event) -> Generator:
+        if event.completed is None or event.operation.f not in (POLL, COMMIT, LEAVE):
+            return self
+        argument, completion = event.operation.argument, event.completed.completion
+        if argument["group"] != GROUP:
+            return self
+        members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
+        if completion.outcome is Outcome.INFO:  # the process is gone, with all that it held
+            holders = {
+                key: {hold: step for hold, step in held.items() if hold[0] != event.process}
+                for key, held in holders.items()
+            }
+            members.pop(event.worker, None)
+            return self._with(members=members, holders=holders)
+        if completion.outcome is Outcome.OK and event.operation.f == POLL:
+            members[event.worker] = Rolled(event.process, argument["step"])
+        for note in (completion.result or {}).get("ownership", ()):
+            held = holders.setdefault(note["key"], {})
+            if note["kind"] == "acquire":
+                held[event.process, note["assignment"]] = argument["step"]
+            else:
+                held.pop((event.process, note["assignment"]), None)
+        for key, assignment in (completion.result or {}).get("over", ()):
+            holders.setdefault(key, {}).pop((event.process, assignment), None)
+        return self._with(members=members, holders=holders)
+
+    @property
+    def listens(self) -> bool:
+        return True
+
+    def _may_roll(self, context: Context, worker: int, step: int) -> bool:
+        """One after the other, in the workers' order; whoever is new begins in the present mode anyway."""
+        behind = [one for one, known in sorted(self.members.items()) if known.step is not None and known.step != step]
+        return bool(behind) and behind[0] == worker
+
+    def _finished(self, context: Context) -> bool:
+        members = [self.members.get(worker) for worker in bits(context.workers)]
+        if not all(known is not None and known.step == self.step for known in members):
+            return False
+        return all(set(self.holders.get(key, {}).values()) == {self.step} for key in self.keys)
+
+    def _with(
+        self,
+        *,
+        step: int | None = None,
+        members: Mapping[int, Rolled] | None = None,
+        holders: Mapping[str, Mapping[tuple[int, int], int]] | None = None,
+    ) -> Migration:
+        return Migration(
+            self.keys,
+            self.step if step is None else step,
+            self.members if members is None else members,
+            self.holders if holders is None else holders,
+        )
+
+
+def migration(keys: Sequence[str]) -> Generator:
+    """Members of the group ``migrants``, and their rolling steps, for ever."""
+    return Migration(tuple(keys))
+
+
+def farewell() -> Generator:
+    """All leave, and come back as members that read both stores: what each partition begins at is the last word."""
+    leave = Operation(LEAVE, argument={"group": GROUP}, phase=Phase.DRAIN)
+    last = Operation(POLL, argument={"group": GROUP, "mode": TO_TOPIC, "step": 1}, phase=Phase.DRAIN)
+    return each_process([leave, repeat(last, LAST_POLLS), leave])

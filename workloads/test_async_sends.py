@@ -1,0 +1,35 @@
+"""The log with asynchronous producers: message sets of one client overtake each other at no time.
+
+pytest workloads/test_async_sends.py --nemesis=partition-one-way
+pytest workloads/test_async_sends.py --cluster=sim --nemesis=kill,partition-one-way
+
+A set that is refused, by a leader without enough followers or by one that is just going, is sent again after a moment,
+while others of the same client wait behind it.
+"""
+
+from __future__ import annotations
+
+from checkers.contract import forbid
+from checkers.log import LOG_ANOMALIES
+from checkers.ownership import OWNERSHIP_ANOMALIES
+from checkers.replicas import REPLICA_ANOMALIES
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.generator import Generator, mix
+from system_under_test.deployment import Broker
+from workloads.burst_client import BurstClient, bursts
+from workloads.log_drain import drain
+from workloads.log_operations import end, poll
+
+SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
+# No set has a second record from which it could be split.
+ANOMALIES = [anomaly for anomaly in LOG_ANOMALIES if anomaly != "send-skip"]
+CONTRACT = forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES)
+
+
+@experiment(system=SYSTEM, client=BurstClient, contract=CONTRACT)
+def test_async_sends(settings: Settings) -> Generator:
+    """What was acknowledged is there, once, and in the order in which each client sent it."""
+    keys = SYSTEM.keys()
+    traffic = mix(bursts(keys), poll(keys), end(keys), weights=(9, 10, 1))
+    return traffic | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -1,0 +1,27 @@
+"""A live group moves its offsets from ZooKeeper to the offsets topic and back, in rolling steps, while it works.
+
+pytest workloads/test_migration.py --nemesis=kill
+pytest workloads/test_migration.py --cluster=sim --nemesis=partition --repeat=60 --rate=100 -q
+
+Whoever begins to own a partition reads on from what was committed last, wherever that is by then: an offset that was
+acknowledged is never followed by a lower one.
+"""
+
+from __future__ import annotations
+
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.generator import Generator, mix
+from workloads.connector_client import ConnectorClient
+from workloads.group_drain import drain
+from workloads.log_operations import end, send
+from workloads.migration import farewell, migration
+from workloads.test_zookeeper_group import CONTRACT, SYSTEM
+
+
+@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT)
+def test_migration(settings: Settings) -> Generator:
+    """No offset is lost, and none goes back, from one storage to the other and back again."""
+    keys = SYSTEM.keys()
+    traffic = mix(send(keys), migration(keys), end(keys), weights=(6, 18, 1))
+    return traffic | farewell() | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -1,0 +1,56 @@
+"""A consumer group of the old design at work: members that enter, read, commit and leave, and agree through ZooKeeper.
+
+pytest workloads/test_zookeeper_group.py --nemesis=zookeeper-kill
+pytest workloads/test_zookeeper_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
+
+There are no generations: what tells one owner from the next is time alone, so what is judged are times in which two
+members certainly held the same partition. At the end a fresh group reads everything from the beginning.
+"""
+
+from __future__ import annotations
+
+from checkers.contract import forbid
+from checkers.log import LOG_ANOMALIES
+from checkers.offsets import OFFSETS
+from checkers.ownership import OWNERSHIP_ANOMALIES
+from harness.app.experiment import experiment
+from harness.app.settings import Settings
+from harness.core.generator import Generator, each_process, mix, stagger, unfold
+from harness.core.operation import Operation, Phase
+from system_under_test.deployment import Broker
+from workloads.connector_client import ConnectorClient
+from workloads.group_drain import drain
+from workloads.group_operations import LEAVE, WORKERS, commit, poll
+from workloads.log_operations import end, send
+
+SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
+LEAVE_SECONDS = 2.0
+"""Between two members that leave, on average."""
+CONTRACT = forbid(
+    *LOG_ANOMALIES,
+    *OWNERSHIP_ANOMALIES,
+    *OFFSETS.anomalies,
+    "double-ownership",
+    may_stall=["power-loss"],  # where all lose power nobody serves until it is back, and that is what is asked for
+).tolerate_under(
+    "double-ownership",
+    faults=["stop-consumer", "freeze", "clock", "zookeeper-pause"],
+    because=(
+        "the old design has no fence: nobody takes a partition from a consumer that sleeps, or whose clock runs slow, "
+        "but time, and it may believe in it until it looks at a clock again; and a ZooKeeper server that lags answers "
+        "for sessions which the one that leads lets expire"
+    ),
+)
+
+
+@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT)
+def test_zookeeper_group(settings: Settings) -> Generator:
+    """Members share what was acknowledged, each partition with one owner at a time, and no offset goes back."""
+    keys = SYSTEM.keys()
+    leave = unfold(lambda state, context: (Operation(LEAVE, argument={"group": WORKERS}), state), None)
+    traffic = mix(
+        send(keys), poll(WORKERS), commit(WORKERS, keys), end(keys), stagger(LEAVE_SECONDS, leave),
+        weights=(8, 8, 4, 1, 2),
+    )  # fmt: skip
+    parting = each_process(Operation(LEAVE, argument={"group": WORKERS}, phase=Phase.DRAIN))
+    return traffic | parting | drain(keys, seconds=CONTRACT.recovery_deadline)
