@@ -284,7 +284,8 @@ class ConsumerConnector:
                 async with asyncio.timeout_at(until):
                     await self._offsets.commit(positions)
             except TimeoutError as error:
-                raise CommitFailed(f"{self.consumer_id}: no answer in time", Outcome.UNKNOWN) from error
+                each = dict.fromkeys(positions, Outcome.UNKNOWN)
+                raise CommitFailed(f"{self.consumer_id}: no answer in time", Outcome.UNKNOWN, each) from error
         return positions
 
     async def _commit_quietly(self) -> None:

@@ -59,6 +59,7 @@ class ZooKeeperOffsets:
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         session = self._registration.session
         what = f"group {self._group}: offsets to ZooKeeper"
+        undone = dict.fromkeys(offsets, Outcome.NOT_DONE)
         sent = False
         try:
             for _ in range(TRIES):
@@ -72,11 +73,12 @@ class ZooKeeperOffsets:
                     sent = False
                     self._known.clear()
                     if not await self._registration.stands(session):
-                        raise CommitFailed(f"{what}: the session is over", Outcome.NOT_DONE) from error
+                        raise CommitFailed(f"{what}: the session is over", Outcome.NOT_DONE, undone) from error
         except KazooException as error:
             known = Outcome.UNKNOWN if sent else Outcome.NOT_DONE
-            raise CommitFailed(f"{what}: {type(error).__name__}: {error}", known) from error
-        raise CommitFailed(f"{what}: the znodes came and went", Outcome.NOT_DONE)
+            each = dict.fromkeys(offsets, known)
+            raise CommitFailed(f"{what}: {type(error).__name__}: {error}", known, each) from error
+        raise CommitFailed(f"{what}: the znodes came and went", Outcome.NOT_DONE, undone)
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         return {partition: await self._read(partition) for partition in partitions}
@@ -134,7 +136,8 @@ class DualOffsets:
             await self._topic.commit(offsets)
         except CommitFailed as error:
             what = f"{error}; in ZooKeeper it is done"
-            raise CommitFailed(what, Outcome.UNKNOWN, error=error.error, node=error.node) from error
+            each = dict.fromkeys(offsets, Outcome.UNKNOWN)
+            raise CommitFailed(what, Outcome.UNKNOWN, each, error=error.error, node=error.node) from error
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         here, there = await self._zookeeper.fetch(partitions), await self._topic.fetch(partitions)
