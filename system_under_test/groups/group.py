@@ -215,11 +215,12 @@ class Group:
         self._remove(self.members[member_id], "left")
 
     def may_commit(self, member_id: str, generation: int) -> None:
-        """A commit is a member's, of this generation, or anybody's while there are none.
+        """A commit is a member's, of this generation, or anybody's while there are none: also while that the last has
+        left is still being stored.
 
         Raises :class:`GroupError`: 22, 25, 27.
         """
-        if generation < 0 and self.state is GroupState.EMPTY and not self._electing:
+        if generation < 0 and not self.members and self.state is not GroupState.DEAD:
             return
         self._hear(self._member(member_id, generation))
         if self._electing or self.state is GroupState.SYNCING:
