@@ -79,7 +79,10 @@ class Reader:
         loop = asyncio.get_running_loop()
         if draft.generation is not None:
             draft._beating = loop.create_task(draft._beat(draft.generation))
-        self._task = loop.create_task(self._read())
+        self.read_on()
+
+    def read_on(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._read())
 
     async def stop(self) -> None:
         self._task.cancel()

@@ -5,6 +5,7 @@ generation, by what the brokers and what the consumers themselves say.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from draft_client import (
@@ -20,7 +21,7 @@ from draft_client import (
 )
 from sim_brokers import Brokers, brokers, simulate, until
 
-from system_under_test.client.admin import Admin
+from system_under_test.client.admin import Admin, NewTopic
 from system_under_test.client.coordinated import CommitFailed, Position
 from system_under_test.client.draft_states import State
 from system_under_test.client.errors import Outcome
@@ -123,6 +124,43 @@ def test_round_robin_deals_partitions_out_and_one_group_has_one_strategy() -> No
             assert together(*readers)()
             for reader in (*readers, other):
                 await reader.stop()
+
+    simulate(check)
+
+
+def test_a_consumer_that_is_silent_is_missed_and_comes_back() -> None:
+    async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
+        silent, other = readers
+        before = other.generation
+        await silent.stop()  # a commit shows that it is there
+        silent.consumer.fall_silent(6.0)
+        await until(lambda: other.generation > before and len(other.owned[-1][2]) == PARTITIONS, "the other has all", 5)
+        silent.read_on()
+        await quiet(*readers)
+        return readers
+
+    simulate(lambda: with_readers(2, 0, act))
+
+
+def test_other_topics_are_joined_for_and_what_was_owned_is_given_up_before() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            heard: list[tuple[str, int]] = []
+
+            async def revoked(partitions: Sequence[tuple[str, int]]) -> None:
+                heard.extend(partitions)
+
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            cluster._open.append(admin)
+            await admin.create_topics([NewTopic("others", 2, 3)])
+            reader = Reader(cluster, on_revoked=revoked)
+            await quiet(reader)
+            reader.consumer.subscribe(["others"])
+            wanted = (("others", 0), ("others", 1))
+            await until(lambda: reader.consumer.assignment == wanted, "the other topic", 10)
+            assert heard == [("orders", index) for index in range(PARTITIONS)]
+            assert reader.states[-2:] == [State.STOPPED, State.MEMBER]
+            await reader.stop()
 
     simulate(check)
 
