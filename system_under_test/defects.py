@@ -152,7 +152,7 @@ _ALL = (
         "rebalances under a partition, or any other fault that lets members come and go",
         ("unseen", "orphaned-partition"),
         "KAFKA-2978",
-        "workloads/test_group.py --nemesis=partition --time-limit=60",
+        "workloads/test_group.py --cluster=sim --nemesis=partition --rate=100 --time-limit=60",
     ),
     Defect(
         "offsets-expire-active",

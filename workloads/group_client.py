@@ -54,13 +54,13 @@ class Hold:
 class Member:
     """Of one group, and what there is to tell of it. ``numbers`` gives each hold a number of its own."""
 
-    def __init__(self, bootstrap: Sequence[str], group: str, runtime: Any, numbers: Iterator[int]) -> None:
+    def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
         self._numbers = numbers
         self._holds: dict[Partition, Hold] = {}
         self._notes: list[dict[str, Any]] = []
         self._parting = "lost"
         self._consumer = GroupConsumer(
-            bootstrap,
+            endpoint.all,
             group,
             [TOPIC],
             runtime=runtime,
@@ -69,6 +69,7 @@ class Member:
             timeout=CALL_SECONDS,
             on_assigned=self._assigned,
             on_revoked=self._revoked,
+            defects=endpoint.defects,
         )
 
     def ownership(self) -> list[dict[str, Any]]:
@@ -157,7 +158,7 @@ class GroupClient:
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """A member joins with its first poll."""
-        self._bootstrap = list(endpoint.all)
+        self._endpoint = endpoint
         self._runtime = runtime
         await self._log.open(endpoint, runtime)
 
@@ -184,7 +185,7 @@ class GroupClient:
 
     async def _poll(self, group: str) -> Completion:
         if group not in self._members:
-            self._members[group] = Member(self._bootstrap, group, self._runtime, self._numbers)
+            self._members[group] = Member(self._endpoint, group, self._runtime, self._numbers)
         member = self._members[group]
         try:
             reads = await member.poll()

@@ -3,20 +3,43 @@
 As ``workloads.log_drain``, but the reading is done as the workload does it, by all processes together as members of a
 group. Nothing is committed in it, so whoever gets a partition reads it from the beginning. It is over when somebody was
 past each sentinel, or when the deadline is; what could not be drained then is for the checks to judge (``unseen``).
+
+A fresh group shows what the log holds, and nothing of the members that worked: one that had stopped to read is not in
+it. So they have to catch up afterwards. One of them leaves and comes back, so that whoever keeps a partition is set
+back to what was committed; when they have settled there is one more sentinel in every partition, for them alone, which
+they reach from where they stand. One that they never read is ``unseen``, whatever else was drained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from harness.core.generator import EXHAUSTED, PENDING, Answer, Context, Event, Generator, Invoke, Pending
+from harness.core.generator import (
+    EXHAUSTED,
+    PENDING,
+    Answer,
+    Context,
+    Event,
+    Generator,
+    Invoke,
+    Pending,
+    in_phase,
+    phases,
+    time_limit,
+)
 from harness.core.operation import Operation, Outcome, Phase
 from harness.core.stamps import NANOSECONDS
-from workloads.group_operations import DRAIN
+from workloads.group_operations import DRAIN, LEAVE, WORKERS, poll
 from workloads.log_drain import PAUSE
 from workloads.log_operations import POLL, SEND
+
+SETTLING_SECONDS: Final = 3.0
+"""Twice what members have to join again."""
+MOST_ATTEMPTS: Final = 1_000_000
+"""More than a drain makes: the sentinels of the group that catches up have values below it, so none comes twice."""
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -34,6 +57,7 @@ class GroupDrain(Generator, frozen=True):
     """See :func:`drain`. ``until`` is set by the first question: the deadline counts from the drain's beginning."""
 
     partitions: tuple[Partition, ...]
+    group: str
     seconds: float
     until: int | None = None
 
@@ -47,7 +71,7 @@ class GroupDrain(Generator, frozen=True):
         missing = [partition for partition in self.partitions if partition.sentinel is None]
         if not missing:
             sentinels = {partition.key: partition.sentinel for partition in self.partitions}
-            argument = {"group": DRAIN, "until": sentinels}
+            argument = {"group": self.group, "until": sentinels}
             return Invoke(Operation(POLL, argument=argument, phase=Phase.DRAIN), context.pick()), following
         for partition in missing:
             if not partition.open and partition.not_before <= context.time:
@@ -85,9 +109,20 @@ class GroupDrain(Generator, frozen=True):
         return self._with(tuple(changed if changed.key == one.key else one for one in self.partitions), until)
 
     def _with(self, partitions: tuple[Partition, ...], until: int | None) -> GroupDrain:
-        return GroupDrain(partitions, self.seconds, until)
+        return GroupDrain(partitions, self.group, self.seconds, until)
 
 
 def drain(keys: Sequence[str], *, seconds: float) -> Generator:
     """Sentinels and a whole read of every partition by the members of a fresh group, within ``seconds``."""
-    return GroupDrain(tuple(Partition(key) for key in keys), seconds)
+    return GroupDrain(tuple(Partition(key) for key in keys), DRAIN, seconds)
+
+
+def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
+    """After the drain, when nobody reads for it any more: a rebalance of ``group``, then sentinels that its members
+    reach within ``seconds`` from where they stand.
+    """
+    leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
+    settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group)))
+    return phases(
+        leave, settling, GroupDrain(tuple(Partition(key, attempts=MOST_ATTEMPTS) for key in keys), group, seconds)
+    )

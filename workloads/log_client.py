@@ -49,7 +49,7 @@ class LogClient:
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """Connections are made when they are first needed."""
         bootstrap = list(endpoint.all)
-        self._producer = Producer(bootstrap, runtime=runtime, acks=-1, timeout=SEND_SECONDS)
+        self._producer = Producer(bootstrap, runtime=runtime, acks=-1, timeout=SEND_SECONDS, defects=endpoint.defects)
         # What a broker serves is to be seen as it is: damage is a phantom for the checks, not an error to hide it.
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)

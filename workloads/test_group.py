@@ -5,31 +5,31 @@ pytest workloads/test_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=1
 
 Whoever owns a partition reads on from what the group has committed. Each commit is judged as the write of a register
 and in its generation, what members own in theirs, and what they read as what any reader of the log reads. At the end a
-fresh group reads everything from the beginning.
+fresh group reads everything from the beginning, and the members that worked read on to the end from where they stand.
 """
 
 from __future__ import annotations
 
 from checkers.contract import forbid
-from checkers.groups import GROUP_ANOMALIES
+from checkers.groups import CONSUMER_ANOMALIES, GROUP_ANOMALIES
 from checkers.log import LOG_ANOMALIES
 from checkers.ownership import OWNERSHIP_ANOMALIES
 from checkers.register import REGISTER
 from checkers.replicas import REPLICA_ANOMALIES
 from harness.app.experiment import experiment
 from harness.app.settings import Settings
-from harness.core.generator import Generator, each_process
-from harness.core.operation import Operation, Phase
+from harness.core.generator import Generator
 from system_under_test.deployment import Broker
 from workloads.group_client import GroupClient
-from workloads.group_drain import drain
-from workloads.group_operations import LEAVE, WORKERS, traffic
+from workloads.group_drain import catch_up, drain
+from workloads.group_operations import WORKERS, traffic
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, whatever becomes of the power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
 CONTRACT = forbid(
     *LOG_ANOMALIES,
     *GROUP_ANOMALIES,
+    *CONSUMER_ANOMALIES,
     *REGISTER.anomalies,
     *OWNERSHIP_ANOMALIES,
     *REPLICA_ANOMALIES,
@@ -40,6 +40,5 @@ CONTRACT = forbid(
 @experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, workers=True)
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and nobody of an old generation commits."""
-    keys = SYSTEM.keys()
-    parting = each_process(Operation(LEAVE, argument={"group": WORKERS}, phase=Phase.DRAIN))
-    return traffic(keys) | parting | drain(keys, seconds=CONTRACT.recovery_deadline)
+    keys, seconds = SYSTEM.keys(), CONTRACT.recovery_deadline
+    return traffic(keys) | drain(keys, seconds=seconds) | catch_up(keys, seconds=seconds)

@@ -77,6 +77,18 @@ def test_a_defect_of_a_coordinator_is_caught(defect: str, nemesis: tuple[str, ..
     assert set(judgement.anomalies) & set(DEFECTS[defect].anomalies)
 
 
+def test_a_member_that_reads_no_more_is_caught(tmp_path: Path) -> None:
+    """What it was to read last is ``unseen``; nothing else is wrong, and without the defect not even that."""
+    found = {}
+    for defect in (None, "silent-consumer"):
+        judgement = run(tmp_path, nemesis=("partition",), time_limit=20.0, defect=defect).judgement
+        assert judgement is not None
+        found[defect] = judgement
+    assert found[None].verdict is Verdict.PASS, found[None]
+    assert found["silent-consumer"].verdict is Verdict.FAIL
+    assert set(found["silent-consumer"].anomalies) == {"unseen"} <= set(DEFECTS["silent-consumer"].anomalies)
+
+
 def test_a_defect_of_the_log_is_caught(tmp_path: Path) -> None:
     """A leader that acknowledges alone is cut off; about every second seed cuts it off long enough."""
     verdicts = []

@@ -27,8 +27,10 @@ class ScriptedConsumer:
     steps: list[Step]
     commits: list[tuple[str, dict[Any, int]]]
     refusal: CommitFailed | None
+    defects: Sequence[str] = ()
 
-    def __init__(self, *_: Any, on_assigned: Any, on_revoked: Any, **__: Any) -> None:
+    def __init__(self, *_: Any, on_assigned: Any, on_revoked: Any, defects: Sequence[str], **__: Any) -> None:
+        type(self).defects = defects
         self.on_assigned, self.on_revoked = on_assigned, on_revoked
         self.generation: Generation | None = None
         self.positions: dict[Any, int] = {}
@@ -96,7 +98,7 @@ def told(monkeypatch: pytest.MonkeyPatch, steps: Sequence[Step], *then: Operatio
 
     async def play() -> list[Completion]:
         client = GroupClient()
-        client._bootstrap, client._runtime = [], None
+        client._endpoint, client._runtime = Endpoint("n1", "h:1", ("h:1",), defects=("a-defect",)), None
         polls = [Operation("poll", argument={"group": "g"})] * len(steps)
         return [await client.invoke(operation) for operation in (*polls, *then)]
 
@@ -149,6 +151,11 @@ def test_who_began_anew_did_not_read_between_but_who_went_on_did(monkeypatch: py
     assert lost.result == {"ownership": [hold, nothing], "reads": []}
 
 
+def test_what_is_switched_on_reaches_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    told(monkeypatch, [owning(3, {})])
+    assert ScriptedConsumer.defects == ("a-defect",)
+
+
 def test_a_failed_poll_tells_of_ownership(monkeypatch: pytest.MonkeyPatch) -> None:
     _, failed = told(monkeypatch, [owning(3, {ZERO: 0}), failing])
     assert failed.outcome is Outcome.FAIL
@@ -170,8 +177,8 @@ def test_who_parts_owns_no_more_and_is_another_member_then(f: str, kind: str, mo
     ("refusal", "outcome"),
     [
         (None, Outcome.OK),
-        (CommitFailed("x", Certainty.NOT_DONE), Outcome.FAIL),
-        (CommitFailed("x", Certainty.UNKNOWN), Outcome.INFO),
+        (CommitFailed("x", Certainty.NOT_DONE, {}), Outcome.FAIL),
+        (CommitFailed("x", Certainty.UNKNOWN, {}), Outcome.INFO),
     ],
 )
 def test_a_commit_tells_what_it_is_of_whatever_becomes_of_it(

@@ -14,7 +14,7 @@ from imagined_run import ImaginedRun
 from harness.core.generator import Context, Invoke
 from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from harness.core.stamps import NANOSECONDS
-from workloads.group_drain import drain
+from workloads.group_drain import catch_up, drain
 from workloads.group_operations import effects, traffic
 
 KEYS = ("orders-0", "orders-1")
@@ -112,11 +112,13 @@ def test_a_commit_of_which_nothing_is_known_may_be_of_any_partition() -> None:
 class ImaginedGroup:
     """Each process owns by chance this or that partition, for a few polls, and reads it from its beginning."""
 
-    def __init__(self, luck: random.Random, trouble: float) -> None:
+    def __init__(self, luck: random.Random, trouble: float, stuck: str | None = None) -> None:
         self.luck = luck
+        self.stuck = stuck
         self.trouble = trouble
         self.logs = {key: [7, 8, 9] for key in KEYS}
         self.holds: dict[tuple[int, str], int] = {}
+        self.asked: list[tuple[str, str]] = []
 
     def answer(self, process: int, operation: Operation) -> Completion:
         if self.luck.random() < self.trouble:
@@ -125,14 +127,16 @@ class ImaginedGroup:
             assert operation.key is not None
             self.logs[operation.key].extend(operation.argument)
             return Completion(Outcome.OK, {"offset": len(self.logs[operation.key]) - 1})
-        assert operation.argument["group"] == "drain"
+        self.asked.append((operation.f, operation.argument["group"]))
+        if operation.f == "leave":
+            return Completion(Outcome.OK, {"ownership": []})
         reads = []
         for key, log in self.logs.items():
             if self.luck.random() < 0.3:
                 self.holds.pop((process, key), None)
                 continue
             begin = self.holds.get((process, key), 0)
-            end = self.holds[process, key] = min(begin + 2, len(log))
+            end = self.holds[process, key] = begin if key == self.stuck else min(begin + 2, len(log))
             records = [[offset, log[offset]] for offset in range(begin, end)]
             reads.append({"key": key, "begin": begin, "records": records, "end": end, "assignment": 1})
         return Completion(Outcome.OK, {"ownership": [], "reads": reads})
@@ -155,6 +159,25 @@ def test_the_drain_goes_past_every_sentinel_whoever_owns_what(seed: int, trouble
         }
         seen = {effect.position for _, effect in found if (effect.kind, effect.key) == ("observe", key)}
         assert seen >= set(range((sentinels[0] or 0) + 1))
+    assert set(group.asked) == {("poll", "drain")}
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.6]), st.sampled_from([None, KEYS[1]]))
+def test_who_worked_must_reach_sentinels_of_their_own(seed: int, trouble: float, stuck: str | None) -> None:
+    """One leaves, the others find out, and what is sent then is read by them, or by nobody."""
+    group = ImaginedGroup(random.Random(seed), trouble, stuck)
+    run = ImaginedRun(catch_up(KEYS, seconds=20), group.answer, random.Random(seed + 1))
+    completed = run.run()
+    assert [rank for rank, done in enumerate(completed) if done.operation.f == "leave"] == [0]
+    first = next(done for done in completed if done.operation.f == "send")
+    assert first.ret is not None
+    assert first.ret > 3 * NANOSECONDS, "settled by then"
+    assert {name for _, name in group.asked} <= {"workers"}
+    assert Phase.MAIN not in {done.operation.phase for done in completed}
+    sent = [value for done in completed if done.operation.f == "send" for value in done.operation.argument]
+    assert max(sent) < -1_000, "none that a drain has sent"
+    reached = {effect.key for done in completed for effect in effects(done) if effect.kind == "drained"}
+    assert reached == {key for key in KEYS if key != stuck}
 
 
 def test_a_group_that_is_dead_is_given_up_at_the_deadline() -> None:
