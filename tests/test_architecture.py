@@ -47,7 +47,7 @@ LAYERS = {
     "client": {"records", "protocol", "network", "zookeeper"},
 }
 """Inside the broker imports go down only."""
-COMMON = {"runtime", "config", "events", "defects", "tasks"}
+COMMON = {"runtime", "config", "events", "defects", "tasks", "assignors"}
 """Modules that every layer of the broker may know."""
 
 

@@ -1,49 +1,7 @@
-"""Who of a group gets which partitions: what the member that leads works out. As Kafka's assignors of these names."""
+"""Who of a group gets which partitions: :mod:`system_under_test.assignors`, which coordinators use as well."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from system_under_test.assignors import ASSIGNORS, Assignor, Partition, assign_range, assign_round_robin
 
-Partition = tuple[str, int]
-Assignor = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], dict[str, list[Partition]]]
-"""From each member's topics and each topic's number of partitions to each member's partitions."""
-
-
-def assign_range(
-    subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
-) -> dict[str, list[Partition]]:
-    """Of each topic a contiguous range to each member, in the order of their ids; the first get one more."""
-    given: dict[str, list[Partition]] = {member: [] for member in subscriptions}
-    for topic in sorted(partitions):
-        members = sorted(member for member, topics in subscriptions.items() if topic in topics)
-        if not members:
-            continue
-        each, more = divmod(partitions[topic], len(members))
-        start = 0
-        for rank, member in enumerate(members):
-            count = each + (rank < more)
-            given[member] += [(topic, index) for index in range(start, start + count)]
-            start += count
-    return given
-
-
-def assign_round_robin(
-    subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
-) -> dict[str, list[Partition]]:
-    """All partitions of all topics one after the other to the members in turn, in the order of their ids."""
-    given: dict[str, list[Partition]] = {member: [] for member in subscriptions}
-    members = sorted(subscriptions)
-    turn = 0
-    for topic in sorted(partitions):
-        for index in range(partitions[topic]):
-            for _ in members:
-                member = members[turn % len(members)]
-                turn += 1
-                if topic in subscriptions[member]:
-                    given[member].append((topic, index))
-                    break
-    return given
-
-
-ASSIGNORS: Final[Mapping[str, Assignor]] = {"range": assign_range, "roundrobin": assign_round_robin}
+__all__ = ["ASSIGNORS", "Assignor", "Partition", "assign_range", "assign_round_robin"]

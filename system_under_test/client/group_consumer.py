@@ -16,6 +16,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from system_under_test.client.assignors import Partition
 from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
@@ -49,6 +50,27 @@ class Received:
     timestamp: int | None
 
 
+class Members(Protocol):
+    """Of one member: :class:`Membership`, or that of another design."""
+
+    generation: Generation | None
+    ended: ErrorCode | None
+
+    async def enter(self) -> Generation: ...
+
+    async def leave(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def subscribe(self, topics: Sequence[str]) -> None: ...
+
+    def fall_silent(self, seconds: float) -> None: ...
+
+    async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None: ...
+
+    async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]: ...
+
+
 class GroupConsumer:
     """See the module. Subscribed to ``topics``, or to what :meth:`subscribe` or :meth:`assign` says. One call at a
     time.
@@ -60,7 +82,8 @@ class GroupConsumer:
 
     ``reset``: ``earliest``, ``latest``, or ``none``: then a poll without a position, or with one that is no longer in
     the log, raises ``ReadFailed`` until there is one by ``seek``. Timeouts in seconds; ``timeout`` is for each call to
-    the brokers. ``defects``: names of historic defects to be built in, for tests.
+    the brokers. ``defects``: names of historic defects to be built in, for tests. ``membership`` stands for one of
+    this design, which the settings about members would make.
     """
 
     def __init__(
@@ -80,6 +103,7 @@ class GroupConsumer:
         on_revoked: Told = lambda partitions: None,
         on_lost: Told | None = None,
         defects: Collection[str] = (),
+        membership: Members | None = None,
     ) -> None:
         if reset not in RESETS:
             raise ValueError(f"reset is earliest or latest or none, not {reset!r}")
@@ -87,7 +111,7 @@ class GroupConsumer:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._on_lost = on_lost or on_revoked
-        self._membership = Membership(
+        self._membership: Members = membership or Membership(
             bootstrap,
             group,
             runtime=runtime,
@@ -247,9 +271,7 @@ class GroupConsumer:
         while True:
             entered = self._membership.generation
             if entered is None:
-                regular = self._membership.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
-                await self._revoke(self._on_revoked if regular else self._on_lost)
-                entered = await self._membership.enter()
+                entered = await self._enter()
             if entered is not self._generation:
                 # Asked for after the sync: by then the owner before has committed, or is refused when it does.
                 positions = await self._membership.committed(entered.partitions) if entered.partitions else {}
@@ -268,6 +290,12 @@ class GroupConsumer:
             if self._membership.generation is entered:
                 await self._reset_positions()
                 return
+
+    async def _enter(self) -> Generation:
+        """Gives up what it owned, and joins."""
+        regular = self._membership.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
+        await self._revoke(self._on_revoked if regular else self._on_lost)
+        return await self._membership.enter()
 
     async def _revoke(self, tell: Told) -> None:
         before, announced = self._generation, self._announced

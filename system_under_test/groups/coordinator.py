@@ -14,6 +14,8 @@ from kazoo.exceptions import KazooException, NoNodeError
 from system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from system_under_test.events import EventLog
 from system_under_test.groups import zookeeper_offsets
+from system_under_test.groups.draft.coordinator import DraftCoordinator
+from system_under_test.groups.draft.term import DraftTerm
 from system_under_test.groups.group import Group, GroupError, GroupState
 from system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
 from system_under_test.groups.routing import partition_of
@@ -109,6 +111,7 @@ class Coordinator:
         """Of the offsets topic; 0 while that is not known. Groups belong to one of them by this number, which never
         changes: what the brokers' metadata knows of a topic may be a part of it.
         """
+        self._draft = DraftCoordinator(config, runtime, zookeeper, events, background, self._stored, self._find)
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
@@ -121,6 +124,7 @@ class Coordinator:
             ListGroupsRequest: self._list,
             OffsetCommitRequest: self._commit,
             OffsetFetchRequest: self._fetch,
+            **self._draft.handlers(),
         }
 
     # -- what this broker coordinates --------------------------------------------------------------------------------
@@ -136,14 +140,16 @@ class Coordinator:
             partition, term, self._config, self._events, self._background.spawn, self._runtime.wall_clock
         )
         self._led[partition.index] = stored
-        term.ended.add_done_callback(lambda _: self._end(stored))
-        self._background.spawn(self._load(stored), f"loading {partition.key}")
+        draft = self._draft.lead(partition.index, term.epoch)
+        term.ended.add_done_callback(lambda _: self._end(stored, draft))
+        self._background.spawn(self._load(stored, draft), f"loading {partition.key}")
 
-    async def _load(self, stored: StoredGroups) -> None:
-        while not await self._count_partitions():
+    async def _load(self, stored: StoredGroups, draft: DraftTerm) -> None:
+        while not (partitions := await self._count_partitions()):
             if stored.ended:
                 return
             await asyncio.sleep(BACK_OFF)
+        draft.begin(partitions)
         await stored.load()
 
     async def _count_partitions(self) -> int:
@@ -159,7 +165,8 @@ class Coordinator:
                 _log.info("partitions of %s: %r", OFFSETS_TOPIC, error)
         return self._partitions
 
-    def _end(self, stored: StoredGroups) -> None:
+    def _end(self, stored: StoredGroups, draft: DraftTerm) -> None:
+        self._draft.end(draft)
         stored.end()
         if self._led.get(stored.index) is stored:
             del self._led[stored.index]
@@ -202,6 +209,8 @@ class Coordinator:
             stored = self._stored(request.group_id)
             if request.member_id and request.group_id not in stored.groups:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if not request.member_id and self._draft.known(stored.index, request.group_id) is not None:
+                raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             client_id = (context.client_id or "")[:LONGEST_CLIENT_ID]
             new_id = f"{client_id}-{self._runtime.random.getrandbits(128):032x}"
             host = context.peer.rpartition(":")[0]
@@ -362,10 +371,8 @@ class Coordinator:
     async def _commit_records(self, request: OffsetCommitRequest, records: Sequence[OffsetRecord]) -> ErrorCode:
         try:
             stored = self._stored(request.group_id)
-            if request.generation_id >= 0 and request.group_id not in stored.groups:
-                raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # its members are forgotten, and so is its generation
+            self._may_commit(stored, request)
             group = stored.group(request.group_id)
-            group.may_commit(request.member_id, request.generation_id)
         except GroupError as error:
             return error.code
         if not records:
@@ -382,6 +389,19 @@ class Coordinator:
                 },
             )
         return code
+
+    def _may_commit(self, stored: StoredGroups, request: OffsetCommitRequest) -> None:
+        """By the rules of the design whose members the group has. Raises :class:`GroupError`."""
+        group = stored.groups.get(request.group_id)
+        if group is None or request.member_id not in group.members:
+            draft = self._draft.known(stored.index, request.group_id)
+            if draft is not None:
+                draft.may_commit(request.member_id, request.generation_id)
+                return
+        if group is not None:
+            group.may_commit(request.member_id, request.generation_id)
+        elif request.generation_id >= 0:
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # its members are forgotten, and so is its generation
 
     async def _fetch(self, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
         if context.api_version == ZOOKEEPER_VERSION:
@@ -432,10 +452,15 @@ class Coordinator:
                 if stored.ready:
                     for group in list(stored.groups.values()):
                         await self._tidy(stored, group)
+                    await self._draft.tidy(stored)
 
     async def _tidy(self, stored: StoredGroups, group: Group) -> None:
         """Offsets go when their time is over, but never while the group has members; then the group, too."""
-        if not self.may_expire(group):
+        try:
+            has_members = self._draft.known(stored.index, group.group_id) is not None
+        except GroupError:
+            return  # it is not known yet
+        if has_members or not self.may_expire(group):
             return
         now = int(self._runtime.wall_clock() * 1000)
         old = [

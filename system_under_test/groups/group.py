@@ -33,7 +33,7 @@ LONGEST_REBALANCE = 3600.0
 
 Store = Callable[[GroupRecord], Awaitable[ErrorCode]]
 """Puts a record into the offsets topic; what members are to be told when that failed, or may have."""
-Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
 class GroupState(StrEnum):

@@ -117,7 +117,11 @@ class _Wire(asyncio.Protocol):
     async def _change(self) -> None:
         future = self._loop.create_future()
         self._waiting.append(future)
-        await future
+        try:
+            await future
+        finally:
+            if future in self._waiting:  # whoever waited has lost patience
+                self._waiting.remove(future)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -170,6 +174,10 @@ class Connection:
     def finished(self) -> bool:
         """Whether it is broken and nothing of it is left to be closed."""
         return self._wire.ended
+
+    async def ended(self) -> None:
+        """Returns when its socket is closed, by whomever."""
+        await self._wire.end()
 
     async def call(self, request: Request[R], version: int, timeout: float) -> R:
         """The answer to ``request``, sent in ``version``.

@@ -11,6 +11,12 @@ from collections.abc import Mapping
 
 from system_under_test.protocol.api import Api, api_table
 from system_under_test.protocol.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from system_under_test.protocol.draft_groups import (
+    ConsumerMetadataRequest,
+    DraftHeartbeatRequest,
+    DraftJoinGroupRequest,
+    DraftLeaveGroupRequest,
+)
 from system_under_test.protocol.partition_changes import (
     DescribeReassignmentsRequest,
     ElectPreferredRequest,
@@ -274,6 +280,10 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         ElectPreferredRequest,
         ReassignRequest,
         DescribeReassignmentsRequest,
+        ConsumerMetadataRequest,
+        DraftJoinGroupRequest,
+        DraftHeartbeatRequest,
+        DraftLeaveGroupRequest,
     ]
 )
 """Never announced."""

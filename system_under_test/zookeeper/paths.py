@@ -14,8 +14,20 @@ TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
 CONSUMERS = "/consumers"
+DRAFT_GROUPS = "/draft_groups"
+"""Ours: the groups of the draft, one znode each."""
 
-PERSISTENT = (BROKER_IDS, TOPICS, ISR_CHANGES, DELETE_TOPICS, TOPIC_CONFIGS, CONFIG_CHANGES, "/cluster", CONSUMERS)
+PERSISTENT = (
+    BROKER_IDS,
+    TOPICS,
+    ISR_CHANGES,
+    DELETE_TOPICS,
+    TOPIC_CONFIGS,
+    CONFIG_CHANGES,
+    "/cluster",
+    CONSUMERS,
+    DRAFT_GROUPS,
+)
 """What every broker makes sure of at its start."""
 
 
@@ -61,6 +73,10 @@ def consumer(group: str, consumer_id: str) -> str:
 
 def consumer_owner(group: str, name: str, index: int) -> str:
     return f"{CONSUMERS}/{group}/owners/{name}/{index}"
+
+
+def draft_group(group: str) -> str:
+    return f"{DRAFT_GROUPS}/{group}"
 
 
 def config_change() -> str:

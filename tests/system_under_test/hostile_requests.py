@@ -117,6 +117,8 @@ class Stranger:
             case Text():
                 if rng.random() < 0.6 and name == "topic" and request.__name__ != "DeleteTopicsRequest":
                     return KNOWN_TOPIC
+                if name == "strategy" and rng.random() < 0.6:
+                    return "range"
                 return rng.choice(TEXTS) if rng.random() < 0.98 else "y" * 32_767
             case Blob():
                 return rng.randbytes(rng.randrange(30))
@@ -134,6 +136,8 @@ class Stranger:
         rng, most = self._random, 2 ** (bits - 1) - 1
         if name in ("partition", "acks", "replica_id", "leader_epoch", "timestamp") and rng.random() < 0.6:
             return rng.choice((0, 0, 1, 2, 3, -1, -2))
+        if name == "session_timeout_ms" and rng.random() < 0.4:
+            return 500  # so that some do become members of groups, and soon are none any more
         if name == "count":  # of partitions that a topic shall have
             return rng.choice((0, -1, -most, most))
         if name == "broker_id":

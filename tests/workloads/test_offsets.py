@@ -64,16 +64,23 @@ def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path)
 
 
 def test_a_consumer_that_was_stopped_past_its_session_commits_late_and_is_refused(tmp_path: Path) -> None:
-    """The history counts its commit as indeterminate by then; the broker's answer stands in the node's own log."""
-    settings = Settings(
-        1, nemesis=("stop-consumer",), nemesis_interval=14.0, time_limit=20.0, rate=100.0, store=tmp_path
-    )
-    attempt = run(settings)
-    assert attempt.judgement is not None
-    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
-    logs = [path.read_text() for path in attempt.folder.path.glob("logs/client*/process.log")]
-    late = [line for log in logs for line in log.splitlines() if "commit, for which nobody waited any more" in line]
-    assert any('"outcome":"fail"' in line and "answered UNKNOWN_MEMBER_ID" in line for line in late), logs
+    """The history counts its commit as indeterminate by then; the broker's answer stands in the node's own log.
+
+    Whether a member is stopped amid a commit to the group is chance, so the first seed that does it shows it.
+    """
+    for seed in range(1, 13):
+        settings = Settings(
+            seed, nemesis=("stop-consumer",), nemesis_interval=14.0, time_limit=20.0, rate=100.0, store=tmp_path
+        )
+        attempt = run(settings)
+        assert attempt.judgement is not None
+        assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+        logs = [path.read_text() for path in attempt.folder.path.glob("logs/client*/process.log")]
+        lines = [line for log in logs for line in log.splitlines()]
+        late = [line for line in lines if "commit, for which nobody waited any more" in line]
+        if any('"outcome":"fail"' in line and "answered UNKNOWN_MEMBER_ID" in line for line in late):
+            return
+    raise AssertionError("no late commit was refused")
 
 
 def test_one_seed_one_history_with_consumers_on_nodes(tmp_path: Path) -> None:

@@ -1,0 +1,262 @@
+"""Membership of one group of the draft: a consumer that its coordinator tells what to own.
+
+A heartbeat goes out every session timeout / ``frequency``. One that is refused stops the consumer until it has joined
+again. One without an answer within the session timeout, or whose socket closes, makes it look for the coordinator; it
+keeps what it owns until some coordinator says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from system_under_test.client.addresses import Address
+from system_under_test.client.connection import CallError, NotSent
+from system_under_test.client.coordinated import (
+    OVER,
+    STALE_COORDINATOR,
+    Coordinated,
+    Generation,
+    JoinFailed,
+    left_until,
+)
+from system_under_test.client.draft_states import CONSUMING, Happening, State, next_state
+from system_under_test.client.metadata import BACK_OFF
+from system_under_test.protocol.draft_groups import (
+    UNKNOWN_CONSUMER,
+    ConsumerMetadataRequest,
+    DraftHeartbeatRequest,
+    DraftJoinGroupRequest,
+    DraftJoinGroupResponse,
+    DraftLeaveGroupRequest,
+)
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.runtime import Runtime
+
+_log = logging.getLogger("assay.client")
+
+FREQUENCY: Final = 4
+"""Heartbeats in a session."""
+JOIN_AGAIN: Final = OVER | {ErrorCode.REQUEST_TIMED_OUT}
+
+
+class DraftMembership(Coordinated):
+    """Of one consumer; ``session_timeout`` in seconds, ``join_timeout``: how long a join may wait for the others.
+
+    ``on_state`` hears of each change of the state. One call at a time.
+    """
+
+    find_request = ConsumerMetadataRequest
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        group: str,
+        topics: Sequence[str],
+        *,
+        runtime: Runtime,
+        strategy: str = "range",
+        session_timeout: float = 6.0,
+        frequency: int = FREQUENCY,
+        join_timeout: float = 20.0,
+        timeout: float = 5.0,
+        client_id: str = "assay-draft",
+        on_state: Callable[[State], None] = lambda state: None,
+    ) -> None:
+        super().__init__(bootstrap, group, runtime=runtime, timeout=timeout, client_id=client_id)
+        self.state = State.DOWN
+        self._topics = list(topics)
+        self._strategy = strategy
+        self._session_timeout = session_timeout
+        self._interval = session_timeout / frequency
+        self._join_timeout = join_timeout
+        self._on_state = on_state
+        self._consumer_id = ""
+        self._stopped: Generation | None = None
+        """The generation that was said to be over, where a later coordinator may say that it is not."""
+        self._told_by: Address | None = None
+        """The coordinator that said so."""
+        self._beating: asyncio.Task[None] | None = None
+
+    async def enter(
+        self, timeout: float | None = None, *, before_join: Callable[[], Awaitable[None]] | None = None
+    ) -> Generation:
+        """The generation that it is in, once it is in one: the one that it has, or one that it joins.
+
+        ``before_join`` is called once, before the coordinator is first asked to let it join: until then it may turn out
+        that its generation goes on. Raises :class:`JoinFailed`.
+        """
+        if self.generation is not None:
+            return self.generation
+        deadline = asyncio.get_running_loop().time() + (self._join_timeout if timeout is None else timeout)
+        await self._stop_beating()
+        self._move(Happening.STARTED)
+        last: object = "nobody coordinates"
+        while left_until(deadline) > 0:
+            try:
+                await self._reach(deadline)
+                if self._stopped is not None and await self._goes_on(self._stopped, deadline):
+                    return self._begin(self._stopped, Happening.ACCEPTED)
+                if before_join is not None:
+                    announce, before_join = before_join, None
+                    await announce()
+                answer = await self._join(deadline)
+            except CallError as error:
+                last = error
+            else:
+                code = ErrorCode.of(answer.error_code)
+                if code is ErrorCode.NONE:
+                    self._consumer_id = answer.consumer_id
+                    return self._begin(_generation(answer), Happening.JOINED)
+                if code is UNKNOWN_CONSUMER:
+                    self._consumer_id = ""
+                elif code in STALE_COORDINATOR:
+                    self._coordinator = None
+                elif code not in JOIN_AGAIN:
+                    raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
+                last = code.name
+            await asyncio.sleep(BACK_OFF)
+        raise JoinFailed(f"group {self.group}: not a member in time: {last}")
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """From the next time on that it enters, which it has to: by a join, whoever coordinates."""
+        self._topics = list(topics)
+        if self.generation is not None:
+            super()._over(ErrorCode.REBALANCE_IN_PROGRESS)
+            self._move(Happening.REFUSED)
+        self._stopped = None
+
+    async def leave(self) -> None:
+        """Whatever becomes of it: one who says nothing more is taken out in the end."""
+        await self._stop_beating()
+        self._stopped = self.generation = None
+        self._move(Happening.ENDED)
+        consumer_id, self._consumer_id = self._consumer_id, ""
+        if consumer_id:
+            try:
+                request = DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id)
+                await self._ask(request, 0, self._timeout)
+            except CallError as error:
+                _log.info("group %s: leaving: %s", self.group, error)
+
+    async def close(self) -> None:
+        """Without a word to the group."""
+        await self._stop_beating()
+        self._move(Happening.ENDED)
+        await super().close()
+
+    # -- joining ---------------------------------------------------------------------------------------------------
+
+    async def _reach(self, deadline: float) -> None:
+        """Raises ``NotSent`` when the coordinator is not known, or cannot be connected to."""
+        address = await self._find(deadline)
+        try:
+            await self._pool.get(address, left_until(deadline))
+        except CallError:
+            self._coordinator = None
+            raise
+
+    async def _goes_on(self, stopped: Generation, deadline: float) -> bool:
+        """Whether another coordinator than the one that said stop knows of no reason to. Raises ``CallError``."""
+        if self._coordinator == self._told_by:
+            return False
+        code = await self._heartbeat(stopped, min(left_until(deadline), self._session_timeout))
+        if code in STALE_COORDINATOR:
+            self._coordinator = None
+            raise NotSent(f"group {self.group}: {code.name}")
+        self._told_by = self._coordinator
+        if code is UNKNOWN_CONSUMER:
+            self._consumer_id, self._stopped = "", None
+        return code is ErrorCode.NONE
+
+    async def _join(self, deadline: float) -> DraftJoinGroupResponse:
+        request = DraftJoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=int(self._session_timeout * 1000),
+            topics=self._topics,
+            consumer_id=self._consumer_id,
+            strategy=self._strategy,
+        )
+        # From now on the coordinator may have it, so that there may be another generation than the one that was left.
+        stopped, self._stopped = self._stopped, None
+        try:
+            answer: DraftJoinGroupResponse = await self._ask(request, 0, left_until(deadline))
+        except NotSent:
+            self._stopped = stopped
+            raise
+        return answer
+
+    def _begin(self, generation: Generation, how: Happening) -> Generation:
+        self.generation, self._stopped = generation, None
+        self._move(how)
+        self._beating = asyncio.get_running_loop().create_task(self._beat(generation))
+        return generation
+
+    # -- heartbeats ------------------------------------------------------------------------------------------------
+
+    async def _beat(self, generation: Generation) -> None:
+        """Until the generation is over."""
+        while self.generation is generation:
+            await self._pause()
+            await asyncio.sleep(max(0.0, self._silent_until - asyncio.get_running_loop().time()))
+            if self.generation is not generation:
+                return
+            try:
+                code = await self._heartbeat(generation, self._session_timeout)
+            except CallError:
+                code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+            if self.generation is not generation:
+                return
+            if code is ErrorCode.NONE:
+                self._move(Happening.ACCEPTED)
+            elif code in OVER:
+                self._over(code)
+            else:
+                self._coordinator = None
+                self._move(Happening.LOST)
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due, or its socket closes."""
+        if self.state is State.REDISCOVERING or self._coordinator is None:
+            await asyncio.sleep(BACK_OFF)
+            return
+        try:
+            async with asyncio.timeout(self._interval):
+                await (await self._pulse.get(self._coordinator, self._interval)).ended()
+        except (TimeoutError, CallError):
+            return
+
+    async def _heartbeat(self, generation: Generation, left: float) -> ErrorCode:
+        request = DraftHeartbeatRequest(
+            group_id=self.group, generation_id=generation.number, consumer_id=generation.member_id
+        )
+        return ErrorCode.of((await self._ask(request, 0, left, self._pulse)).error_code)
+
+    async def _stop_beating(self) -> None:
+        task, self._beating = self._beating, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _over(self, code: ErrorCode) -> None:
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            return  # said of a commit: heartbeats tell soon
+        if code is UNKNOWN_CONSUMER:
+            self._consumer_id, self._stopped = "", None
+        else:
+            self._stopped, self._told_by = self.generation, self._coordinator
+        super()._over(code)
+        self._move(Happening.REFUSED)
+
+    def _move(self, happening: Happening) -> None:
+        before, self.state = self.state, next_state(self.state, happening)
+        assert (self.generation is not None) >= (self.state in CONSUMING), f"{self.state} without a generation"
+        if self.state is not before:
+            self._on_state(self.state)
+
+
+def _generation(answer: Any) -> Generation:
+    partitions = tuple((topic.topic, index) for topic in answer.partitions_to_own for index in topic.partitions)
+    return Generation(answer.generation_id, answer.consumer_id, partitions)

@@ -1,0 +1,192 @@
+"""The coordinator of the draft's groups: the same broker as in the later design, and the same offsets.
+
+A group belongs to one of the two designs as long as it has members of that design.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from system_under_test.config import BrokerConfig
+from system_under_test.events import EventLog
+from system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, Joined
+from system_under_test.groups.draft.term import DraftTerm
+from system_under_test.groups.group import GroupError
+from system_under_test.groups.stored import StoredGroups
+from system_under_test.network.handler import Context, Handler
+from system_under_test.protocol.consumer import AssignedTopic
+from system_under_test.protocol.draft_groups import (
+    ILLEGAL_GENERATION,
+    UNKNOWN_CONSUMER,
+    ConsumerMetadataRequest,
+    DraftHeartbeatRequest,
+    DraftHeartbeatResponse,
+    DraftJoinGroupRequest,
+    DraftJoinGroupResponse,
+    DraftLeaveGroupRequest,
+    DraftLeaveGroupResponse,
+)
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from system_under_test.protocol.schema import Request
+from system_under_test.protocol.topics import is_topic_name
+from system_under_test.runtime import Runtime, ZooKeeper
+from system_under_test.tasks import Background
+
+LONGEST_CLIENT_ID: Final = 100
+"""Characters of a consumer's own name that become part of its id."""
+LONGEST_WAIT: Final = 60.0
+"""Seconds that a join may wait for the others, or for ZooKeeper."""
+MOST_TOPICS: Final = 1000
+"""That one consumer may ask for."""
+
+Find = Callable[[GroupCoordinatorRequest, Context], Awaitable[GroupCoordinatorResponse]]
+
+
+class DraftCoordinator:
+    """``stored`` gives what the later design knows of a group, or raises its :class:`GroupError`: 14, 15, 16."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        zookeeper: ZooKeeper,
+        events: EventLog,
+        background: Background,
+        stored: Callable[[str], StoredGroups],
+        find: Find,
+    ) -> None:
+        self._config = config
+        self._random = runtime.random
+        self._zookeeper = zookeeper
+        self._events = events
+        self._background = background
+        self._stored = stored
+        self._find_coordinator = find
+        self._led: dict[int, DraftTerm] = {}
+
+    def handlers(self) -> Mapping[type[Request[Any]], Handler]:
+        return {
+            ConsumerMetadataRequest: self._find,
+            DraftJoinGroupRequest: self._join,
+            DraftHeartbeatRequest: self._heartbeat,
+            DraftLeaveGroupRequest: self._leave,
+        }
+
+    # -- terms -----------------------------------------------------------------------------------------------------
+
+    def lead(self, index: int, epoch: int) -> DraftTerm:
+        """A term of this broker begins; ``begin`` and ``end`` of the answer are the caller's to call."""
+        self._led[index] = DraftTerm(index, epoch, self._zookeeper, self._events, self._background.spawn)
+        return self._led[index]
+
+    def end(self, term: DraftTerm) -> None:
+        term.end()
+        if self._led.get(term.index) is term:
+            del self._led[term.index]
+
+    def known(self, index: int, group_id: str) -> DraftGroup | None:
+        """The group with consumers of this design, if it is one. Raises :class:`GroupError`: 14, 16."""
+        group = self._term(index).groups.get(group_id)
+        return None if group is None or group.empty else group
+
+    async def tidy(self, stored: StoredGroups) -> None:
+        """Forgets the groups of which nothing is left, here and in the offsets."""
+        term = self._led.get(stored.index)
+        if term is None:
+            return
+        for group in list(term.groups.values()):
+            if group.empty and group.group_id not in stored.groups:
+                await term.forget(group)
+
+    def _term(self, index: int) -> DraftTerm:
+        term = self._led.get(index)
+        if term is None:
+            raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+        term.serving()
+        return term
+
+    def _group(self, group_id: str) -> DraftGroup:
+        """Of somebody who says to be a consumer of it. Raises :class:`GroupError`: 14, 15, 16, 25."""
+        group = self._term(self._stored(group_id).index).groups.get(group_id)
+        if group is None:
+            raise GroupError(UNKNOWN_CONSUMER)
+        return group
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    async def _find(self, request: ConsumerMetadataRequest, context: Context) -> GroupCoordinatorResponse:
+        return await self._find_coordinator(GroupCoordinatorRequest(group_id=request.group_id), context)
+
+    async def _join(self, request: DraftJoinGroupRequest, context: Context) -> DraftJoinGroupResponse:
+        try:
+            self._check(request)
+            stored = self._stored(request.group_id)
+            term = self._term(stored.index)
+            later = stored.groups.get(request.group_id)
+            if later is not None and later.members:
+                raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            known = term.groups.get(request.group_id)
+            if request.consumer_id and known is None:
+                raise GroupError(UNKNOWN_CONSUMER)
+            joined = await self._joined(term, known or term.new_group(request.group_id), request, context)
+        except GroupError as error:
+            return DraftJoinGroupResponse(
+                error_code=error.code,
+                generation_id=NO_GENERATION,
+                consumer_id=request.consumer_id,
+                partitions_to_own=[],
+            )
+        topics = dict.fromkeys(topic for topic, _ in joined.partitions)
+        context.after_response(joined.handed)
+        return DraftJoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=joined.generation,
+            consumer_id=joined.consumer_id,
+            partitions_to_own=[
+                AssignedTopic(topic=topic, partitions=[index for name, index in joined.partitions if name == topic])
+                for topic in topics
+            ],
+        )
+
+    async def _joined(
+        self, term: DraftTerm, group: DraftGroup, request: DraftJoinGroupRequest, context: Context
+    ) -> Joined:
+        new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self._random.getrandbits(128):032x}"
+        future = group.join(
+            request.consumer_id, new_id, request.topics, request.strategy, request.session_timeout_ms / 1000
+        )
+        term.groups.setdefault(group.group_id, group)  # by the first who may join it
+        try:
+            return await asyncio.wait_for(future, LONGEST_WAIT)
+        except TimeoutError as error:  # it is cancelled: to the group the consumer has not joined
+            raise GroupError(ErrorCode.REQUEST_TIMED_OUT) from error
+
+    def _check(self, request: DraftJoinGroupRequest) -> None:
+        if not is_topic_name(request.group_id):  # it becomes the name of a znode
+            raise GroupError(ErrorCode.INVALID_GROUP_ID)
+        config = self._config
+        limits = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not limits[0] <= request.session_timeout_ms <= limits[1]:
+            raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        if not 0 < len(request.topics) <= MOST_TOPICS or not all(is_topic_name(topic) for topic in request.topics):
+            raise GroupError(ErrorCode.INVALID_TOPIC)
+
+    async def _heartbeat(self, request: DraftHeartbeatRequest, context: Context) -> DraftHeartbeatResponse:
+        try:
+            told = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
+        except GroupError as error:
+            return DraftHeartbeatResponse(error_code=error.code)
+        if told is not None:
+            context.after_response(told)
+            return DraftHeartbeatResponse(error_code=ILLEGAL_GENERATION)
+        return DraftHeartbeatResponse(error_code=ErrorCode.NONE)
+
+    async def _leave(self, request: DraftLeaveGroupRequest, _: Context) -> DraftLeaveGroupResponse:
+        try:
+            self._group(request.group_id).leave(request.consumer_id)
+        except GroupError as error:
+            return DraftLeaveGroupResponse(error_code=error.code)
+        return DraftLeaveGroupResponse(error_code=ErrorCode.NONE)

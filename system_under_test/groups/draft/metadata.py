@@ -1,0 +1,138 @@
+"""What ZooKeeper holds of one group of the draft, and the only way to write it.
+
+A group is one znode: generation, consumers with their topics, and assignment change together or not at all, always at
+the version at which they were read or written last. A coordinator begins its term by writing each of its groups once,
+under its own epoch, so that a former coordinator which does not know yet that it is one meets another version.
+
+Where the outcome of a write is not known it is tried again at the same version: whichever of the two arrives first
+counts, and both say the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+from system_under_test.zookeeper.znodes import Versioned
+
+ABSENT: Final = -1
+"""The version of a znode that is not there yet."""
+LARGEST: Final = 900_000
+"""Bytes; ZooKeeper takes a little more in one request, and closes the connection of whoever sends too much."""
+BACK_OFF: Final = 0.1
+"""Seconds before ZooKeeper is asked again."""
+
+
+class Displaced(Exception):
+    """Somebody else has written the group: whoever coordinated it does so no more."""
+
+
+class TooLarge(Exception):
+    """The group does not fit into a znode."""
+
+
+class StoredConsumer(msgspec.Struct, frozen=True):
+    topics: list[str]
+    session_timeout_ms: int
+
+
+class GroupMetadata(msgspec.Struct, frozen=True):
+    """``epoch`` is the coordinator's: that of its term as leader of the group's partition of the offsets topic.
+
+    ``partitions``: how many each topic had when the assignment was made; ``assignment``: by consumer, then topic.
+    """
+
+    epoch: int
+    generation: int
+    strategy: str
+    consumers: dict[str, StoredConsumer]
+    partitions: dict[str, int]
+    assignment: dict[str, dict[str, list[int]]]
+    version: int = 1
+
+
+class MetadataStore:
+    """Of one coordinator in one term, ``epoch``."""
+
+    def __init__(self, zookeeper: ZooKeeper, epoch: int) -> None:
+        self.epoch = epoch
+        self._zookeeper = zookeeper
+
+    async def names(self) -> list[str]:
+        """All groups of the draft, whoever coordinates them, as of now or later."""
+        while True:
+            try:
+                await self._zookeeper.sync(paths.DRAFT_GROUPS)
+                return await self._zookeeper.get_children(paths.DRAFT_GROUPS)
+            except NoNodeError:
+                return []
+            except KazooException:
+                await asyncio.sleep(BACK_OFF)
+
+    async def claim(self, group: str) -> Versioned[GroupMetadata] | None:
+        """The group, which nobody of an earlier term can write any more; None where there is none.
+
+        Raises :class:`Displaced` when somebody of a later term was there before, and ``ZnodeError``.
+        """
+        path = paths.draft_group(group)
+        while True:
+            found = await self._read(path)
+            if found is None:
+                return None
+            data, version = found
+            known = znodes.decode(GroupMetadata, path, data)
+            if known.epoch > self.epoch:
+                raise Displaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
+            mine = msgspec.structs.replace(known, epoch=self.epoch)
+            try:
+                return Versioned(mine, await self.write(group, mine, version))
+            except Displaced:
+                continue  # by one who is to be displaced, or has displaced us: the next read tells
+
+    async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
+        """Returns the new version. Raises :class:`Displaced` and :class:`TooLarge`; waits for ZooKeeper."""
+        path, data = paths.draft_group(group), znodes.encode(metadata)
+        if len(data) > LARGEST:
+            raise TooLarge(f"group {group} has {len(data)} bytes; {LARGEST} is the limit")
+        while True:
+            try:
+                if version == ABSENT:
+                    await self._zookeeper.create(path, data)
+                    return 0
+                written: int = (await self._zookeeper.set(path, data, version)).version
+                return written
+            except (BadVersionError, NodeExistsError, NoNodeError) as conflict:
+                found = await self._read(path)
+                if found is not None and found[0] == data and found[1] == version + 1:
+                    return found[1]  # an earlier try of ours came through
+                raise Displaced(f"group {group} is not at version {version} any more: {conflict!r}") from conflict
+            except KazooException:
+                await asyncio.sleep(BACK_OFF)
+
+    async def delete(self, group: str, version: int) -> None:
+        """Nothing where it was never written. Raises :class:`Displaced`; waits for ZooKeeper."""
+        while version != ABSENT:
+            try:
+                await self._zookeeper.delete(paths.draft_group(group), version)
+                return
+            except NoNodeError:
+                return
+            except BadVersionError as conflict:
+                raise Displaced(f"group {group} is not at version {version} any more") from conflict
+            except KazooException:
+                await asyncio.sleep(BACK_OFF)
+
+    async def _read(self, path: str) -> tuple[bytes, int] | None:
+        while True:
+            try:
+                data, stat = await self._zookeeper.get(path)
+                return data, stat.version
+            except NoNodeError:
+                return None
+            except KazooException:
+                await asyncio.sleep(BACK_OFF)

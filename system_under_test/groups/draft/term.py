@@ -1,0 +1,157 @@
+"""The draft's groups of one partition of the offsets topic, while this broker leads it.
+
+*Down* before the term begins and when it is over; *catching up* while the groups are read from ZooKeeper, each of them
+claimed for this term, and their topics looked at; then *ready*. Who meets another's write has lost its place and stops
+at once: all its groups are gone, and whoever waits looks for the coordinator anew. Should the term still not be over,
+it catches up again, and learns what the other wrote, or that the other's term is the later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from enum import StrEnum
+from typing import Any
+
+from system_under_test.events import EventLog
+from system_under_test.groups.draft.group import DraftGroup, GroupState
+from system_under_test.groups.draft.metadata import Displaced, GroupMetadata, MetadataStore
+from system_under_test.groups.draft.topics import TopicSizes
+from system_under_test.groups.group import GroupError, Spawn
+from system_under_test.groups.routing import partition_of
+from system_under_test.protocol.draft_groups import COORDINATOR_STARTUP_NOT_COMPLETE
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import znodes
+from system_under_test.zookeeper.znodes import Versioned
+
+_log = logging.getLogger("assay.groups")
+
+
+class Life(StrEnum):
+    DOWN = "Down"
+    CATCHING_UP = "CatchUp"
+    READY = "Ready"
+
+
+class DraftTerm:
+    """See the module. ``epoch`` is the leader epoch; ended by whoever made it when the term is over."""
+
+    def __init__(self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn) -> None:
+        self.index = index
+        self.epoch = epoch
+        self.life = Life.DOWN
+        self.groups: dict[str, DraftGroup] = {}
+        self._zookeeper = zookeeper
+        self._store = MetadataStore(zookeeper, epoch)
+        self._events = events
+        self._background_spawn = spawn
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._unreadable: set[str] = set()
+        self._sizes = self._new_sizes()
+        self._partitions = 0
+        self._over = False
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def begin(self, partitions: int) -> None:
+        """Catches up; the offsets topic has so many partitions."""
+        self._partitions = partitions
+        if not self._over:
+            self.life = Life.CATCHING_UP
+            self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
+
+    def end(self) -> None:
+        """The term is over."""
+        self._over = True
+        self._stop()
+
+    def _stop(self) -> None:
+        self.life = Life.DOWN
+        groups, self.groups = self.groups, {}
+        for group in groups.values():
+            group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks:
+            task.cancel()
+        self._sizes = self._new_sizes()
+
+    def _displaced(self) -> None:
+        if self.life is Life.DOWN:
+            return
+        self._events.emit("draft-displaced", value=self.index, epoch=self.epoch)
+        self._stop()
+        self.begin(self._partitions)
+
+    async def _catch_up(self) -> None:
+        loaded: dict[str, Versioned[GroupMetadata]] = {}
+        for name in await self._store.names():
+            if partition_of(name, self._partitions) != self.index:
+                continue
+            try:
+                found = await self._store.claim(name)
+            except Displaced as error:
+                _log.info("partition %d is coordinated by another: %s", self.index, error)
+                self._stop()
+                return
+            except znodes.ZnodeError as error:
+                _log.error("%s; nobody can join that group", error)
+                self._unreadable.add(name)
+                continue
+            if found is not None:
+                loaded[name] = found
+        for name, found in loaded.items():  # at once: from now on their consumers have to be heard of
+            self.groups[name] = self.new_group(name)
+            self.groups[name].load(found)
+        self.life = Life.READY
+        self._events.emit("draft-loaded", value=len(loaded), epoch=self.epoch, partition=self.index)
+        for group in list(self.groups.values()):
+            await group.partitions_changed()
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def serving(self) -> None:
+        """Raises :class:`GroupError`: 14 while it catches up, 16 when it does not coordinate."""
+        if self.life is Life.DOWN:
+            raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+        if self.life is Life.CATCHING_UP:
+            raise GroupError(COORDINATOR_STARTUP_NOT_COMPLETE)
+
+    def new_group(self, group_id: str) -> DraftGroup:
+        """One without consumers, not among the groups yet. Raises :class:`GroupError`: -1 where nobody can read what
+        ZooKeeper has of it.
+        """
+        if group_id in self._unreadable:
+            raise GroupError(ErrorCode.UNKNOWN)
+        sizes = self._sizes
+        return DraftGroup(group_id, self._store, sizes.sizes, self._events, self._spawn, self._displaced)
+
+    async def forget(self, group: DraftGroup) -> None:
+        """Ends a group that is empty; its generations may begin anew."""
+        group.end(COORDINATOR_STARTUP_NOT_COMPLETE)
+        try:
+            await self._store.delete(group.group_id, group.version)
+        except Displaced:
+            self._displaced()
+            return
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+
+    def _new_sizes(self) -> TopicSizes:
+        return TopicSizes(self._zookeeper, self._spawn, self._topic_changed, self._wants)
+
+    def _wants(self, topic: str) -> bool:
+        return any(group.wants(topic) for group in self.groups.values())
+
+    def _topic_changed(self, topic: str) -> None:
+        for group in list(self.groups.values()):
+            if group.state is not GroupState.DEAD and group.wants(topic):
+                self._spawn(group.partitions_changed(), f"partitions of {group.group_id}")
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task of this life: it ends when the coordinator goes down."""
+        task: asyncio.Task[None] = self._background_spawn(coroutine, name)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task

@@ -1,0 +1,88 @@
+"""How many partitions the topics of groups have, by ZooKeeper, and word of every change.
+
+Each topic's znode is watched as long as some group wants the topic; one that does not exist has 0 partitions and is
+watched as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.protocol.states import WatchedEvent
+
+from system_under_test.groups.draft.metadata import BACK_OFF
+from system_under_test.groups.group import Spawn
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.groups")
+
+
+class TopicSizes:
+    """``on_change`` hears of each topic whose number of partitions is another than the one told last; ``wanted`` says
+    whether anybody still cares for a topic.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        spawn: Spawn,
+        on_change: Callable[[str], None],
+        wanted: Callable[[str], bool],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._spawn = spawn
+        self._on_change = on_change
+        self._wanted = wanted
+        self._sizes: dict[str, int] = {}
+        self._watched: set[str] = set()
+        self._looking = asyncio.Lock()
+
+    async def sizes(self, topics: Collection[str]) -> dict[str, int]:
+        """Of each topic, in the order of their names; waits for ZooKeeper."""
+        while missing := [topic for topic in sorted(topics) if topic not in self._sizes]:
+            for topic in missing:
+                await self._look(topic)
+        return {topic: self._sizes[topic] for topic in sorted(topics)}
+
+    async def _look(self, topic: str) -> None:
+        async with self._looking:
+            while True:
+                try:
+                    size = await self._read(topic)
+                    break
+                except KazooException as error:
+                    _log.info("partitions of %s: %r", topic, error)
+                    await asyncio.sleep(BACK_OFF)
+            before = self._sizes.get(topic)
+            self._sizes[topic] = size
+        if before is not None and before != size:
+            self._on_change(topic)
+
+    async def _read(self, topic: str) -> int:
+        path = paths.topic(topic)
+        watch = None if topic in self._watched else lambda event: self._fired(topic, event)
+        self._watched.add(topic)
+        try:
+            if await self._zookeeper.exists(path, watch) is None:
+                return 0
+            data, _ = await self._zookeeper.get(path)
+            return len(znodes.decode(znodes.TopicAssignment, path, data).partitions)
+        except NoNodeError:
+            return 0  # gone in between, and the watch has fired
+        except znodes.ZnodeError as error:
+            _log.error("%s; the topic counts as one without partitions", error)
+            return 0
+        except KazooException:
+            self._watched.discard(topic)
+            raise
+
+    def _fired(self, topic: str, _: WatchedEvent) -> None:
+        self._watched.discard(topic)
+        if self._wanted(topic):
+            self._spawn(self._look(topic), f"partitions of {topic}")
+        else:
+            self._sizes.pop(topic, None)

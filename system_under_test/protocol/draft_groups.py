@@ -1,0 +1,69 @@
+"""The earlier draft of the group protocol, on private keys: the coordinator itself assigns.
+
+Three of the draft's errors have names of their own there; on the wire they are what became of them in 0.10.2.
+Offsets are committed and fetched with the public requests, in the draft's generation.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from system_under_test.protocol.consumer import AssignedTopic
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.groups import GroupCoordinatorResponse
+from system_under_test.protocol.schema import INT16, INT32, STRING, Request, array, message, request, wire
+
+COORDINATOR_STARTUP_NOT_COMPLETE: Final = ErrorCode.GROUP_LOAD_IN_PROGRESS
+ILLEGAL_GENERATION: Final = ErrorCode.ILLEGAL_GENERATION
+UNKNOWN_CONSUMER: Final = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@request(key=1030, versions=(0, 0))
+class ConsumerMetadataRequest(Request[GroupCoordinatorResponse]):
+    """Who coordinates the group?"""
+
+    group_id: str = wire(STRING)
+
+
+@message
+class DraftJoinGroupResponse:
+    """``generation_id`` is -1 and nothing is to be owned where there is an error."""
+
+    error_code: int = wire(INT16)
+    generation_id: int = wire(INT32)
+    consumer_id: str = wire(STRING)
+    partitions_to_own: list[AssignedTopic] = wire(array(AssignedTopic))
+
+
+@request(key=1031, versions=(0, 0))
+class DraftJoinGroupRequest(Request[DraftJoinGroupResponse]):
+    group_id: str = wire(STRING)
+    session_timeout_ms: int = wire(INT32)
+    topics: list[str] = wire(array(STRING))
+    consumer_id: str = wire(STRING)
+    """Empty for one who has none yet."""
+    strategy: str = wire(STRING)
+    """``range`` or ``roundrobin``; the same for all of a group."""
+
+
+@message
+class DraftHeartbeatResponse:
+    error_code: int = wire(INT16)
+
+
+@request(key=1032, versions=(0, 0))
+class DraftHeartbeatRequest(Request[DraftHeartbeatResponse]):
+    group_id: str = wire(STRING)
+    generation_id: int = wire(INT32)
+    consumer_id: str = wire(STRING)
+
+
+@message
+class DraftLeaveGroupResponse:
+    error_code: int = wire(INT16)
+
+
+@request(key=1033, versions=(0, 0))
+class DraftLeaveGroupRequest(Request[DraftLeaveGroupResponse]):
+    group_id: str = wire(STRING)
+    consumer_id: str = wire(STRING)

@@ -1,0 +1,125 @@
+"""The life of a coordinator of the draft: down, catching up, ready, and down at once when it has lost its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from sim_brokers import simulate, until
+
+from cluster.sim.cluster import SimCluster
+from system_under_test.deployment import Broker
+from system_under_test.events import EventLog
+from system_under_test.groups.draft.metadata import GroupMetadata, StoredConsumer
+from system_under_test.groups.draft.term import DraftTerm, Life
+from system_under_test.groups.group import GroupError
+from system_under_test.groups.routing import partition_of
+from system_under_test.protocol.errors import ErrorCode
+from system_under_test.runtime import ZooKeeper
+from system_under_test.zookeeper import paths, znodes
+
+PARTITIONS = 8
+INDEX = partition_of("g", PARTITIONS)
+
+
+def metadata(epoch: int, generation: int) -> GroupMetadata:
+    consumers = {"c": StoredConsumer(["orders"], 2000)}
+    return GroupMetadata(epoch, generation, "range", consumers, {"orders": 0}, {"c": {}})
+
+
+def spawn(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(coroutine, name=name)
+
+
+def term_of(zookeeper: ZooKeeper, epoch: int) -> DraftTerm:
+    events = EventLog(lambda line: None, lambda: None, (), asyncio.get_running_loop().time, 1, 1)
+    return DraftTerm(INDEX, epoch, zookeeper, events, spawn)
+
+
+def refusal(term: DraftTerm) -> ErrorCode | None:
+    try:
+        term.serving()
+    except GroupError as error:
+        return error.code
+    return None
+
+
+async def ready(term: DraftTerm) -> None:
+    await until(lambda: term.life is Life.READY, "it is ready", 5)
+
+
+async def with_zookeeper(test: Any) -> None:
+    """``test`` gets a client of a server that has the group ``g``, of one consumer, in epoch 5."""
+    cluster = SimCluster(Broker(), {"zookeeper": 1, "broker": 1}, 1)
+    await cluster.start()
+    try:
+        server = next(node for node in cluster.sim_nodes if node.role == "zookeeper")
+        await server.start()
+        zookeeper = cluster.harness_runtime().zookeeper(f"{server.address}:2181", 3.0)
+        await zookeeper.connect(10)
+        await zookeeper.create(paths.draft_group("g"), znodes.encode(metadata(5, 3)), makepath=True)
+        await test(zookeeper)
+        await zookeeper.close()
+    finally:
+        await cluster.close()
+
+
+def test_it_says_that_its_start_is_not_complete_until_it_knows_its_groups() -> None:
+    async def check(zookeeper: ZooKeeper) -> None:
+        term = term_of(zookeeper, 6)
+        assert refusal(term) is ErrorCode.NOT_COORDINATOR_FOR_GROUP
+        term.begin(PARTITIONS)
+        assert refusal(term) is ErrorCode.GROUP_LOAD_IN_PROGRESS
+        await ready(term)
+        assert refusal(term) is None
+        assert (term.groups["g"].generation, list(term.groups["g"].consumers)) == (3, ["c"])
+        term.end()
+        assert refusal(term) is ErrorCode.NOT_COORDINATOR_FOR_GROUP
+        assert term.groups == {}
+
+    simulate(lambda: with_zookeeper(check))
+
+
+def test_one_who_lost_its_place_stops_at_once_and_stays_down_when_the_other_is_later() -> None:
+    async def check(zookeeper: ZooKeeper) -> None:
+        former, later = term_of(zookeeper, 6), term_of(zookeeper, 7)
+        former.begin(PARTITIONS)
+        await ready(former)
+        later.begin(PARTITIONS)
+        await ready(later)
+        joining = former.groups["g"].join("c", "?", ["orders"], "range", 2.0)
+        with pytest.raises(GroupError) as refused:
+            await joining
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR_FOR_GROUP
+        await asyncio.sleep(1.0)
+        assert former.life is Life.DOWN
+        assert later.life is Life.READY
+        joined = await later.groups["g"].join("c", "?", ["orders"], "range", 2.0)
+        assert joined.generation == 4
+        for term in (former, later):
+            term.end()
+
+    simulate(lambda: with_zookeeper(check))
+
+
+def test_one_whose_predecessor_came_in_between_learns_what_it_wrote() -> None:
+    """The predecessor made a group that the new one does not know, since it was not there at its start."""
+
+    async def check(zookeeper: ZooKeeper) -> None:
+        await zookeeper.delete(paths.draft_group("g"))
+        term = term_of(zookeeper, 6)
+        term.begin(PARTITIONS)
+        await ready(term)
+        await zookeeper.create(paths.draft_group("g"), znodes.encode(metadata(5, 1)))
+        group = term.new_group("g")
+        joining = group.join("", "late", ["orders"], "range", 2.0)
+        term.groups["g"] = group
+        with pytest.raises(GroupError):
+            await joining
+        await ready(term)
+        assert (term.groups["g"].generation, list(term.groups["g"].consumers)) == (1, ["c"])
+        term.end()
+
+    simulate(lambda: with_zookeeper(check))
