@@ -52,7 +52,7 @@ async def elect(rule: Rule, partition: PartitionId) -> bool | None:
     name, index = partition
     cluster = rule.cluster
     if name not in cluster.topics or name in cluster.deleting or index not in cluster.topics[name].assignment:
-        _log.error("preferred leader of %s-%d: there is no such partition", name, index)
+        _log.info("preferred leader of %s-%d: there is no such partition", name, index)
         return None
     await rule.partitions.update([partition])
     assignment = cluster.topics[name].assignment[index]
