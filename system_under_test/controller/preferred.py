@@ -39,7 +39,8 @@ async def look(zookeeper: ZooKeeper, rule: Rule, watch: Watch) -> None:
     for problem in problems:
         _log.error("%s; no leader is elected for it", problem)
     for entry in wanted:
-        await elect(rule, (entry.topic, entry.partition))
+        if await elect(rule, (entry.topic, entry.partition)) is None:
+            _log.error("preferred leader of %s-%d: there is no such partition", entry.topic, entry.partition)
     rule.brokers.tell()
     try:
         await rule.fence.write([Delete(path, stat.version)])
@@ -52,7 +53,6 @@ async def elect(rule: Rule, partition: PartitionId) -> bool | None:
     name, index = partition
     cluster = rule.cluster
     if name not in cluster.topics or name in cluster.deleting or index not in cluster.topics[name].assignment:
-        _log.info("preferred leader of %s-%d: there is no such partition", name, index)
         return None
     await rule.partitions.update([partition])
     assignment = cluster.topics[name].assignment[index]
