@@ -136,10 +136,20 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(data, type=cls)
 
 
-def forbid(*anomalies: str, recovery_deadline: float = 30.0, may_stall: Sequence[str] = ()) -> Contract:
+def forbid(
+    *anomalies: str,
+    recovery_deadline: float = 30.0,
+    rebalance_deadline: float | None = None,
+    may_stall: Sequence[str] = (),
+) -> Contract:
     """A contract that forbids these anomalies, and ``no-recovery`` within ``recovery_deadline`` seconds of each heal.
 
     ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
     """
     forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY)))
-    return Contract(forbidden=forbidden, recovery_deadline=recovery_deadline, may_stall=tuple(may_stall))
+    return Contract(
+        forbidden=forbidden,
+        recovery_deadline=recovery_deadline,
+        rebalance_deadline=rebalance_deadline,
+        may_stall=tuple(may_stall),
+    )

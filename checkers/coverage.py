@@ -24,7 +24,7 @@ from checkers.engine import Engine, Row
 from checkers.verdict import Finding
 
 _EMPTY_HANDED: Final = (
-    "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'assign', 'revoke', 'lost')"
+    "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'assign', 'revoke', 'lost', 'idle')"
 )
 """Kinds of effects that do not make an operation count: an empty poll, a look at the log's end."""
 

@@ -8,6 +8,8 @@ that has none), ``owner`` the member's or consumer's id:
 - ``release``: it gave the partition up by itself; ``lost``: it was told, or noticed by itself, that it owns it no more.
   Columns as in the hold's ``acquire``. Every operation tells what its process acquired, gave up or lost since the one
   before.
+- ``idle``: an operation told of the group that there is nothing to tell; ``key`` is the group's name. Of a member that
+  owns nothing nobody knows otherwise that it goes on to own nothing, and then no partition is an orphan for certain.
 - polls as in ``checkers/log.py``, with the hold's ``assignment``, and ``group``.
 - ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
   ``epoch`` it is that of one who is no member. ``fetched``: ``value`` and ``position`` as committed.

@@ -45,11 +45,23 @@ HOLDS: Final = View(
 )
 """``over``: when the owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
 
+_SPARING: Final = (
+    "clock",
+    "consumer-from-coordinator",
+    "consumer-from-zookeeper",
+    "cut-consumer",
+    "freeze",
+    "stop",
+    "stop-consumer",
+    "zookeeper-expire",
+)
+"""Faults after which a process goes on with all that it knew; partitions, too. Any other one may have killed it."""
+
 KILLS: Final = View(
     "client_kills",
-    """
+    f"""
     select min(time) as moment from faults
-    where targets like '%client%' and fault not like 'partition%' and fault not in ('stop', 'freeze', 'clock')
+    where targets like '%client%' and fault not like 'partition%' and fault not in {_SPARING}
     group by id
     union all select cast(null as bigint)
     """,

@@ -126,9 +126,9 @@ _ALL = (
         "zk-owner-overlap",
         "a consumer of the old design goes on with what it owned after its ZooKeeper session expired",
         "cut a consumer from ZooKeeper, not from the brokers, for longer than its session lasts",
-        ("double-ownership",),
+        ("double-ownership", "offset-regression"),
         "split brain, one of the reasons that the design of the 0.9 consumer gives for a coordinator",
-        "workloads/test_zookeeper_group.py --nemesis=consumer-from-zookeeper --time-limit=60",
+        "workloads/test_zookeeper_group.py --nemesis=consumer-from-zookeeper --rate=100 --time-limit=25",
     ),
     Defect(
         "coordinator-amnesia",

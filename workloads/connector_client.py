@@ -265,6 +265,8 @@ class ConnectorClient:
             for key, offset in commit["positions"]:
                 outcome = Outcome(commit["outcome"])
                 rows.append(Effect("advance", f"{group}/{key}", position=offset, group=group, outcome=outcome))
+        if not rows and "ownership" in result:
+            rows.append(Effect("idle", group, group=group, outcome=Outcome.OK))
         return rows
 
 

@@ -9,17 +9,23 @@ acknowledged is never followed by a lower one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.app.experiment import experiment
 from harness.app.settings import Settings
 from harness.core.generator import Generator, mix
 from workloads.connector_client import ConnectorClient
 from workloads.group_drain import drain
 from workloads.log_operations import end, send
-from workloads.migration import farewell, migration
-from workloads.test_zookeeper_group import CONTRACT, SYSTEM
+from workloads.migration import GROUP, farewell, migration
+from workloads.test_zookeeper_group import CONTRACT
+from workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
+
+SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
+"""Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""
 
 
-@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, workers=True)
 def test_migration(settings: Settings) -> Generator:
     """No offset is lost, and none goes back, from one storage to the other and back again."""
     keys = SYSTEM.keys()

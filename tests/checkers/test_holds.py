@@ -163,7 +163,9 @@ def test_an_owner_that_may_have_been_killed_is_none(tmp_path: Path) -> None:
     assert len(judged(tmp_path / "no", rows, Contract())) == 1
     assert judged(tmp_path / "kill", rows, Contract(), fault("kill", "client1", times)) == []
     assert len(judged(tmp_path / "broker", rows, Contract(), fault("kill", "n1", times))) == 1
-    assert len(judged(tmp_path / "stop", rows, Contract(), fault("stop", "client1", times))) == 1
+    for sparing in ("stop", "stop-consumer", "cut-consumer", "consumer-from-zookeeper", "partition-one"):
+        assert len(judged(tmp_path / sparing, rows, Contract(), fault(sparing, "client1", times))) == 1
+    assert judged(tmp_path / "kill-consumer", rows, Contract(), fault("kill-consumer", "client1", times)) == []
     around = {"intended": 5.5, "injected": 6.2, "healed": 6.4, "recovered": 6.6}
     assert judged(tmp_path / "around", rows, Contract(), fault("kill", "client1", around)) == []
     late = times | {"intended": 7.2, "injected": 7.3, "healed": 7.4, "recovered": 7.5}

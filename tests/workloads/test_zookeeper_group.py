@@ -7,15 +7,34 @@ from typing import Any
 
 import pytest
 
+from checkers.verdict import Verdict
 from harness.app.attempt import Attempt
 from harness.app.experiment import experiment_of
+from harness.app.failure import Ending, Evidence, describe
 from harness.app.settings import Settings
 from harness.core.history import HistoryReader
 from harness.core.operation import Completed, Completion, Operation, Outcome
+from system_under_test.client.zookeeper_groups import view
+from system_under_test.client.zookeeper_groups.allotment import allot
+from system_under_test.defects import DEFECTS
 from workloads import test_zookeeper_group
 from workloads.connector_client import ConnectorClient
 
 HELD = {"key": "orders-1", "generation": None, "owner": "g_c", "assignment": 4}
+
+
+def run(root: Path, **chosen: Any) -> Attempt:
+    experiment = experiment_of(test_zookeeper_group.test_zookeeper_group)
+    assert experiment is not None
+    settings = Settings(**({"seed": 1, "time_limit": 12.0, "rate": 100.0, "store": root} | chosen))
+    attempt = Attempt(experiment, settings, "workloads/test_zookeeper_group.py::test_zookeeper_group", "pytest")
+    try:
+        attempt.set_up()
+        attempt.run()
+    finally:
+        attempt.tear_down()
+    assert attempt.judgement is not None
+    return attempt
 
 
 def rows(f: str, result: Any, outcome: Outcome = Outcome.OK) -> list[tuple[Any, ...]]:
@@ -46,6 +65,14 @@ def test_a_release_is_told_whatever_became_of_the_operation_and_of_its_commit() 
         ]
 
 
+def test_a_member_that_owns_nothing_says_so() -> None:
+    nothing: dict[str, Any] = {"ownership": [], "commits": [], "over": []}
+    for f, told in (("poll", {"reads": []}), ("commit", {}), ("leave", {})):
+        assert rows(f, nothing | told) == [("idle", "g", None, None, None, None, Outcome.OK)]
+    assert rows("poll", nothing, Outcome.FAIL) == [("idle", "g", None, None, None, None, Outcome.OK)]
+    assert rows("poll", None, Outcome.INFO) == []
+
+
 def test_the_contract_says_under_which_faults_the_design_may_fail_and_why() -> None:
     contract = test_zookeeper_group.CONTRACT
     for injected in ((), ("kill",), ("consumer-from-zookeeper",), ("zookeeper-expire",), ("zookeeper-kill",)):
@@ -53,19 +80,12 @@ def test_the_contract_says_under_which_faults_the_design_may_fail_and_why() -> N
     for injected in ("stop-consumer", "freeze", "zookeeper-pause"):
         assert contract.under((injected,)).tolerates("double-ownership")
         assert "the old design has no fence" in contract.reasons((injected,))["double-ownership"]
+        assert contract.under((injected,)).forbids("orphaned-partition"), "who is gone is asked for nothing"
 
 
 @pytest.mark.slow
 def test_members_share_the_log_and_nothing_is_wrong_with_it(tmp_path: Path) -> None:
-    experiment = experiment_of(test_zookeeper_group.test_zookeeper_group)
-    assert experiment is not None
-    settings = Settings(1, nemesis=("kill",), time_limit=25.0, rate=100.0, store=tmp_path)
-    attempt = Attempt(experiment, settings, "workloads/test_zookeeper_group.py::test_zookeeper_group", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
+    attempt = run(tmp_path, nemesis=("kill",), time_limit=25.0)
     assert attempt.judgement is not None
     assert attempt.judgement.anomalies == {}
     history = HistoryReader(attempt.folder.history)
@@ -77,3 +97,55 @@ def test_members_share_the_log_and_nothing_is_wrong_with_it(tmp_path: Path) -> N
     assert kinds["drained"] >= 4
     holds = [(row["process"], row["key"], row["assignment"]) for row in effects if row["kind"] == "acquire"]
     assert len(holds) == len(set(holds)), "each has a number of its own"
+
+
+CUT_OFF: Any = {"nemesis": ("consumer-from-zookeeper",), "seed": 5, "time_limit": 25.0}
+
+
+@pytest.mark.slow
+def test_a_consumer_that_goes_on_after_its_session_is_caught(tmp_path: Path) -> None:
+    judgement = run(tmp_path, **CUT_OFF, defect="zk-owner-overlap").judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.FAIL
+    assert "double-ownership" in judgement.anomalies
+    assert set(judgement.anomalies) <= set(DEFECTS["zk-owner-overlap"].anomalies)
+
+
+@pytest.mark.slow
+def test_one_that_is_cut_off_and_gives_up_in_time_is_not(tmp_path: Path) -> None:
+    judgement = run(tmp_path, **CUT_OFF).judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.PASS, judgement
+    assert judgement.anomalies == {}
+
+
+@pytest.mark.slow
+def test_what_the_design_cannot_help_is_told_with_the_reason(tmp_path: Path) -> None:
+    """Here by the defect: without it a member looks at the clock when it wakes, and the simulation stops no step."""
+    attempt = run(tmp_path, nemesis=("stop-consumer",), defect="zk-owner-overlap")
+    judgement = attempt.judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.PASS, judgement
+    assert judgement.anomalies.keys() == {"double-ownership"}
+    why = judgement.reasons["double-ownership"]
+    assert why.startswith("tolerated in a run with stop-consumer, because the old design has no fence")
+    text = describe(judgement, Evidence(), Ending())
+    assert "tolerated: double-ownership" in text
+    assert "because the old design has no fence" in text
+    assert "because the old design has no fence" in attempt.folder.report.read_text()
+
+
+@pytest.mark.slow
+def test_a_partition_that_no_member_claims_is_an_orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as there are two members their shares leave out the last partition."""
+
+    def short(partitions: Any, threads: Any) -> Any:
+        few = {topic: indexes[:-1] if len(threads[topic]) > 1 else indexes for topic, indexes in partitions.items()}
+        return allot(few, threads)
+
+    monkeypatch.setattr(view, "allot", short)
+    judgement = run(tmp_path, time_limit=20.0).judgement
+    assert judgement is not None
+    assert judgement.verdict is Verdict.FAIL
+    (told,) = [finding for finding in judgement.findings if finding.anomaly == "orphaned-partition"]
+    assert told.claim.startswith("Nobody of workers owned orders-3 ")
