@@ -99,7 +99,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
         case "send" | "end":
             return log_operations.effects(completed)
         case "poll":
-            return [*_ownership(completed), *_reads(completed)]
+            return [*_ownership(completed), *_reads(completed)] or list(_idle(completed))
         case "leave" | "die":
             return list(_ownership(completed))
         case "commit":
@@ -108,6 +108,13 @@ def effects(completed: Completed) -> Sequence[Effect]:
             return ()
         case other:
             raise ValueError(f"members of a group know no operation {other!r}")
+
+
+def _idle(completed: Completed) -> Iterator[Effect]:
+    """A member that owns nothing tells that too: one that may be at work is in doubt, and nothing an orphan then."""
+    if "ownership" in (completed.completion.result or {}):
+        group = _group(completed)
+        yield Effect("idle", group, group=group, outcome=Outcome.OK)
 
 
 def _ownership(completed: Completed) -> Iterator[Effect]:

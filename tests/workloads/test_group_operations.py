@@ -68,6 +68,12 @@ def test_what_is_owned_no_more_ends_its_hold(f: str, kind: str) -> None:
     assert (row.kind, row.key, row.epoch, row.owner, row.assignment) == (kind, "orders-1", 7, "m", 4)
 
 
+def test_a_poll_with_nothing_to_tell_says_that_the_member_is_there() -> None:
+    (row,) = rows(POLL, Outcome.OK, {"ownership": [], "reads": []})
+    assert (row.kind, row.key, row.group, row.outcome) == ("idle", "g", "g", Outcome.OK)
+    assert rows(POLL, Outcome.INFO, {}) == []
+
+
 def test_what_was_read_lies_between_begin_and_end() -> None:
     read = {"key": "orders-0", "begin": 10, "records": [[10, 5], [11, 6]], "end": 12, "assignment": 3}
     found = rows(POLL, Outcome.OK, {"ownership": [], "reads": [read]})
