@@ -64,14 +64,6 @@ class System(Protocol):
         """Folders of this Python path that are copied to real nodes, below ``/opt/assay``."""
         return ()
 
-    @property
-    def turning_points(self) -> Sequence[str]:
-        """Events in which a process says that somebody else is in charge from now on, or what else counts has changed.
-
-        A search strikes there more often than at others: what is handed over is easily dropped.
-        """
-        return ()
-
     def event_log(self, node: Node) -> str | None:
         """Absolute path of the file into which a real process writes its event log; None for one that writes none."""
         return None
@@ -108,6 +100,19 @@ class Configurable(Protocol):
 
     def with_setting(self, name: str, value: str) -> System:
         """The same system with this setting. Raises ``ValueError`` that says what there is to be set, and to what."""
+        ...
+
+
+@runtime_checkable
+class Eventful(Protocol):
+    """A system that says which events of its event logs are turning points."""
+
+    @property
+    def turning_points(self) -> Sequence[str]:
+        """Events in which a process says that somebody else is in charge from now on, or what else counts has changed.
+
+        A search strikes there more often than at others: what is handed over is easily dropped.
+        """
         ...
 
 

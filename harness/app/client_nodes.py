@@ -56,10 +56,6 @@ class WithClientNodes:
         package = self._client.partition(":")[0].partition(".")[0]
         return tuple(dict.fromkeys([*self._system.source, *CODE, package]))
 
-    @property
-    def turning_points(self) -> Sequence[str]:
-        return self._system.turning_points
-
     def port(self, role: str) -> int:
         return PORT if role == CLIENT_ROLE else self._system.port(role)
 

@@ -22,7 +22,7 @@ from fencing_histories import lease_history, violations
 from group_histories import group_history, owned_twice, zombies
 from hold_histories import DEADLINE, Consumers, Orphans, overlapping
 from hold_histories import owned_twice as given_twice
-from log_histories import Book, Row, SimulatedLog, broken, write
+from log_histories import Book, Row, SimulatedLog, broken, effect, write
 from oracle import Judge
 from power_histories import CONTRACT as POWER_CONTRACT
 from power_histories import Log
@@ -170,10 +170,23 @@ def groups() -> list[list[Row]]:
     return [group_history(f"g-{n}", random.Random(f"engines/g/{n}"), first + n * 1000) for n in range(GROUPS)]
 
 
+def moved_on() -> list[Row]:
+    """Offsets of a group that mostly move forward."""
+    rng, op = random.Random(14), (LOGS + REGISTERS + GROUPS) * 1000
+    rows = []
+    for number in range(400):
+        call, outcome = number + rng.randint(0, 9), rng.choice(("ok", "ok", "ok", "info", "fail"))
+        kind = "resume" if rng.random() < 0.3 and outcome == "ok" else "advance"
+        times = call, None if outcome == "info" else call + rng.randint(1, 9)
+        position, key = number // 4 - rng.choice((0, 0, 0, 0, 3)), f"moved/o-{number % 5}"
+        rows.append(effect(op + number, 0, kind, key, *times, group="moved", position=position, outcome=outcome))
+    return rows
+
+
 @pytest.mark.spark
 def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Application) -> None:
     some_logs, some_registers, some_groups = logs(), registers(), groups()
-    rows = [row for history in (*some_logs, *some_registers, *some_groups) for row in history]
+    rows = [row for history in (*some_logs, *some_registers, *some_groups, moved_on()) for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
     compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))

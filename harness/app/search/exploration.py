@@ -12,7 +12,7 @@ from typing import Final
 
 from checkers.engine import Engines
 from checkers.verdict import Verdict
-from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Configurable, System
+from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Configurable, Eventful, System
 from harness.app.attempt import Attempt, Reports
 from harness.app.experiment import Experiment
 from harness.app.progress import Progress
@@ -125,7 +125,7 @@ def terrain(system: System, base: Settings) -> Terrain:
         base=Example.of(base, Schedule(0)),
         faults=tuple(faults),
         keys=tuple(system.keys()),
-        turning_points=tuple(system.turning_points),
+        turning_points=tuple(system.turning_points) if isinstance(system, Eventful) else (),
         variants=tuple((name, tuple(values)) for name, values in variants.items()),
         ensemble=ZOOKEEPER_ROLE in system.roles,
         clients=lambda nodes: replace(base, nodes=nodes).client_nodes if CLIENT_ROLE in system.roles else 0,
