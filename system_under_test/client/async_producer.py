@@ -276,7 +276,7 @@ class AsyncProducer:
         found = []
         for event in events:
             ticket = event.ticket
-            if ticket is None or ticket in seen or ticket not in self._open:
+            if ticket is None or ticket in seen or ticket not in known:
                 ticket = self._ticket(has_place=False)
                 event = replace(event, ticket=ticket)
                 known.add(ticket)

@@ -197,6 +197,27 @@ def test_an_event_handler_may_change_leave_out_and_add() -> None:
     simulate(main)
 
 
+def test_an_event_handler_may_send_again_what_is_still_under_way() -> None:
+    before: list[Event] = []
+    done: list[Any] = []
+
+    async def handler(events: Sequence[Event]) -> Sequence[Event]:
+        again = list(before)
+        before.extend(events)
+        return [*events, *again]
+
+    async def main() -> None:
+        async with producing(handler=handler, batch_count=1, linger=0.0) as (cluster, producer):
+            for word in ("one", "two"):
+                await producer.send("t", word, partition=0, on_done=lambda event, known: done.append(event.value))
+            account = await producer.flush()
+            assert cluster.log == [b"one", b"two", b"one"]
+            assert account.appended == len(cluster.log)
+            assert done == ["one", "two", "one"]
+
+    simulate(main)
+
+
 def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
     class Once(Callbacks):
         raised = False
