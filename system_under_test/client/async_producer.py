@@ -162,7 +162,7 @@ class AsyncProducer:
         """Takes no more, waits up to ``timeout`` seconds (None: until each has had its time) for outcomes, and ends.
 
         What still waits then fails, and what was sent and not answered is unknown. Tells what became of all that had no
-        outcome when it was called.
+        outcome when it was called. Cancelled, it waits no longer.
         """
         if self._closed:
             return Account()
@@ -171,17 +171,22 @@ class AsyncProducer:
         for event in last:
             self._accept(event, has_place=False)
         audit = self._audit()
-        await self._hurry(audit, timeout)
+        try:
+            await self._hurry(audit, timeout)
+        finally:
+            await self._end()
+        await audit.done.wait()
+        self._audits.remove(audit)
+        self._heard(self._callbacks.close)
+        return audit.account
+
+    async def _end(self) -> None:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
         while self._waiting:
             self._settle(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._producer.close()
-        await audit.done.wait()
-        self._audits.remove(audit)
-        self._heard(self._callbacks.close)
-        return audit.account
 
     # -- into the queue --------------------------------------------------------------------------------------------
 

@@ -271,6 +271,19 @@ def test_close_tells_what_is_known_of_each() -> None:
     simulate(main)
 
 
+def test_a_close_that_is_cancelled_ends_it_all_the_same() -> None:
+    async def main() -> None:
+        async with producing(batch_size=1) as (cluster, producer):
+            cluster.brokers[1].script = [never]
+            outcomes = [await producer.send("t", word, partition=0) for word in ("a", "b")]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.close(), 0.5)
+            await asyncio.sleep(0)
+            assert [type(outcome.exception()) for outcome in outcomes] == [SendUnknown, SendFailed]
+
+    simulate(main)
+
+
 def test_close_sends_a_last_batch() -> None:
     class Farewell(Callbacks):
         def last_batch(self) -> Sequence[Event]:
