@@ -239,6 +239,22 @@ def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
     simulate(main)
 
 
+def test_what_does_not_get_through_a_stage_fails_in_the_order_of_its_sending() -> None:
+    async def nothing(events: Sequence[Event]) -> Sequence[Event]:
+        return []
+
+    async def main() -> None:
+        stages = Stages()
+        async with producing(handler=nothing, callbacks=stages) as (_, producer):
+            for number in range(50):
+                await producer.send("t", str(number), partition=0)
+            await producer.flush()
+            dropped = [value for stage, value in stages.told if stage == "SendFailed"]
+            assert dropped == [str(number) for number in range(50)]
+
+    simulate(main)
+
+
 def test_what_cannot_be_serialized_fails_alone() -> None:
     async def main() -> None:
         async with producing(value_serializer=as_json, linger=0.01) as (cluster, producer):
