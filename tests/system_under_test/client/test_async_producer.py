@@ -267,6 +267,18 @@ def test_what_cannot_be_serialized_fails_alone() -> None:
     simulate(main)
 
 
+def test_what_a_serializer_does_not_make_bytes_of_fails_alone() -> None:
+    async def main() -> None:
+        async with producing(value_serializer=lambda topic, value: value) as (cluster, producer):
+            good, bad = [await producer.send("t", value, partition=0) for value in (b"good", "bad")]
+            with pytest.raises(SendFailed, match="bytes"):
+                await bad
+            assert (await good).base_offset == 0
+            assert cluster.log == [b"good"]
+
+    simulate(main)
+
+
 def test_close_tells_what_is_known_of_each() -> None:
     async def main() -> None:
         stages = Stages()
