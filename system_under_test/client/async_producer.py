@@ -162,7 +162,7 @@ class AsyncProducer:
         """Takes no more, waits up to ``timeout`` seconds (None: until each has had its time) for outcomes, and ends.
 
         What still waits then fails, and what was sent and not answered is unknown. Tells what became of all that had no
-        outcome when it was called.
+        outcome when it was called. Cancelled, it waits no longer.
         """
         if self._closed:
             return Account()
@@ -171,17 +171,22 @@ class AsyncProducer:
         for event in last:
             self._accept(event, has_place=False)
         audit = self._audit()
-        await self._hurry(audit, timeout)
+        try:
+            await self._hurry(audit, timeout)
+        finally:
+            await self._end()
+        await audit.done.wait()
+        self._audits.remove(audit)
+        self._heard(self._callbacks.close)
+        return audit.account
+
+    async def _end(self) -> None:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
         while self._waiting:
             self._settle(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._producer.close()
-        await audit.done.wait()
-        self._audits.remove(audit)
-        self._heard(self._callbacks.close)
-        return audit.account
 
     # -- into the queue --------------------------------------------------------------------------------------------
 
@@ -249,7 +254,7 @@ class AsyncProducer:
         """Through all stages up to the partitions' queues. What does not get there fails."""
         reason = "it was left out on the way"
         there: set[Ticket] = set()
-        on_the_way = {event.ticket for event in batch}
+        on_the_way = dict.fromkeys(event.ticket for event in batch)  # in their order, which outcomes keep
         try:
             live = [event for event in batch if event.ticket is not None and not event.ticket.result.done()]
             live = self._with_tickets(self._callbacks.after_dequeue(live), on_the_way)
@@ -266,20 +271,20 @@ class AsyncProducer:
             reason = f"a stage failed with {error!r}"
             _log.exception("a stage of the producer's queue failed")
         finally:
-            for ticket in on_the_way - there:
-                if ticket in self._open:
+            for ticket in on_the_way:
+                if ticket not in there and ticket in self._open:
                     self._settle(self._open[ticket], SendFailed(f"not sent: {reason}"))
 
-    def _with_tickets(self, events: Sequence[Event], known: set[Ticket | None]) -> list[Event]:
+    def _with_tickets(self, events: Sequence[Event], known: dict[Ticket | None, None]) -> list[Event]:
         """Every event with a ticket of its own: a stage may have added some, or made two of one."""
         seen: set[Ticket] = set()
         found = []
         for event in events:
             ticket = event.ticket
-            if ticket is None or ticket in seen or ticket not in self._open:
+            if ticket is None or ticket in seen or ticket not in known:
                 ticket = self._ticket(has_place=False)
                 event = replace(event, ticket=ticket)
-                known.add(ticket)
+                known[ticket] = None
                 for audit in self._audits:
                     audit.tickets.add(ticket)
             self._open[ticket] = event

@@ -161,7 +161,7 @@ class GroupConsumer:
     async def unsubscribe(self) -> None:
         """Leaves the group."""
         self._subscribed = False
-        await self._revoke(self._on_revoked)
+        await self._revoke(self._farewell())
         await self._membership.leave()
 
     def assign(self, partitions: Sequence[Partition]) -> None:
@@ -293,9 +293,14 @@ class GroupConsumer:
 
     async def _enter(self) -> Generation:
         """Gives up what it owned, and joins."""
-        regular = self._membership.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
-        await self._revoke(self._on_revoked if regular else self._on_lost)
+        await self._revoke(self._farewell())
         return await self._membership.enter()
+
+    def _farewell(self) -> Told:
+        """Who hears that it owns nothing any more; what ended an earlier generation does not matter in the next."""
+        member = self._membership
+        regular = member.generation is not None or member.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
+        return self._on_revoked if regular else self._on_lost
 
     async def _revoke(self, tell: Told) -> None:
         before, announced = self._generation, self._announced

@@ -96,6 +96,8 @@ class Producer:
             raise SendFailed("the producer was closed")
         if not values:
             raise ValueError("a message set needs at least one message")
+        if not all(part is None or isinstance(part, bytes) for pair in values for part in pair):
+            raise TypeError("keys and values are bytes, or None")  # else what is sent with it would fail, too
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._queue_class(topic, partition, self._delivery, self._linger, self._batch_size)

@@ -452,6 +452,7 @@ class Coordinator:
                 if stored.ready:
                     for group in list(stored.groups.values()):
                         await self._tidy(stored, group)
+                if stored.ready:  # still: the term may be over by now
                     await self._draft.tidy(stored)
 
     async def _tidy(self, stored: StoredGroups, group: Group) -> None:

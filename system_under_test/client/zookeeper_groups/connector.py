@@ -236,7 +236,8 @@ class ConsumerConnector:
         await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
         view = await read_view(self._zookeeper, self._config.group, subscription, self._changed)
         wanted = view.allotted_to(self.consumer_id)
-        if {partition: hold.thread for partition, hold in self._current().items()} == wanted:
+        owned = {partition: hold.thread for partition, hold in self._current().items()}
+        if owned == wanted and self._ownership.claimed <= wanted.keys():  # else a claim came to nothing half-way
             return self.consumer_id in view.members
         await self._release()
         if not wanted:

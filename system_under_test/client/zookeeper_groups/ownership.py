@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, Delete
@@ -26,8 +26,13 @@ class Ownership:
         self._zookeeper = zookeeper
         self._group = group
         self._registration = registration
-        self._claimed: dict[Partition, None] = {}  # all whose znodes may be there, and ours
+        self._claimed: dict[Partition, None] = {}
         self._folders: set[str] = set()
+
+    @property
+    def claimed(self) -> Set[Partition]:
+        """All whose znodes may be there, and ours."""
+        return self._claimed.keys()
 
     async def claim(self, wanted: Mapping[Partition, str]) -> bool:
         """All of these at once, partition to thread id; False when some former owner has not let go. Kazoo's errors."""

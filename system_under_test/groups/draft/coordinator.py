@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from system_under_test.config import BrokerConfig
 from system_under_test.events import EventLog
-from system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, Joined
+from system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, GroupState, Joined
 from system_under_test.groups.draft.term import DraftTerm
 from system_under_test.groups.group import GroupError
 from system_under_test.groups.stored import StoredGroups
@@ -98,7 +98,8 @@ class DraftCoordinator:
         if term is None:
             return
         for group in list(term.groups.values()):
-            if group.empty and group.group_id not in stored.groups:
+            ended = group.state is GroupState.DEAD  # the term is over: what looks empty is the successor's
+            if not ended and group.empty and group.group_id not in stored.groups:
                 await term.forget(group)
 
     def _term(self, index: int) -> DraftTerm:

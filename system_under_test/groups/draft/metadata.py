@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 
+from system_under_test.assignors import ASSIGNORS
 from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 from system_under_test.zookeeper.znodes import Versioned
@@ -86,6 +87,8 @@ class MetadataStore:
                 return None
             data, version = found
             known = znodes.decode(GroupMetadata, path, data)
+            if known.strategy not in ASSIGNORS:
+                raise znodes.ZnodeError(f"znode {path}: nobody knows the strategy {known.strategy!r}")
             if known.epoch > self.epoch:
                 raise Displaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
             mine = msgspec.structs.replace(known, epoch=self.epoch)

@@ -197,6 +197,27 @@ def test_an_event_handler_may_change_leave_out_and_add() -> None:
     simulate(main)
 
 
+def test_an_event_handler_may_send_again_what_is_still_under_way() -> None:
+    before: list[Event] = []
+    done: list[Any] = []
+
+    async def handler(events: Sequence[Event]) -> Sequence[Event]:
+        again = list(before)
+        before.extend(events)
+        return [*events, *again]
+
+    async def main() -> None:
+        async with producing(handler=handler, batch_count=1, linger=0.0) as (cluster, producer):
+            for word in ("one", "two"):
+                await producer.send("t", word, partition=0, on_done=lambda event, known: done.append(event.value))
+            account = await producer.flush()
+            assert cluster.log == [b"one", b"two", b"one"]
+            assert account.appended == len(cluster.log)
+            assert done == ["one", "two", "one"]
+
+    simulate(main)
+
+
 def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
     class Once(Callbacks):
         raised = False
@@ -218,6 +239,22 @@ def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
     simulate(main)
 
 
+def test_what_does_not_get_through_a_stage_fails_in_the_order_of_its_sending() -> None:
+    async def nothing(events: Sequence[Event]) -> Sequence[Event]:
+        return []
+
+    async def main() -> None:
+        stages = Stages()
+        async with producing(handler=nothing, callbacks=stages) as (_, producer):
+            for number in range(50):
+                await producer.send("t", str(number), partition=0)
+            await producer.flush()
+            dropped = [value for stage, value in stages.told if stage == "SendFailed"]
+            assert dropped == [str(number) for number in range(50)]
+
+    simulate(main)
+
+
 def test_what_cannot_be_serialized_fails_alone() -> None:
     async def main() -> None:
         async with producing(value_serializer=as_json, linger=0.01) as (cluster, producer):
@@ -226,6 +263,18 @@ def test_what_cannot_be_serialized_fails_alone() -> None:
             with pytest.raises(SendFailed, match="not JSON serializable"):
                 await bad
             assert cluster.log == [b'{"a":2,"b":1}', None]
+
+    simulate(main)
+
+
+def test_what_a_serializer_does_not_make_bytes_of_fails_alone() -> None:
+    async def main() -> None:
+        async with producing(value_serializer=lambda topic, value: value) as (cluster, producer):
+            good, bad = [await producer.send("t", value, partition=0) for value in (b"good", "bad")]
+            with pytest.raises(SendFailed, match="bytes"):
+                await bad
+            assert (await good).base_offset == 0
+            assert cluster.log == [b"good"]
 
     simulate(main)
 
@@ -246,6 +295,19 @@ def test_close_tells_what_is_known_of_each() -> None:
                 await producer.send("t", "d", partition=0)
             assert (await producer.close()).appended == 0
             assert cluster.log == [b"a"]
+
+    simulate(main)
+
+
+def test_a_close_that_is_cancelled_ends_it_all_the_same() -> None:
+    async def main() -> None:
+        async with producing(batch_size=1) as (cluster, producer):
+            cluster.brokers[1].script = [never]
+            outcomes = [await producer.send("t", word, partition=0) for word in ("a", "b")]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.close(), 0.5)
+            await asyncio.sleep(0)
+            assert [type(outcome.exception()) for outcome in outcomes] == [SendUnknown, SendFailed]
 
     simulate(main)
 

@@ -146,6 +146,25 @@ def test_what_was_committed_is_read_on_from_by_the_next_owner() -> None:
     simulate(check)
 
 
+def test_a_claim_that_came_to_nothing_is_let_go_of_when_the_partition_is_for_somebody_else() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            first = Consumer(cluster, "c2")
+            await first.cut_from(cluster.nodes)  # it cannot learn where to begin
+            await first.start()
+            await shared_as(zookeeper, {0: "g_c2-0"})
+            assert first.owned == []
+            second = Consumer(cluster, "c1")
+            await second.start()
+            await until(lambda: len(second.owned) == 1, "the partition, of which the first has no part any more", 20.0)
+            await first.shutdown()
+            await second.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
 async def cut_off(cluster: Brokers, defects: tuple[str, ...]) -> tuple[Consumer, Consumer, float]:
     """One of two is cut from ZooKeeper, not from the brokers; the other then has everything since the time returned."""
     one, two = Consumer(cluster, "c1", defects=defects), Consumer(cluster, "c2")

@@ -289,6 +289,16 @@ def test_one_whose_session_is_over_has_lost_what_it_owned() -> None:
             assert told == ["lost"]
             await one.close()
             assert told == ["lost", "revoked"]
+            other = consumer(
+                cluster,
+                on_revoked=lambda partitions: told.append("other revoked"),
+                on_lost=lambda partitions: told.append("other lost"),
+            )
+            await other.poll(0.0)
+            other.fall_silent(3.0)
+            await asyncio.sleep(4.0)
+            await other.close()
+            assert told[2:] == ["other lost"], "also when it closes before it polls again"
 
     simulate(check)
 

@@ -155,9 +155,12 @@ def test_what_does_not_fit_is_never_sent_and_what_nobody_wrote_is_none() -> None
             await store(znode, 1).write("g", metadata(1, 1, topics=LARGEST // 9), ABSENT)
         assert znode.content is None
         assert await store(znode, 1).claim("g") is None
-        znode.content = (b"nonsense", 0)
-        with pytest.raises(znodes.ZnodeError, match=paths.draft_group("g")):
-            await store(znode, 1).claim("g")
+        unknown = znodes.encode(GroupMetadata(1, 1, "sticky", {}, {}, {}))
+        for content in (b"nonsense", unknown):
+            znode.content = (content, 0)
+            with pytest.raises(znodes.ZnodeError, match=paths.draft_group("g")):
+                await store(znode, 1).claim("g")
+            assert znode.content == (content, 0)
 
     run(check())
 

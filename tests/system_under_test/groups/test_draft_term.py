@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +14,15 @@ from sim_brokers import simulate, until
 from cluster.sim.cluster import SimCluster
 from system_under_test.deployment import Broker
 from system_under_test.events import EventLog
+from system_under_test.groups.draft.coordinator import DraftCoordinator
+from system_under_test.groups.draft.group import GroupState
 from system_under_test.groups.draft.metadata import GroupMetadata, StoredConsumer
 from system_under_test.groups.draft.term import DraftTerm, Life
 from system_under_test.groups.group import GroupError
 from system_under_test.groups.routing import partition_of
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.runtime import ZooKeeper
+from system_under_test.tasks import Background
 from system_under_test.zookeeper import paths, znodes
 
 PARTITIONS = 8
@@ -121,5 +126,31 @@ def test_one_whose_predecessor_came_in_between_learns_what_it_wrote() -> None:
         await ready(term)
         assert (term.groups["g"].generation, list(term.groups["g"].consumers)) == (1, ["c"])
         term.end()
+
+    simulate(lambda: with_zookeeper(check))
+
+
+def test_one_whose_term_ends_while_it_tidies_up_takes_nothing_away_from_its_successor() -> None:
+    nobody = next(name for name in (f"a{n}" for n in range(1000)) if partition_of(name, PARTITIONS) == INDEX)
+
+    async def check(zookeeper: ZooKeeper) -> None:
+        empty = GroupMetadata(5, 3, "range", {}, {}, {})
+        await zookeeper.create(paths.draft_group(nobody), znodes.encode(empty))
+        unused: Any = None
+        background = Background(unused)
+        events = EventLog(lambda line: None, lambda: None, (), asyncio.get_running_loop().time, 1, 1)
+        runtime: Any = SimpleNamespace(random=Random(1))
+        coordinator = DraftCoordinator(unused, runtime, zookeeper, events, background, unused, unused)
+        stored: Any = SimpleNamespace(index=INDEX, groups={})
+        term = coordinator.lead(INDEX, 6)
+        term.begin(PARTITIONS)
+        await ready(term)
+        tidying = asyncio.get_running_loop().create_task(coordinator.tidy(stored))
+        await asyncio.sleep(0)
+        assert [group.group_id for group in term.groups.values() if group.state is GroupState.DEAD] == [nobody]
+        coordinator.end(term)
+        await tidying
+        assert await zookeeper.get_children(paths.DRAFT_GROUPS) == ["g"]
+        await background.close()
 
     simulate(lambda: with_zookeeper(check))
