@@ -21,6 +21,7 @@ from system_under_test.controller import assignments
 from system_under_test.controller.cluster_state import ClusterState, Topic
 from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.zookeeper import znodes
 from system_under_test.zookeeper.znodes import Move as Entry
 
 pytestmark = pytest.mark.slow
@@ -344,6 +345,26 @@ def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int
     asyncio.run(assignments.look_again(znode, rule, "t", lambda _: None))
     assert cluster.topics["t"].assignment == {0: found if adopted else [1, 2, 3]}
     assert [json.loads(one.data)["partitions"] for one in written] == ([] if adopted else [{"0": [1, 2, 3]}])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"partitions":[{"topic":"\xff","partition":0,"replicas":[1]}]}',
+        b'{"partitions":[{"topic":"t","partition":"\xff","replicas":[1]}]}',
+        b'{"partitions":[' + b"[" * 100_000 + b"]" * 100_000 + b"]}",
+    ],
+    ids=["text that is not UTF-8", "the same in the wrong place", "nested without end"],
+)
+def test_bytes_that_no_decoder_likes_are_a_mistake_in_the_znode_like_any_other(data: bytes) -> None:
+    """Whatever else they raised would end one controller after the other."""
+    try:
+        found, problems = znodes.decode_entries(Entry, REASSIGN, data)
+    except znodes.ZnodeError as error:
+        found, problems = [], [str(error)]
+    assert found == []
+    assert REASSIGN in problems[0]
+    assert znodes.controller_id(data) == -1
 
 
 # -- by Admin --------------------------------------------------------------------------------------------------------
