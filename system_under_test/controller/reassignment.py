@@ -110,18 +110,19 @@ class Reassignments:
         moves, version, _ = await self._read(rule)
         if not _is_partition(rule, name, index) or name in rule.cluster.deleting:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
-        if not replicas or not topics.placeable(replicas, len(replicas), rule.cluster.brokers):
-            raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
         target = rule.cluster.topics[name].assignment[index]
         if partition in moves:
             target = moves[partition].replicas
             if target != replicas:
                 raise TopicError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is on its way to {target}; ask again then")
-        if target != replicas:
-            try:
-                await self._write(rule, {**moves, partition: Move(name, index, replicas)}, version)
-            except (BadVersionError, NodeExistsError, NoNodeError) as error:
-                raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; ask again") from error
+        if target == replicas:
+            return  # also when somebody of them has died since
+        if not replicas or not topics.placeable(replicas, len(replicas), rule.cluster.brokers):
+            raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
+        try:
+            await self._write(rule, {**moves, partition: Move(name, index, replicas)}, version)
+        except (BadVersionError, NodeExistsError, NoNodeError) as error:
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; ask again") from error
 
     async def under_way(self, rule: Rule) -> list[tuple[Move, list[int]]]:
         """The moves, each with what its partition is assigned to at present."""

@@ -402,3 +402,23 @@ def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
             assert view.replicas == (2, 3, 4)
 
     simulate(check)
+
+
+def test_to_ask_again_for_what_is_under_way_or_done_is_no_refusal_although_a_replica_has_died() -> None:
+    """Else who has had no answer to the first time would be told that nothing was done."""
+
+    async def check() -> None:
+        async with moving() as test:
+            partition, admin = (TOPIC, 0), test.admin
+            await test.held_back(4)
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            await dead(test, 4)
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            await test.cluster.heal()
+            await test.node(4).start()
+            await test.moved([2, 3, 4])
+            await dead(test, 4)
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            assert (await admin.reassign({partition: [1, 4]}))[partition].error is E.INVALID_REPLICA_ASSIGNMENT
+
+    simulate(check)
