@@ -161,7 +161,9 @@ class Reassignments:
         if coming:
             grown = assignments.grown(assignment, target)
             if coming <= alive.keys():
-                await self._assign(rule, partition, grown, lambda state: leaders.renewed(state, alive, epoch), [])
+                await self._assign(
+                    rule, partition, grown, lambda state: leaders.renewed(state, grown, alive, epoch), []
+                )
             return False
         going = [replica for replica in assignment if replica not in target]
         left = {**moves, partition: msgspec.structs.replace(move, removing=[*move.removing, *going])}

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,11 +18,13 @@ from system_under_test.client.admin import MoveState
 from system_under_test.client.admin import Moving as Move
 from system_under_test.client.errors import Outcome
 from system_under_test.controller import assignments
-from system_under_test.controller.cluster_state import ClusterState, Topic
+from system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
+from system_under_test.controller.term import Fence
 from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.protocol.errors import ErrorCode as E
-from system_under_test.zookeeper import znodes
+from system_under_test.zookeeper import paths, znodes
 from system_under_test.zookeeper.znodes import Move as Entry
+from system_under_test.zookeeper.znodes import PartitionState
 
 pytestmark = pytest.mark.slow
 
@@ -336,11 +338,17 @@ def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int
     cluster.moves["t", 0] = Entry("t", 0, [4, 2, 3])
     written: list[Any] = []
 
-    class Fence:
+    class Written:
         async def write(self, operations: list[Any]) -> None:
             written.extend(operations)
 
-    rule: Any = SimpleNamespace(cluster=cluster, fence=Fence())
+    class Partitions:
+        async def rewrite(self, partition: PartitionId, change: Callable[[PartitionState], Any]) -> bool:
+            return False
+
+    rule: Any = SimpleNamespace(
+        cluster=cluster, fence=Written(), partitions=Partitions(), term=SimpleNamespace(epoch=1)
+    )
     znode: Any = Znode(json.dumps({"version": 1, "partitions": {"0": found}}).encode())
     asyncio.run(assignments.look_again(znode, rule, "t", lambda _: None))
     assert cluster.topics["t"].assignment == {0: found if adopted else [1, 2, 3]}
@@ -365,6 +373,47 @@ def test_bytes_that_no_decoder_likes_are_a_mistake_in_the_znode_like_any_other(d
     assert found == []
     assert REASSIGN in problems[0]
     assert znodes.controller_id(data) == -1
+
+
+@pytest.mark.parametrize("step", [0, 1], ids=["grow", "switch"])
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_step_whose_answer_is_lost_is_told_with_the_replicas_that_it_gave(
+    step: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller hears nothing from ZooKeeper from that write on, until a while after it was given up."""
+    write = Fence.write
+    steps = 0
+
+    async def check() -> None:
+        async with moving() as test:
+            controller = await test.cluster.controller()
+
+            async def lossy(fence: Fence, operations: Sequence[Any]) -> list[Any]:
+                nonlocal steps
+                steps += any(operation.path == paths.topic(TOPIC) for operation in operations)
+                if steps != step + 1:
+                    return await write(fence, operations)
+                steps += 1
+                await controller.drop_from(test.cluster.zookeepers)
+                try:
+                    return await write(fence, operations)
+                finally:
+                    healing.append(asyncio.ensure_future(heal()))
+
+            async def heal() -> None:
+                await asyncio.sleep(seconds)
+                await test.cluster.heal()
+
+            healing: list[asyncio.Future[None]] = []
+            monkeypatch.setattr(Fence, "write", lossy)
+            async with load(test):
+                await test.ask([2, 3, 4])
+                await test.moved([2, 3, 4])
+            assert len(test.events("assignment-written")) == 1, "of the other step nobody knew that it was done"
+            assert await test.cluster.controller() is controller
+            assert len(healing) == 1
+
+    simulate(check)
 
 
 # -- by Admin --------------------------------------------------------------------------------------------------------
