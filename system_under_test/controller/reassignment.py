@@ -186,7 +186,7 @@ class Reassignments:
         name, index = partition
         topic, path = rule.cluster.topics[name], paths.topic(name)
         data, stat = await self._zookeeper.get(path)
-        if stat.czxid != topic.czxid or parse_assignment(path, data) != topic.assignment:
+        if stat.czxid != topic.czxid or not _says(path, data, topic.assignment):
             self._look_again()  # once that has been looked into, as its watch will have it
             return False
         wanted = {**topic.assignment, index: replicas}
@@ -241,6 +241,14 @@ class Reassignments:
 
 def _is_partition(rule: Rule, name: str, index: int) -> bool:
     return name in rule.cluster.topics and index in rule.cluster.topics[name].assignment
+
+
+def _says(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bool:
+    """Is that this assignment, and not another, or none?"""
+    try:
+        return parse_assignment(path, data) == assignment
+    except znodes.ZnodeError:
+        return False
 
 
 def _problem(rule: Rule, move: Move) -> str | None:

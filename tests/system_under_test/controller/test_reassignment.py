@@ -19,6 +19,8 @@ from system_under_test.client.admin import Moving as Move
 from system_under_test.client.errors import Outcome
 from system_under_test.controller import assignments
 from system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
+from system_under_test.controller.leaders import LiveBroker
+from system_under_test.controller.reassignment import Reassignments
 from system_under_test.controller.term import Fence
 from system_under_test.controller.topic_settings import TopicSettings
 from system_under_test.protocol.errors import ErrorCode as E
@@ -373,6 +375,27 @@ def test_bytes_that_no_decoder_likes_are_a_mistake_in_the_znode_like_any_other(d
     assert found == []
     assert REASSIGN in problems[0]
     assert znodes.controller_id(data) == -1
+
+
+def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
+    """Somebody overwrote it an instant ago: it is about to be put back."""
+    asked, again = Entry("t", 0, [1, 2]), []
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1]}, TopicSettings({}, 7))}, moves={("t", 0): asked})
+    cluster.brokers = {broker: LiveBroker(broker, "host", 9092, broker) for broker in (1, 2)}
+
+    class Znodes:
+        async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
+            data = znodes.encode(znodes.Moves([asked])) if path == REASSIGN else b"nonsense"
+            return data, SimpleNamespace(czxid=7, version=3)
+
+    zookeeper: Any = Znodes()
+    rule: Any = SimpleNamespace(
+        cluster=cluster, term=SimpleNamespace(epoch=1), brokers=SimpleNamespace(tell=lambda: None)
+    )
+    unused: Any = None
+    reassignments = Reassignments(zookeeper, unused, unused, unused, lambda: again.append(True), unused)
+    asyncio.run(reassignments.look(rule, lambda _: None))
+    assert again == [True]
 
 
 @pytest.mark.parametrize("step", [0, 1], ids=["grow", "switch"])
