@@ -102,6 +102,12 @@ class Reassignments:
         await rule.fence.write([_writing(moves, version)])
         rule.cluster.moves = moves
 
+    async def endings(self, rule: Rule, name: str) -> list[Any]:
+        """The write that takes the moves of a topic away, as it goes: they are none of the next one's of that name."""
+        moves, version, _ = await self._read(rule)
+        left = {partition: move for partition, move in moves.items() if partition[0] != name}
+        return [] if left == moves else [_writing(left, version)]
+
     # -- by request --------------------------------------------------------------------------------------------------
 
     async def start(self, rule: Rule, partition: PartitionId, replicas: list[int]) -> None:

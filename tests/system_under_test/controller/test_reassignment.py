@@ -14,7 +14,7 @@ import pytest
 from moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
 from sim_brokers import simulate, until
 
-from system_under_test.client.admin import MoveState
+from system_under_test.client.admin import MoveState, NewTopic
 from system_under_test.client.admin import Moving as Move
 from system_under_test.client.errors import Outcome
 from system_under_test.controller import assignments
@@ -260,6 +260,30 @@ def test_a_topic_that_is_deleted_takes_its_reassignment_along() -> None:
             assert test.having() == []
 
     simulate(check)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_next_topic_of_that_name_does_not_move_where_the_deleted_one_was_to_go(seed: int) -> None:
+    async def check() -> None:
+        async with moving(seed) as test:
+            await test.ask([2, 3, 5])  # waited for, since there is no such broker
+            await asyncio.sleep(1)
+
+            async def make() -> None:
+                wanted = NewTopic(TOPIC, assignment={0: [1, 2, 3]})
+                while (await test.admin.create_topics([wanted]))[TOPIC].outcome is not Outcome.DONE:
+                    pass
+
+            making = [asyncio.ensure_future(make()) for _ in range(3)]
+            await test.zookeeper.create(f"/admin/delete_topics/{TOPIC}")
+            await asyncio.wait(making, return_when=asyncio.FIRST_COMPLETED)
+            for each in making:
+                each.cancel()
+            await asyncio.gather(*making, return_exceptions=True)
+            await asyncio.sleep(1)
+            assert await test.gone()
+
+    simulate(check, seed)
 
 
 def test_a_request_across_another_leads_to_where_the_last_one_says() -> None:
