@@ -219,10 +219,14 @@ class Reassignments:
 
     async def _delete(self, rule: Rule, partition: PartitionId, brokers: Sequence[int]) -> None:
         """One try; a broker that goes away meanwhile brings the next one when it is back."""
+        epoch = rule.cluster.states[partition].value.leader_epoch
         deleted = await rule.brokers.delete_replica(partition, brokers)
 
         async def finish(current: Rule) -> None:
             rule.cluster.cleaning.pop(partition, None)
+            known = rule.cluster.states.get(partition)
+            if known is None or known.value.leader_epoch != epoch:
+                deleted.clear()  # it may have been theirs again since
             if current is not rule or not deleted:
                 return
             moves, version, _ = await self._read(rule)

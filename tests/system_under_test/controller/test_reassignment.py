@@ -307,6 +307,24 @@ def test_a_request_across_another_leads_to_where_the_last_one_says() -> None:
     simulate(check)
 
 
+def test_a_replica_that_came_back_and_went_again_is_deleted_again_while_another_is_out_of_reach() -> None:
+    """That it was deleted once says nothing of the files that it has made since."""
+
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(3)
+            await test.ask([2, 4])
+            await until(lambda: 1 not in test.having(), "the first is deleted, and the other not")
+            await test.ask_anyhow([2, 4, 1])
+            await until(lambda: 1 in test.having(), "it is there again")
+            await test.ask_anyhow([2, 4])
+            await until(lambda: len(test.events("assignment-written")) == 4, "it is not assigned again")
+            await test.cluster.heal()
+            await test.moved([2, 4])
+
+    simulate(check)
+
+
 def test_who_takes_the_request_away_stops_it_where_it_is() -> None:
     async def check() -> None:
         async with moving() as test:
