@@ -178,6 +178,8 @@ class Reassignments:
         ):
             return False
         cluster.moves = left
+        for replica in going:  # it is told of the partition no more, and might lead, or follow, until it is deleted
+            rule.brokers.stop(replica, [partition])
         return True
 
     async def _assign(

@@ -23,7 +23,10 @@ from system_under_test.controller.leaders import LiveBroker
 from system_under_test.controller.reassignment import Reassignments
 from system_under_test.controller.term import Fence
 from system_under_test.controller.topic_settings import TopicSettings
+from system_under_test.network.connection import Connection
 from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from system_under_test.records import message_set
 from system_under_test.zookeeper import paths, znodes
 from system_under_test.zookeeper.znodes import Move as Entry
 from system_under_test.zookeeper.znodes import PartitionState
@@ -321,6 +324,29 @@ def test_a_replica_that_came_back_and_went_again_is_deleted_again_while_another_
             await until(lambda: len(test.events("assignment-written")) == 4, "it is not assigned again")
             await test.cluster.heal()
             await test.moved([2, 4])
+
+    simulate(check)
+
+
+def test_a_leader_that_is_to_go_leads_no_more_although_it_cannot_be_deleted_yet() -> None:
+    """Who has old metadata would write to it, and be told that it was written, until another is within reach again."""
+
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(3)
+            await test.ask([1, 2, 4])
+            await until(lambda: len(test.events("assignment-written")) == 2, "the one out of reach is waited for")
+            assert (await test.state())["leader"] == 1
+            await test.ask_anyhow([2, 4])
+            await until(lambda: len(test.events("assignment-written")) == 3, "the leader is to go")
+            await asyncio.sleep(1)
+            assert 1 in test.having()
+            records = message_set.build([(None, b"lost", 1)])
+            part = ProduceTopic(topic=TOPIC, partitions=[ProducePartition(partition=0, records=records)])
+            connection = await Connection.open(test.node(1).address, 9092, 2)
+            answer = await connection.call(ProduceRequest(acks=1, timeout_ms=1000, topics=[part]), 2, 2)
+            await connection.close()
+            assert answer.topics[0].partitions[0].error_code == E.NOT_LEADER_FOR_PARTITION
 
     simulate(check)
 
