@@ -7,7 +7,8 @@ goes on where one ended, and nobody ever sees half a step:
    leader hears of it; the new replicas copy.
 2. *switch*: once all replicas that shall stay are in sync, assignment, in-sync set and leader are among them, and the
    entry names those that are to go (``removing``).
-3. *clean*: those delete their files; each is struck off the entry when it has said so, and then the entry goes.
+3. *clean*: those delete their files; each is struck off the entry when it has said so. The entry goes when there are
+   none, and all that are assigned are in sync, which is all there is to wait for when nobody is to go.
 
 A replica that is dead is waited for, at each step. A topic that is deleted takes its reassignment along.
 """
@@ -207,9 +208,12 @@ class Reassignments:
         return written
 
     async def _clean(self, rule: Rule, moves: Moves, version: int | None, move: Move) -> bool:
-        """Has the old replicas deleted, those that live; removes the entry when there are none."""
+        """Has the old replicas deleted, those that live; removes the entry when there are none, and all are in sync."""
         partition = (move.topic, move.partition)
         if not move.removing:
+            known, alive = rule.cluster.states.get(partition), rule.cluster.staying()
+            if known is None or leaders.moved(known.value, move.replicas, alive, rule.term.epoch) is None:
+                return False  # a replica that came without another's going may have copied nothing yet
             await self._write(rule, _without(moves, partition), version)
             self._emit("reassignment-ended", rule, partition, replicas=move.replicas)
             return True

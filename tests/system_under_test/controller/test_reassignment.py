@@ -351,6 +351,21 @@ def test_a_leader_that_is_to_go_leads_no_more_although_it_cannot_be_deleted_yet(
     simulate(check)
 
 
+def test_a_move_that_only_adds_has_not_ended_before_the_new_replica_is_in_sync() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(4)
+            await test.ask([1, 2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            await asyncio.sleep(2)
+            assert not await test.gone()
+            await test.cluster.heal()
+            await until(test.gone, "it has ended")
+            assert sorted((await test.state())["isr"]) == [1, 2, 3, 4]
+
+    simulate(check)
+
+
 def test_who_takes_the_request_away_stops_it_where_it_is() -> None:
     async def check() -> None:
         async with moving() as test:
