@@ -543,6 +543,7 @@ def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
             await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
             assert await admin.reassignments() == {partition: Move((1, 2, 3, 4), (2, 3, 4), ())}
             assert await admin.verify(wanted) == {partition: MoveState.IN_PROGRESS}
+            assert await admin.verify({partition: [1, 2]}) == {partition: MoveState.FAILED}, "it goes elsewhere"
             assert (await admin.reassign({partition: [1, 2]}))[partition].error is E.INVALID_REQUEST
             await test.cluster.heal()
             await test.moved([2, 3, 4])
