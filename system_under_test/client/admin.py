@@ -227,11 +227,11 @@ class Admin:
     async def verify(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, MoveState]:
         """How far each of these has come. Raises ``ReadFailed``."""
         response = await self._reassignments(list(moves))
-        under_way = {_partition(entry) for entry in response.moving}
+        targets = {_partition(entry): entry.target for entry in response.moving}
         settled = {_partition(entry): entry.replicas for entry in response.settled}
         return {
             partition: MoveState.IN_PROGRESS
-            if partition in under_way
+            if targets.get(partition) == list(replicas)
             else MoveState.DONE
             if settled.get(partition) == list(replicas)
             else MoveState.FAILED

@@ -16,8 +16,8 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import SetData
 
 from system_under_test.config import INTERNAL_TOPICS
-from system_under_test.controller import topics
-from system_under_test.controller.cluster_state import parse_assignment
+from system_under_test.controller import leaders, topics
+from system_under_test.controller.cluster_state import PartitionId, parse_assignment
 from system_under_test.controller.rule import Rule
 from system_under_test.controller.topics import TopicError
 from system_under_test.protocol.errors import ErrorCode
@@ -49,7 +49,18 @@ async def look_again(zookeeper: ZooKeeper, rule: Rule, name: str, watch: Watch) 
         await _write(rule, name, known.assignment, stat.version)
         return
     if found != known.assignment:
+        for index in known.assignment:
+            if found[index] != known.assignment[index]:
+                await _announce_anew(rule, (name, index), found[index])
         rule.cluster.topics[name] = replace(known, assignment=found)
+
+
+async def _announce_anew(rule: Rule, partition: PartitionId, replicas: Sequence[int]) -> None:
+    """The state that was written with these replicas may have been read, and told, before they were: nobody listens to
+    its epoch any more, so it is told under the next one.
+    """
+    alive, epoch = rule.cluster.staying(), rule.term.epoch
+    await rule.partitions.rewrite(partition, lambda state: leaders.renewed(state, replicas, alive, epoch))
 
 
 def grown(replicas: Sequence[int], target: Sequence[int]) -> list[int]:

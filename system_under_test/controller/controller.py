@@ -96,9 +96,15 @@ class Controller:
         self._watches: dict[Event, Watch] = {}
         self._rule: Rule | None = None
         self._registered = False
-        self._deletions = Deletions(zookeeper, background, self.perform, lambda: self._notify(Event.DELETIONS))
         self.reassignments = Reassignments(
             zookeeper, background, events, self.perform, lambda: self._notify(Event.MOVES), self._assignments_changed
+        )
+        self._deletions = Deletions(
+            zookeeper,
+            background,
+            self.perform,
+            lambda: self._notify(Event.DELETIONS),
+            self.reassignments.endings,
         )
         self._new_settings: dict[str, TopicSettings] = {}
 

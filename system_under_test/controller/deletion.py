@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from kazoo.exceptions import NodeExistsError
 
@@ -24,7 +25,9 @@ BACK_OFF = 0.2
 
 
 class Deletions:
-    """``perform`` does something between two events of the controller; ``look_again`` has ``look`` called."""
+    """``perform`` does something between two events of the controller; ``look_again`` has ``look`` called; ``endings``
+    are the writes by which what else was under way with a topic goes along with it.
+    """
 
     def __init__(
         self,
@@ -32,11 +35,13 @@ class Deletions:
         background: Background,
         perform: Callable[[Action], Awaitable[None]],
         look_again: Callable[[], None],
+        endings: Callable[[Rule, str], Awaitable[list[Any]]],
     ) -> None:
         self._zookeeper = zookeeper
         self._background = background
         self._perform = perform
         self._look_again = look_again
+        self._endings = endings
 
     async def request(self, name: str) -> None:
         """Marks the topic; returns once every replica and the topic itself are gone. Raises ``TopicError``.
@@ -73,16 +78,25 @@ class Deletions:
         parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
         deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
 
-        async def finish(current: Rule) -> None:
+        def is_the_one() -> bool:
             now = rule.cluster.topics.get(name)
-            if current is not rule or now is None or now.czxid != topic.czxid:
+            return now is not None and now.czxid == topic.czxid
+
+        async def finish(current: Rule) -> None:
+            if current is not rule:
                 return
-            rule.cluster.deleting.pop(name, None)
-            if deleted:
-                await rule.fence.write(await topics.removal(self._zookeeper, name, parts))
-                rule.cluster.forget(name)
-                rule.brokers.deleted(name)
-                rule.brokers.tell()
+            try:
+                endings = await self._endings(rule, name) if deleted else []
+                if deleted and is_the_one():
+                    await rule.fence.write([*await topics.removal(self._zookeeper, name, parts), *endings])
+                    moves = rule.cluster.moves.items()
+                    rule.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
+                    rule.cluster.forget(name)
+                    rule.brokers.deleted(name)
+                    rule.brokers.tell()
+            finally:
+                if is_the_one():
+                    rule.cluster.deleting.pop(name, None)
 
         try:
             await self._perform(finish)

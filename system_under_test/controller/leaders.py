@@ -112,12 +112,19 @@ def replace_leader(state: PartitionState, leader: int, controller_epoch: int) ->
     return Members.of(state).state(controller_epoch, leader, state.leader_epoch + 1)
 
 
-def renewed(state: PartitionState, brokers: Brokers, controller_epoch: int) -> PartitionState | None:
-    """The same under a new epoch, so that the leader hears of an assignment that has changed; None without a leader."""
+def renewed(
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, controller_epoch: int
+) -> PartitionState | None:
+    """The same, among these replicas, under a new epoch, so that the leader hears of an assignment that has changed;
+    None without a leader.
+    """
     members = Members.of(state)
-    if not _in_sync([state.leader], members, brokers):
+    if state.leader not in replicas or not _in_sync([state.leader], members, brokers):
         return None
-    return members.state(controller_epoch, state.leader, state.leader_epoch + 1)
+    left = [member for member in (*members.isr, *members.elr) if member not in replicas]
+    isr, elr = (tuple(m for m in group if m not in left) for group in (members.isr, members.elr))
+    epochs = {member: epoch for member, epoch in members.epochs.items() if member not in left}
+    return Members(isr, epochs, elr).state(controller_epoch, state.leader, state.leader_epoch + 1)
 
 
 def preferred(

@@ -7,7 +7,8 @@ goes on where one ended, and nobody ever sees half a step:
    leader hears of it; the new replicas copy.
 2. *switch*: once all replicas that shall stay are in sync, assignment, in-sync set and leader are among them, and the
    entry names those that are to go (``removing``).
-3. *clean*: those delete their files; each is struck off the entry when it has said so, and then the entry goes.
+3. *clean*: those delete their files; each is struck off the entry when it has said so. The entry goes when there are
+   none, and all that are assigned are in sync, which is all there is to wait for when nobody is to go.
 
 A replica that is dead is waited for, at each step. A topic that is deleted takes its reassignment along.
 """
@@ -102,6 +103,12 @@ class Reassignments:
         await rule.fence.write([_writing(moves, version)])
         rule.cluster.moves = moves
 
+    async def endings(self, rule: Rule, name: str) -> list[Any]:
+        """The write that takes the moves of a topic away, as it goes: they are none of the next one's of that name."""
+        moves, version, _ = await self._read(rule)
+        left = {partition: move for partition, move in moves.items() if partition[0] != name}
+        return [] if left == moves else [_writing(left, version)]
+
     # -- by request --------------------------------------------------------------------------------------------------
 
     async def start(self, rule: Rule, partition: PartitionId, replicas: list[int]) -> None:
@@ -110,18 +117,19 @@ class Reassignments:
         moves, version, _ = await self._read(rule)
         if not _is_partition(rule, name, index) or name in rule.cluster.deleting:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
-        if not replicas or not topics.placeable(replicas, len(replicas), rule.cluster.brokers):
-            raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
         target = rule.cluster.topics[name].assignment[index]
         if partition in moves:
             target = moves[partition].replicas
             if target != replicas:
                 raise TopicError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is on its way to {target}; ask again then")
-        if target != replicas:
-            try:
-                await self._write(rule, {**moves, partition: Move(name, index, replicas)}, version)
-            except (BadVersionError, NodeExistsError, NoNodeError) as error:
-                raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; ask again") from error
+        if target == replicas:
+            return  # also when somebody of them has died since
+        if not replicas or not topics.placeable(replicas, len(replicas), rule.cluster.brokers):
+            raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
+        try:
+            await self._write(rule, {**moves, partition: Move(name, index, replicas)}, version)
+        except (BadVersionError, NodeExistsError, NoNodeError) as error:
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; ask again") from error
 
     async def under_way(self, rule: Rule) -> list[tuple[Move, list[int]]]:
         """The moves, each with what its partition is assigned to at present."""
@@ -160,7 +168,9 @@ class Reassignments:
         if coming:
             grown = assignments.grown(assignment, target)
             if coming <= alive.keys():
-                await self._assign(rule, partition, grown, lambda state: leaders.renewed(state, alive, epoch), [])
+                await self._assign(
+                    rule, partition, grown, lambda state: leaders.renewed(state, grown, alive, epoch), []
+                )
             return False
         going = [replica for replica in assignment if replica not in target]
         left = {**moves, partition: msgspec.structs.replace(move, removing=[*move.removing, *going])}
@@ -169,6 +179,8 @@ class Reassignments:
         ):
             return False
         cluster.moves = left
+        for replica in going:  # it is told of the partition no more, and might lead, or follow, until it is deleted
+            rule.brokers.stop(replica, [partition])
         return True
 
     async def _assign(
@@ -183,7 +195,7 @@ class Reassignments:
         name, index = partition
         topic, path = rule.cluster.topics[name], paths.topic(name)
         data, stat = await self._zookeeper.get(path)
-        if stat.czxid != topic.czxid or parse_assignment(path, data) != topic.assignment:
+        if stat.czxid != topic.czxid or not _says(path, data, topic.assignment):
             self._look_again()  # once that has been looked into, as its watch will have it
             return False
         wanted = {**topic.assignment, index: replicas}
@@ -196,9 +208,12 @@ class Reassignments:
         return written
 
     async def _clean(self, rule: Rule, moves: Moves, version: int | None, move: Move) -> bool:
-        """Has the old replicas deleted, those that live; removes the entry when there are none."""
+        """Has the old replicas deleted, those that live; removes the entry when there are none, and all are in sync."""
         partition = (move.topic, move.partition)
         if not move.removing:
+            known, alive = rule.cluster.states.get(partition), rule.cluster.staying()
+            if known is None or leaders.moved(known.value, move.replicas, alive, rule.term.epoch) is None:
+                return False  # a replica that came without another's going may have copied nothing yet
             await self._write(rule, _without(moves, partition), version)
             self._emit("reassignment-ended", rule, partition, replicas=move.replicas)
             return True
@@ -210,10 +225,14 @@ class Reassignments:
 
     async def _delete(self, rule: Rule, partition: PartitionId, brokers: Sequence[int]) -> None:
         """One try; a broker that goes away meanwhile brings the next one when it is back."""
+        epoch = rule.cluster.states[partition].value.leader_epoch
         deleted = await rule.brokers.delete_replica(partition, brokers)
 
         async def finish(current: Rule) -> None:
             rule.cluster.cleaning.pop(partition, None)
+            known = rule.cluster.states.get(partition)
+            if known is None or known.value.leader_epoch != epoch:
+                deleted.clear()  # it may have been theirs again since
             if current is not rule or not deleted:
                 return
             moves, version, _ = await self._read(rule)
@@ -238,6 +257,14 @@ class Reassignments:
 
 def _is_partition(rule: Rule, name: str, index: int) -> bool:
     return name in rule.cluster.topics and index in rule.cluster.topics[name].assignment
+
+
+def _says(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bool:
+    """Is that this assignment, and not another, or none?"""
+    try:
+        return parse_assignment(path, data) == assignment
+    except znodes.ZnodeError:
+        return False
 
 
 def _problem(rule: Rule, move: Move) -> str | None:

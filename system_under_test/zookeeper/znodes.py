@@ -142,6 +142,8 @@ class ClusterId(msgspec.Struct, frozen=True):
 
 
 _JSON = msgspec.json.Encoder()
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises: text need not be UTF-8, and lists may be nested without end."""
 
 
 def encode(value: msgspec.Struct) -> bytes:
@@ -152,7 +154,7 @@ def decode(kind: type[T], path: str, data: bytes) -> T:
     """Raises ``ZnodeError`` naming the path."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ZnodeError(f"znode {path} holds {data[:120]!r}: {error}") from error
 
 
@@ -170,7 +172,7 @@ def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list
     for raw in decode(_Entries, path, data).partitions:
         try:
             found.append(msgspec.json.decode(raw, type=kind))
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             problems.append(f"znode {path} holds {bytes(raw)[:120]!r}: {error}")
     return found, problems
 
@@ -179,7 +181,7 @@ def controller_id(data: bytes) -> int:
     """The holder named by /controller, also in the old plain-integer form; -1 when malformed, which means nobody."""
     try:
         return msgspec.json.decode(data, type=ControllerClaim).brokerid
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         try:
             return int(data)
         except ValueError:

@@ -121,6 +121,17 @@ def test_a_move_forgets_who_was_eligible() -> None:
     assert (after.isr, after.elr, after.isr_epochs) == ([3], [], {"3": 30})
 
 
+def test_a_state_told_anew_has_only_replicas_among_its_members() -> None:
+    life = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 30)}
+    before = state(2, [1, 2], {1: 10, 2: 20, 3: 30}, elr=(3,))
+    after = renewed(before, [2, 3], life, 7)
+    assert after is not None
+    assert (after.leader, after.isr, after.elr, after.isr_epochs) == (2, [2], [3], {"2": 20, "3": 30})
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert renewed(before, [1, 3], life, 7) is None
+    assert renewed(before, [1, 2, 3], {1: life[1], 2: broker(2, 21)}, 7) is None
+
+
 def test_the_preferred_leader_leads_if_it_is_in_sync_in_this_life() -> None:
     life = {1: broker(1, 10), 2: broker(2, 20)}
     before = state(2, [2, 1], {1: 10, 2: 20})
@@ -195,9 +206,10 @@ class Model:
         if self.state is None or self.target is None:
             return None
         if not set(self.target) <= set(self.assignment):
-            wanted = renewed(self.state, self.live, 1)
+            wider = grown(self.assignment, self.target)
+            wanted = renewed(self.state, wider, self.live, 1)
             if wanted is not None:
-                self.assignment = grown(self.assignment, self.target)
+                self.assignment = wider
             return wanted
         wanted = moved(self.state, self.target, self.live, 1)
         if wanted is not None:

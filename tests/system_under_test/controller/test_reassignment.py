@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +14,22 @@ import pytest
 from moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
 from sim_brokers import simulate, until
 
-from system_under_test.client.admin import MoveState
+from system_under_test.client.admin import MoveState, NewTopic
 from system_under_test.client.admin import Moving as Move
 from system_under_test.client.errors import Outcome
 from system_under_test.controller import assignments
-from system_under_test.controller.cluster_state import ClusterState, Topic
+from system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
+from system_under_test.controller.leaders import LiveBroker
+from system_under_test.controller.reassignment import Reassignments
+from system_under_test.controller.term import Fence
 from system_under_test.controller.topic_settings import TopicSettings
+from system_under_test.network.connection import Connection
 from system_under_test.protocol.errors import ErrorCode as E
+from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from system_under_test.records import message_set
+from system_under_test.zookeeper import paths, znodes
 from system_under_test.zookeeper.znodes import Move as Entry
+from system_under_test.zookeeper.znodes import PartitionState
 
 pytestmark = pytest.mark.slow
 
@@ -257,6 +265,30 @@ def test_a_topic_that_is_deleted_takes_its_reassignment_along() -> None:
     simulate(check)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_next_topic_of_that_name_does_not_move_where_the_deleted_one_was_to_go(seed: int) -> None:
+    async def check() -> None:
+        async with moving(seed) as test:
+            await test.ask([2, 3, 5])  # waited for, since there is no such broker
+            await asyncio.sleep(1)
+
+            async def make() -> None:
+                wanted = NewTopic(TOPIC, assignment={0: [1, 2, 3]})
+                while (await test.admin.create_topics([wanted]))[TOPIC].outcome is not Outcome.DONE:
+                    pass
+
+            making = [asyncio.ensure_future(make()) for _ in range(3)]
+            await test.zookeeper.create(f"/admin/delete_topics/{TOPIC}")
+            await asyncio.wait(making, return_when=asyncio.FIRST_COMPLETED)
+            for each in making:
+                each.cancel()
+            await asyncio.gather(*making, return_exceptions=True)
+            await asyncio.sleep(1)
+            assert await test.gone()
+
+    simulate(check, seed)
+
+
 def test_a_request_across_another_leads_to_where_the_last_one_says() -> None:
     """Also when what is being removed by the first is wanted by the second, or known to the first alone."""
 
@@ -274,6 +306,62 @@ def test_a_request_across_another_leads_to_where_the_last_one_says() -> None:
                 await asyncio.sleep(1)
                 await test.node(1).start()
                 await test.moved([1, 4])
+
+    simulate(check)
+
+
+def test_a_replica_that_came_back_and_went_again_is_deleted_again_while_another_is_out_of_reach() -> None:
+    """That it was deleted once says nothing of the files that it has made since."""
+
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(3)
+            await test.ask([2, 4])
+            await until(lambda: 1 not in test.having(), "the first is deleted, and the other not")
+            await test.ask_anyhow([2, 4, 1])
+            await until(lambda: 1 in test.having(), "it is there again")
+            await test.ask_anyhow([2, 4])
+            await until(lambda: len(test.events("assignment-written")) == 4, "it is not assigned again")
+            await test.cluster.heal()
+            await test.moved([2, 4])
+
+    simulate(check)
+
+
+def test_a_leader_that_is_to_go_leads_no_more_although_it_cannot_be_deleted_yet() -> None:
+    """Who has old metadata would write to it, and be told that it was written, until another is within reach again."""
+
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(3)
+            await test.ask([1, 2, 4])
+            await until(lambda: len(test.events("assignment-written")) == 2, "the one out of reach is waited for")
+            assert (await test.state())["leader"] == 1
+            await test.ask_anyhow([2, 4])
+            await until(lambda: len(test.events("assignment-written")) == 3, "the leader is to go")
+            await asyncio.sleep(1)
+            assert 1 in test.having()
+            records = message_set.build([(None, b"lost", 1)])
+            part = ProduceTopic(topic=TOPIC, partitions=[ProducePartition(partition=0, records=records)])
+            connection = await Connection.open(test.node(1).address, 9092, 2)
+            answer = await connection.call(ProduceRequest(acks=1, timeout_ms=1000, topics=[part]), 2, 2)
+            await connection.close()
+            assert answer.topics[0].partitions[0].error_code == E.NOT_LEADER_FOR_PARTITION
+
+    simulate(check)
+
+
+def test_a_move_that_only_adds_has_not_ended_before_the_new_replica_is_in_sync() -> None:
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(4)
+            await test.ask([1, 2, 3, 4])
+            await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
+            await asyncio.sleep(2)
+            assert not await test.gone()
+            await test.cluster.heal()
+            await until(test.gone, "it has ended")
+            assert sorted((await test.state())["isr"]) == [1, 2, 3, 4]
 
     simulate(check)
 
@@ -335,15 +423,103 @@ def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int
     cluster.moves["t", 0] = Entry("t", 0, [4, 2, 3])
     written: list[Any] = []
 
-    class Fence:
+    class Written:
         async def write(self, operations: list[Any]) -> None:
             written.extend(operations)
 
-    rule: Any = SimpleNamespace(cluster=cluster, fence=Fence())
+    class Partitions:
+        async def rewrite(self, partition: PartitionId, change: Callable[[PartitionState], Any]) -> bool:
+            return False
+
+    rule: Any = SimpleNamespace(
+        cluster=cluster, fence=Written(), partitions=Partitions(), term=SimpleNamespace(epoch=1)
+    )
     znode: Any = Znode(json.dumps({"version": 1, "partitions": {"0": found}}).encode())
     asyncio.run(assignments.look_again(znode, rule, "t", lambda _: None))
     assert cluster.topics["t"].assignment == {0: found if adopted else [1, 2, 3]}
     assert [json.loads(one.data)["partitions"] for one in written] == ([] if adopted else [{"0": [1, 2, 3]}])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"partitions":[{"topic":"\xff","partition":0,"replicas":[1]}]}',
+        b'{"partitions":[{"topic":"t","partition":"\xff","replicas":[1]}]}',
+        b'{"partitions":[' + b"[" * 100_000 + b"]" * 100_000 + b"]}",
+    ],
+    ids=["text that is not UTF-8", "the same in the wrong place", "nested without end"],
+)
+def test_bytes_that_no_decoder_likes_are_a_mistake_in_the_znode_like_any_other(data: bytes) -> None:
+    """Whatever else they raised would end one controller after the other."""
+    try:
+        found, problems = znodes.decode_entries(Entry, REASSIGN, data)
+    except znodes.ZnodeError as error:
+        found, problems = [], [str(error)]
+    assert found == []
+    assert REASSIGN in problems[0]
+    assert znodes.controller_id(data) == -1
+
+
+def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
+    """Somebody overwrote it an instant ago: it is about to be put back."""
+    asked, again = Entry("t", 0, [1, 2]), []
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1]}, TopicSettings({}, 7))}, moves={("t", 0): asked})
+    cluster.brokers = {broker: LiveBroker(broker, "host", 9092, broker) for broker in (1, 2)}
+
+    class Znodes:
+        async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
+            data = znodes.encode(znodes.Moves([asked])) if path == REASSIGN else b"nonsense"
+            return data, SimpleNamespace(czxid=7, version=3)
+
+    zookeeper: Any = Znodes()
+    rule: Any = SimpleNamespace(
+        cluster=cluster, term=SimpleNamespace(epoch=1), brokers=SimpleNamespace(tell=lambda: None)
+    )
+    unused: Any = None
+    reassignments = Reassignments(zookeeper, unused, unused, unused, lambda: again.append(True), unused)
+    asyncio.run(reassignments.look(rule, lambda _: None))
+    assert again == [True]
+
+
+@pytest.mark.parametrize("step", [0, 1], ids=["grow", "switch"])
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_step_whose_answer_is_lost_is_told_with_the_replicas_that_it_gave(
+    step: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller hears nothing from ZooKeeper from that write on, until a while after it was given up."""
+    write = Fence.write
+    steps = 0
+
+    async def check() -> None:
+        async with moving() as test:
+            controller = await test.cluster.controller()
+
+            async def lossy(fence: Fence, operations: Sequence[Any]) -> list[Any]:
+                nonlocal steps
+                steps += any(operation.path == paths.topic(TOPIC) for operation in operations)
+                if steps != step + 1:
+                    return await write(fence, operations)
+                steps += 1
+                await controller.drop_from(test.cluster.zookeepers)
+                try:
+                    return await write(fence, operations)
+                finally:
+                    healing.append(asyncio.ensure_future(heal()))
+
+            async def heal() -> None:
+                await asyncio.sleep(seconds)
+                await test.cluster.heal()
+
+            healing: list[asyncio.Future[None]] = []
+            monkeypatch.setattr(Fence, "write", lossy)
+            async with load(test):
+                await test.ask([2, 3, 4])
+                await test.moved([2, 3, 4])
+            assert len(test.events("assignment-written")) == 1, "of the other step nobody knew that it was done"
+            assert await test.cluster.controller() is controller
+            assert len(healing) == 1
+
+    simulate(check)
 
 
 # -- by Admin --------------------------------------------------------------------------------------------------------
@@ -367,6 +543,7 @@ def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
             await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
             assert await admin.reassignments() == {partition: Move((1, 2, 3, 4), (2, 3, 4), ())}
             assert await admin.verify(wanted) == {partition: MoveState.IN_PROGRESS}
+            assert await admin.verify({partition: [1, 2]}) == {partition: MoveState.FAILED}, "it goes elsewhere"
             assert (await admin.reassign({partition: [1, 2]}))[partition].error is E.INVALID_REQUEST
             await test.cluster.heal()
             await test.moved([2, 3, 4])
@@ -379,5 +556,25 @@ def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
             }
             view = (await admin.describe([TOPIC])).topics[TOPIC].partitions[0]
             assert view.replicas == (2, 3, 4)
+
+    simulate(check)
+
+
+def test_to_ask_again_for_what_is_under_way_or_done_is_no_refusal_although_a_replica_has_died() -> None:
+    """Else who has had no answer to the first time would be told that nothing was done."""
+
+    async def check() -> None:
+        async with moving() as test:
+            partition, admin = (TOPIC, 0), test.admin
+            await test.held_back(4)
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            await dead(test, 4)
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            await test.cluster.heal()
+            await test.node(4).start()
+            await test.moved([2, 3, 4])
+            await dead(test, 4)
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            assert (await admin.reassign({partition: [1, 4]}))[partition].error is E.INVALID_REPLICA_ASSIGNMENT
 
     simulate(check)
