@@ -5,7 +5,7 @@ A *hold* is one ownership of a partition (or a lease) by one owner: the rows of 
 
 - the call of its ``release``, whatever became of it: from then on it may be free;
 - the call of the operation in which the owner learned that it had ``lost`` it;
-- the moment at which a fault that kills processes was intended for a node that runs clients, unless an operation under
+- the moment at which a fault that kills processes may have begun on a node that runs clients, unless an operation under
   this hold was answered later; which client ran on which node no column tells, so each such fault counts for all;
 - where it was never given up, the call of the last operation under it that was answered: nobody knows what became of an
   owner that is not heard of any more.
@@ -57,16 +57,30 @@ _SPARING: Final = (
 )
 """Faults after which a process goes on with all that it knew; partitions, too. Any other one may have killed it."""
 
+TIMES: Final = View(
+    "fault_times",
+    f"""
+    select id, min(fault) as fault, max(case when targets like '%client%' then 1 else 0 end) as of_clients,
+        min(time) + max(case when phase = 'intended' then cast(1000000000 * coalesce(cast(nullif(
+            regexp_extract(detail, '"at": ?([0-9.]+)', 1), '') as double), 0) as bigint) else 0 end) as since,
+        coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
+        coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
+    from faults group by id
+    """,
+    keep=True,
+)
+"""``since``: when a fault may have begun, at the earliest. All are intended at the start, for so many seconds later;
+what was done is written only once it is done."""
+
 KILLS: Final = View(
     "client_kills",
     f"""
-    select min(time) as moment from faults
-    where targets like '%client%' and fault not like 'partition%' and fault not in {_SPARING}
-    group by id
-    union all select cast(null as bigint)
+    select since, healed from fault_times
+    where of_clients = 1 and fault not like 'partition%' and fault not in {_SPARING}
+    union all select cast(null as bigint), cast(null as bigint)
     """,
 )
-"""When a client's process may have been killed, at the earliest; and one null."""
+"""Between which times a client's process may have been killed; and a row of nulls."""
 
 CERTAIN: Final = View(
     "certain_holds",
@@ -77,7 +91,7 @@ CERTAIN: Final = View(
         from (
             select h.group_name as group_name, h.key as key, h.process as process, h.owner as owner,
                 h.epoch as epoch, h.op as op, h.begun as begun, h.over as over, h.alive as alive,
-                min(case when k.moment > h.begun then k.moment end) as killed
+                min(case when k.healed > h.begun then greatest(k.since, h.begun) end) as killed
             from holds h cross join client_kills k
             where h.assignment is not null and h.owner = h.other_owner
             group by h.group_name, h.key, h.process, h.assignment, h.owner, h.epoch, h.op, h.begun, h.over, h.alive
@@ -87,7 +101,7 @@ CERTAIN: Final = View(
     keep=True,
 )
 
-HOLD_VIEWS: Final = (HOLDS, KILLS, CERTAIN)
+HOLD_VIEWS: Final = (HOLDS, TIMES, KILLS, CERTAIN)
 
 
 def _owned(row: Row, evidence: Evidence) -> Told:

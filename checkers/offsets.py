@@ -7,8 +7,9 @@ How a workload records itself in ``effects`` (``key`` names group and partition,
 
 An offset that was acknowledged, or that an owner was told to begin at, is a floor from then on: no owner begins below
 it, and no commit goes there, that is called later (rule U, with each operation at its offset). A ``resume`` at an
-offset whose commit had an unknown outcome is left out: such a commit may have come late, and overtaken others. So this
-asks for more than a register, which may be written back, and needs no unique values.
+offset whose commit had an unknown outcome is left out: such a commit may have come late, and overtaken others. Where it
+did, all that comes after goes on from there, and what had been called by its return is no floor for that any more. So
+this asks for more than a register, which may be written back, and needs no unique values.
 """
 
 from __future__ import annotations
@@ -47,27 +48,56 @@ OFFSET_REGRESSION: Final = Check(
     views=(
         STEPS,
         View(
+            "offset_resets",
+            """
+            select s.key as key, s.call as call, s.ret as ret from offset_steps s join (
+                select key, place, min(first_ret) over (partition by key order by place nulls first
+                    rows between 1 following and unbounded following) as higher
+                from (select key, place, min(ret) as first_ret from offset_steps group by key, place) as folded
+                ) h on s.key = h.key and s.place = h.place
+            where s.judged = 0 and h.higher < s.call
+            """,
+            keep=True,
+        ),
+        View(
+            "offset_eras",
+            """
+            select s.key as key, s.place as place, s.op as op, s.kind as kind, s.call as call, s.ret as ret,
+                s.judged as judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,
+                cast(sum(case when r.call <= s.call then 1 else 0 end) as bigint) as era
+            from offset_steps s left join offset_resets r on s.key = r.key
+            group by s.key, s.place, s.op, s.kind, s.call, s.ret, s.judged
+            """,
+            keep=True,
+        ),
+        View(
             "offset_levels",
             """
-            select key, place, first_ret, max(last_call) over (partition by key order by place nulls first
+            select key, era, place, first_ret, max(last_call) over (partition by key, era order by place nulls first
                 rows between unbounded preceding and 1 preceding) as before
-            from (select key, place, max(case when judged = 1 then call end) as last_call, min(ret) as first_ret
-                from offset_steps group by key, place) as folded
+            from (
+                select key, era, place, max(call) as last_call, min(ret) as first_ret from (
+                    select key, era, place, call, cast(null as bigint) as ret from offset_eras where judged = 1
+                    union all
+                    select key, floor_era, place, cast(null as bigint), ret from offset_eras) as apart
+                group by key, era, place) as folded
             """,
         ),
         View(
             "found_offset_regression",
-            "select key, place, first_ret, before from offset_levels where before > first_ret",
+            "select key, era, place, first_ret, before from offset_levels where before > first_ret",
             keep=True,
         ),
     ),
     evidence=f"""
-        select f.key as key, f.place as place, min(a.op) as first_op, min(b.place) as late_place, min(b.op) as late_op,
-            min(b.kind) as late_kind
-        from (select * from found_offset_regression order by key nulls first, place nulls first limit {MOST_FINDINGS}) f
-            join offset_steps a on a.key = f.key and a.place = f.place and a.ret = f.first_ret
-            join offset_steps b on b.key = f.key and b.place < f.place and b.call = f.before and b.judged = 1
-        group by f.key, f.place order by f.key nulls first, f.place nulls first
+        select f.key as key, f.place as place, f.era as era, min(a.op) as first_op, min(b.place) as late_place,
+            min(b.op) as late_op, min(b.kind) as late_kind
+        from (select * from found_offset_regression order by key nulls first, place nulls first, era nulls first
+                limit {MOST_FINDINGS}) f
+            join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place and a.ret = f.first_ret
+            join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place and b.call = f.before
+                and b.judged = 1
+        group by f.key, f.place, f.era order by f.key nulls first, f.place nulls first, f.era nulls first
         """,
     examined="select count(*) as examined from offset_steps where judged = 1",
     tell=_went_back,

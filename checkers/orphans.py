@@ -10,10 +10,10 @@ somebody certainly does something under a hold of the same topic. So a stretch o
   and takes another;
 - somebody lives: operations under a hold of another partition of the same topic were answered again and again, with
   pauses of at most a quarter of the deadline;
-- nobody is in doubt: no fault is between intended and recovered (one without recovery is for ever); no process that was
-  to end with an operation of unknown outcome, sends apart, may have acquired something that nobody was told of, from
-  its worker's operation before that one on; and every process of the group will tell what it acquires, so after its
-  last operation that tells of the group it may own anything, until it is dead.
+- nobody is in doubt: no fault is between its intended time and recovered (one without recovery is for ever); no
+  process that was to end with an operation of unknown outcome, sends apart, may have acquired something that nobody was
+  told of, from its worker's operation before that one on; and every process of the group will tell what it acquires, so
+  after its last operation that tells of the group it may own anything, until it is dead.
 
 A rebalance of the whole group ends a stretch, and so does a phase in which all its members have left. A partition
 without owner that outlasts the deadline inside one stretch is orphaned. Not found: partitions that nobody ever owned
@@ -70,9 +70,7 @@ TELLING: Final = View(
 DOUBTS: Final = View(
     "orphan_doubts",
     f"""
-    select cast(null as string) as group_name, min(time) as since,
-        coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
-    from faults group by id
+    select cast(null as string) as group_name, since, recovered as until from fault_times
     union all
     select cast(null as string), coalesce(t.former, 0), coalesce(t.resumed, {INFINITY})
     from orphan_turns t

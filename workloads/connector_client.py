@@ -7,10 +7,11 @@ unknown is a trial that ended: the operation is ok, its effects are not, and the
 Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of each commit that
 was tried in the operation, also of the one that a member makes when it has to let go of its partitions.
 
-A member takes part in its group all the time, and not only while it is polled. But it lets go only while an operation
-is in hand, so that the history can say when: an operation that tells of a release was called before it. What it gave up
-between two operations, because its session may have been over, is not told: that hold ended with the last operation
-under it. A generator finds them in ``over``, as ``[key, assignment]``.
+A member takes part in its group all the time, and not only while it is polled. But it begins to let go only while an
+operation is in hand, so that the history can say when: an operation that tells of a release was called before it. What
+it gave up between two operations, because its session may have been over or it took too long, is not told: that hold
+ended with the last operation under it. A generator finds them in ``over``, as ``[key, assignment]``. A commit that did
+not begin in the operation that tells of it is told as one of unknown outcome, for it was called earlier than that.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Member:
         self._over: list[tuple[str, int]] = []
         self._stream: MessageStream | None = None
         self._in_hand = asyncio.Event()
+        self._operations = 0
         self._settled = asyncio.Event()
         self._settled.set()
         config = ConnectorConfig(
@@ -99,6 +101,7 @@ class Member:
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
         """Only inside it does the member let go of anything; whoever has begun to is waited for."""
+        self._operations += 1
         self._in_hand.set()
         try:
             yield
@@ -106,6 +109,10 @@ class Member:
                 await asyncio.wait_for(self._settled.wait(), LEAVING_SECONDS)
         finally:
             self._in_hand.clear()
+
+    @property
+    def _operation_in_hand(self) -> int | None:
+        return self._operations if self._in_hand.is_set() else None
 
     async def poll(self) -> list[dict[str, Any]]:
         """Raises ``ReadFailed``, and ``ConnectionError`` without ZooKeeper."""
@@ -124,9 +131,11 @@ class Member:
 
     async def commit(self) -> None:
         """Raises ``CommitFailed``; what is committed may move while it is, and then nobody knows which it was."""
-        before = self.connector.positions
+        before, began_in = self.connector.positions, self._operation_in_hand
         try:
-            self._note_commit("ok", await self.connector.commit_offsets())
+            positions = await self.connector.commit_offsets()
+            told_in_time = began_in is not None and began_in == self._operation_in_hand
+            self._note_commit("ok" if told_in_time else "info", positions)
         except CommitFailed as error:
             known = "fail" if error.outcome is Certainty.NOT_DONE else "info"
             for positions in (before, self.connector.positions):
@@ -152,7 +161,7 @@ class Member:
         else:
             self._settled.set()
         assignment = self._assignments[change.hold]
-        if change.kind is Kind.LOST and not self._in_hand.is_set():
+        if change.kind is not Kind.ACQUIRED and not self._in_hand.is_set():
             self._notes = [note for note in self._notes if note["assignment"] != assignment]
             self._over.append((f"{change.topic}-{change.partition}", assignment))
             return

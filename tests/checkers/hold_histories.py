@@ -160,10 +160,11 @@ class Hold:
             if any(call > end for call in answered):
                 alive = end
             kills = [
-                min(row["time"] for row in faults if row["id"] == number)
+                [row["time"] for row in faults if row["id"] == number and row["phase"] in ("intended", "healed")]
                 for number in {row["id"] for row in faults if "client" in row["targets"] and row["fault"] == "kill"}
             ]
-            killed = min((kill for kill in kills if begun < kill < end), default=None)
+            moments = [max(begun, since) for since, healed in kills if begun < healed]
+            killed = min((moment for moment in moments if moment < end), default=None)
             if killed is not None:
                 end = max(killed, alive)
         return (begun, end) if begun < end else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,23 @@ def test_an_owner_that_may_have_been_killed_is_none(tmp_path: Path) -> None:
     assert "from 6.000 s to 6.500 s" in told.claim
 
 
+def as_recorded(name: str, target: str, times: dict[str, float]) -> list[Row]:
+    """As a run writes it: all is intended at the start, of nobody yet, and injected once it has been done."""
+    rows = fault(name, target, times)
+    rows[0] |= {"time": 0, "targets": "[]", "detail": json.dumps({"what": 'kill "at": 1', "at": times["intended"]})}
+    return rows
+
+
+def test_a_kill_may_have_come_before_it_was_told(tmp_path: Path) -> None:
+    """c1 may have died at 5.5 s, before c2 acquired; that the kill was done is told at 7.2 s, after c1's last word."""
+    rows = _given_up("release", (7, None)).rows
+    assert len(judged(tmp_path / "no", rows, Contract())) == 1
+    times = {"intended": 5.5, "injected": 7.2, "healed": 9.4, "recovered": 9.6}
+    assert judged(tmp_path / "kill", rows, Contract(), as_recorded("kill-consumer", "client1", times)) == []
+    late = times | {"intended": 7.1}
+    assert len(judged(tmp_path / "late", rows, Contract(), as_recorded("kill-consumer", "client1", late))) == 1
+
+
 def test_generations_tell_owners_apart_whenever_they_own(tmp_path: Path) -> None:
     """Giving a partition up does not make room for another in the same generation."""
     rows = held().rows
@@ -266,9 +284,11 @@ def test_it_is_no_orphan_where_anybody_may_own_it_or_nobody_lives(tmp_path: Path
     ({"intended": 12.0, "injected": 12.1, "healed": 15.0, "recovered": 25.0}, 0),
     ({"intended": 12.0, "injected": 12.1, "healed": 15.0, "recovered": 16.0}, 1),
     ({"intended": 12.0, "injected": 12.1, "healed": 15.0}, 0),
+    ({"intended": 32.0, "injected": 32.1, "healed": 35.0}, 1),
 ])  # fmt: skip
 def test_time_under_faults_does_not_count(tmp_path: Path, times: dict[str, float], many: int) -> None:
-    assert len(judged(tmp_path, orphan().rows, DEADLINED, fault("kill", "n1", times))) == many
+    for how in (fault, as_recorded):
+        assert len(judged(tmp_path / how.__name__, orphan().rows, DEADLINED, how("kill", "n1", times))) == many
 
 
 def test_who_is_given_a_partition_in_the_background_tells_of_it_later(tmp_path: Path) -> None:

@@ -51,6 +51,14 @@ HAVE = {
     "unknown at another offset": [
         step(1, "advance", 9, (0, 1)), step(2, "advance", 7, (0, None), "info"), step(3, "resume", 8, (4, 5)),
     ],
+    "below what was known after a late commit": [
+        step(1, "advance", 7, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 7, (4, 5)),
+        step(3, "advance", 9, (6, 7)), step(4, "resume", 8, (8, 9)),
+    ],
+    "before a late commit": [
+        step(1, "advance", 7, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 8, (3, 4)),
+        step(3, "resume", 7, (5, 6)),
+    ],
 }  # fmt: skip
 HAVE_NOT = {
     "it began while the commit was under way": [step(1, "advance", 9, (0, 3)), step(2, "resume", 0, (2, 4))],
@@ -58,6 +66,10 @@ HAVE_NOT = {
     "nobody knows of the commit": [step(1, "advance", 9, (0, None), "info"), step(2, "resume", 0, (2, 3))],
     "a late commit may have gone back": [
         step(1, "advance", 8, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 8, (4, 5)),
+    ],
+    "a late commit has gone back, and its owner goes on": [
+        step(1, "advance", 7, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 7, (4, 5)),
+        step(3, "advance", 8, (6, 7)), step(4, "resume", 8, (8, 9)),
     ],
     "another partition": [step(1, "advance", 9, (0, 1)), step(2, "resume", 0, (2, 3), key="g/t-1")],
     "the same offset again": [step(1, "advance", 9, (0, 1)), step(3, "advance", 9, (4, 5))],
@@ -85,14 +97,21 @@ def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
             kind = "resume" if rng.random() < 0.4 and outcome == "ok" else "advance"
             rows.append(step(op, kind, rng.randint(0, 3) + op // 3, (call, ret), outcome))
         unknown = {row["position"] for row in rows if row["outcome"] == "info"}
-        went_back = {
-            high["position"]
+        below = [
+            (high, low)
             for high in rows
             for low in rows
             if high["outcome"] == low["outcome"] == "ok"
             and low["position"] < high["position"]
-            and min(r["ret"] for r in rows if r["outcome"] == "ok" and r["position"] == high["position"]) < low["call"]
-            and not (low["kind"] == "resume" and low["position"] in unknown)
+            and high["ret"] < low["call"]
+        ]
+        late = [row for row in rows if row["kind"] == "resume" and row["position"] in unknown]
+        resets = [row for row in late if any(low is row for _, low in below)]
+        went_back = {
+            (high["position"], sum(reset["ret"] < high["call"] for reset in resets))
+            for high, low in below
+            if low not in late
+            and not any(reset["ret"] >= high["call"] and reset["call"] <= low["call"] for reset in resets)
         }
         assert len(found(tmp_path / str(number), rows)) == len(went_back)
         seen += bool(went_back)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import random
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -12,13 +16,15 @@ from harness.app.attempt import Attempt
 from harness.app.experiment import experiment_of
 from harness.app.failure import Ending, Evidence, describe
 from harness.app.settings import Settings
+from harness.core.client import Endpoint
 from harness.core.history import HistoryReader
 from harness.core.operation import Completed, Completion, Operation, Outcome
 from system_under_test.client.zookeeper_groups import view
 from system_under_test.client.zookeeper_groups.allotment import allot
+from system_under_test.client.zookeeper_groups.connector import Change, Kind
 from system_under_test.defects import DEFECTS
-from workloads import test_zookeeper_group
-from workloads.connector_client import ConnectorClient
+from workloads import connector_client, test_zookeeper_group
+from workloads.connector_client import ZOOKEEPER, ConnectorClient, Member
 
 HELD = {"key": "orders-1", "generation": None, "owner": "g_c", "assignment": 4}
 
@@ -71,6 +77,60 @@ def test_a_member_that_owns_nothing_says_so() -> None:
         assert rows(f, nothing | told) == [("idle", "g", None, None, None, None, Outcome.OK)]
     assert rows("poll", nothing, Outcome.FAIL) == [("idle", "g", None, None, None, None, Outcome.OK)]
     assert rows("poll", None, Outcome.INFO) == []
+
+
+class Letting:
+    """A connector that holds orders-1 and takes as long as it is told to commit."""
+
+    def __init__(self) -> None:
+        self.consumer_id = "g_c"
+        self.owned, self.positions = {("orders", 1): "t"}, {("orders", 1): 7}
+        self.committed = asyncio.Event()
+
+    async def commit_offsets(self) -> dict[tuple[str, int], int]:
+        await self.committed.wait()
+        return self.positions
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_what_is_let_go_after_the_operation_is_not_told_as_of_the_next_one(
+    slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its call would be later than the release and the commit were, and others own the partition by then."""
+    if slow:
+        monkeypatch.setattr(connector_client, "LEAVING_SECONDS", 0.01)
+
+    async def check() -> None:
+        runtime = MagicMock(random=random.Random(1), wall_clock=lambda: 0.0)
+        member = Member(Endpoint("n1", "a:1", ("a:1",)), "g", ZOOKEEPER, runtime, itertools.count(1))
+        connector = Letting()
+        member.connector = connector  # type: ignore[assignment]
+        async with member.operation():
+            member._changed(Change(Kind.ACQUIRED, "orders", 1, "t", 1, 0))
+        assert [note["kind"] for note in member.tell()["ownership"]] == ["acquire"]
+
+        async def let_go() -> None:
+            await member._before_release()
+            member._changed(Change(Kind.RELEASED, "orders", 1, "t", 1, 7))
+
+        letting = asyncio.create_task(let_go())
+        async with member.operation():
+            await asyncio.sleep(0)  # it has begun to commit
+            if not slow:
+                connector.committed.set()
+        now = member.tell()
+        connector.committed.set()
+        await letting
+        told = member.tell()
+        if slow:
+            assert now == {"ownership": [], "commits": [], "over": []}
+            commits = [{"outcome": "info", "positions": [["orders-1", 7]]}]
+            assert told == {"ownership": [], "commits": commits, "over": [("orders-1", 1)]}
+        else:
+            assert [note["kind"] for note in now["ownership"]] == ["release"]
+            assert [commit["outcome"] for commit in now["commits"]] == ["ok"]
+
+    asyncio.run(check())
 
 
 def test_the_contract_says_under_which_faults_the_design_may_fail_and_why() -> None:
