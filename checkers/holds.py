@@ -61,16 +61,16 @@ TIMES: Final = View(
     "fault_times",
     f"""
     select id, min(fault) as fault, max(case when targets like '%client%' then 1 else 0 end) as of_clients,
-        min(time) + max(case when phase = 'intended' then cast(1000000000 * coalesce(cast(nullif(
-            regexp_extract(detail, '"at": ?([0-9.]+)', 1), '') as double), 0) as bigint) else 0 end) as since,
+        min(time) + 1000000000 * max(case when phase = 'intended' then coalesce(cast(nullif(
+            regexp_extract(detail, '"at": ?([0-9]+)', 1), '') as bigint), 0) else 0 end) as since,
         coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
     from faults group by id
     """,
     keep=True,
 )
-"""``since``: when a fault may have begun, at the earliest. All are intended at the start, for so many seconds later;
-what was done is written only once it is done."""
+"""``since``: when a fault may have begun, at the earliest. All are intended at the start, for so many whole seconds later
+(no engine's fractions); what was done is written only once it is done."""
 
 KILLS: Final = View(
     "client_kills",

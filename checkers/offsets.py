@@ -51,9 +51,10 @@ OFFSET_REGRESSION: Final = Check(
             "offset_resets",
             """
             select s.key as key, s.call as call, s.ret as ret from offset_steps s join (
-                select key, place, min(first_ret) over (partition by key order by place nulls first
-                    rows between 1 following and unbounded following) as higher
-                from (select key, place, min(ret) as first_ret from offset_steps group by key, place) as folded
+                select key, place, min(first_ret) over (partition by key order by depth nulls first
+                    rows between unbounded preceding and 1 preceding) as higher
+                from (select key, place, min(0 - place) as depth, min(ret) as first_ret
+                    from offset_steps group by key, place) as folded
                 ) h on s.key = h.key and s.place = h.place
             where s.judged = 0 and h.higher < s.call
             """,
