@@ -69,8 +69,8 @@ TIMES: Final = View(
     """,
     keep=True,
 )
-"""``since``: when a fault may have begun, at the earliest. All are intended at the start, for so many seconds later (whole
-ones: engines differ in fractions); what was done is written only once it is done."""
+"""``since``: when a fault may have begun, at the earliest. All are intended at the start, for so many seconds later, of
+which whole ones count, since engines differ in fractions; what was done is written only once it is done."""
 
 KILLS: Final = View(
     "client_kills",
