@@ -14,6 +14,7 @@ A register has recovered with the first write or CAS that was acknowledged, and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -31,7 +32,10 @@ _EMPTY_HANDED: Final = (
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault's life; times in nanoseconds since the run began, None for what did not happen."""
+    """One fault's life; times in nanoseconds since the run began, None for what did not happen.
+
+    ``failed``: in a part that did not succeed later either; a heal is tried again until it does.
+    """
 
     id: int
     name: str
@@ -103,14 +107,29 @@ def faults(engine: Engine) -> list[Fault]:
     rows = engine.rows(
         "select id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
         "max(case when phase = 'healed' then time end) as healed, "
-        "max(case when phase = 'failed' then 1 else 0 end) as failed, "
         "max(case when phase = 'healed' and bit then 1 else 0 end) as bit "
         "from faults group by id order by id nulls first"
     )
+    stages: dict[int | None, set[str]] = {}
+    for row in engine.rows("select id, detail from faults where phase = 'failed'"):
+        stages.setdefault(row["id"], set()).add(_stage(row["detail"]))
     return [
-        Fault(row["id"], row["fault"], row["injected"], row["healed"], bool(row["failed"]), bool(row["bit"]))
+        Fault(row["id"], row["fault"], row["injected"], row["healed"], _failed(row, stages), bool(row["bit"]))
         for row in rows
     ]
+
+
+def _failed(row: Row, stages: dict[int | None, set[str]]) -> bool:
+    return bool(stages.get(row["id"], set()) - ({"heal"} if row["healed"] is not None else set()))
+
+
+def _stage(detail: str | None) -> str:
+    """At which stage it failed, as the injector tells; empty where it does not."""
+    try:
+        told = json.loads(detail or "")
+    except ValueError:
+        return ""
+    return str(told.get("stage", "")) if isinstance(told, dict) else ""
 
 
 def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:

@@ -6,7 +6,8 @@ is taken away, and at the heal it comes back, so that it has to copy everything 
 There is nothing to undo: the heal waits until the system says that the move has ended. A server that is dead may keep
 it from ending; then the heal has failed, and is tried again when other faults have been healed.
 
-Proof: the key's replicas are on other servers afterwards, as the system says.
+Proof: the key's replicas were seen on other servers, as the system says: soon after the order, since clients may have
+them moved on, or else at the heal.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ ASK_SECONDS = 5.0
 """How long the system may be unable to say where the replicas are, or to take the order."""
 HEAL_SECONDS = 12.0
 """For each of the moves that the heal waits for."""
+SEEN_SECONDS = 1.0
+"""How long the injection looks for the move to end; one that takes longer is looked for at the heal."""
 ASK_EVERY = 0.2
 
 
@@ -71,6 +74,16 @@ class MoveReplicas:
         meant = elsewhere(names, injection.targets[0].name, list(everybody), rng)
         injection.evidence.update(key=key, before=names, meant=meant)
         await _order(injection, key, [everybody[name] for name in meant], ASK_SECONDS)
+
+        async def moved() -> list[str] | None:
+            """None as well where the order is taken but not yet acted on."""
+            found = await system.replicas_of(cluster, key)
+            after = names if found is None else [node.name for node in found]
+            return None if set(after) == set(names) else after
+
+        after = await _known(moved, SEEN_SECONDS)
+        if after is not None:
+            injection.evidence["after"] = after
 
     async def observe(self, injection: Injection) -> None:
         return None

@@ -24,14 +24,14 @@ FAULT = (2_000, 4_000)
 CONTRACT = forbid(*LOG_ANOMALIES, recovery_deadline=3.0)
 
 
-def fault(phase: str, time: int, *, id: int = 1, bit: bool | None = None) -> Row:
+def fault(phase: str, time: int, *, id: int = 1, bit: bool | None = None, detail: str = "{}") -> Row:
     return {
         "id": id,
         "fault": "partition",
         "targets": '["n1"]',
         "phase": phase,
         "time": time * 1_000_000,
-        "detail": "{}",
+        "detail": detail,
         "bit": bit,
     }
 
@@ -184,6 +184,7 @@ def test_an_empty_run_is_unknown(tmp_path: Path, contract: Contract) -> None:
         (partition()[:2], "never healed"),
         ([*partition(), fault("intended", 20_000, id=2)], "fault 2 (partition) was intended but never injected"),
         ([*partition(), fault("failed", 4_500)], "failed in part"),
+        ([*partition(), fault("failed", 2_500, detail='{"stage":"inject"}')], "failed in part"),
         ([fault("injected", 2_000), fault("healed", 2_001, bit=True)], "only 0 operations succeeded during fault 1"),
         ([fault("injected", 2_000), fault("healed", 60_000, bit=True)], "only 0 operations succeeded after the last"),
     ],
@@ -192,6 +193,13 @@ def test_faults_that_prove_nothing_make_it_unknown(tmp_path: Path, faults: list[
     judged = verdict(tmp_path, run(), faults=faults)
     assert judged.verdict is Verdict.UNKNOWN
     assert any(reason in told for told in judged.unknown), judged.unknown
+
+
+def test_a_heal_that_succeeded_when_it_was_tried_again_is_one(tmp_path: Path) -> None:
+    unhealed = fault("failed", 2_500, detail='{"stage":"heal"}')
+    assert verdict(tmp_path / "a", run(), faults=[*partition(), unhealed]).verdict is Verdict.PASS
+    never = verdict(tmp_path / "b", run(), faults=[*partition()[:2], unhealed])
+    assert any("never healed" in told for told in never.unknown)
 
 
 def test_no_success_during_a_fault_is_unknown_unless_the_contract_expects_it(tmp_path: Path) -> None:

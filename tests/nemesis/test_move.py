@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nemesis_fakes import FakeCluster, Play
+from nemesis_fakes import FakeCluster, Play, now
 
 from nemesis.fault import Census
 from nemesis.move import MoveReplicas, elsewhere
@@ -68,6 +69,23 @@ def test_the_heal_waits_for_the_end_and_the_evidence_says_where_from_and_where_t
     assert evidence["after"] == evidence["meant"] == done.system.placed
     assert "n2" not in evidence["after"]
     assert done.at(1, FaultPhase.HEALED) >= 2.0 + 0.6 + 9.0
+
+
+def test_a_move_that_a_client_undoes_soon_after_has_bitten() -> None:
+    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 5.0),)), FakeCluster(5))
+    made.system.slow, placed = 0.3, list(made.system.placed)
+    replicas_of = made.system.replicas_of
+
+    async def undone(cluster: Any, key: str) -> Any:
+        if now() > 4.0:
+            made.system.placed = placed
+        return await replicas_of(cluster, key)
+
+    made.system.replicas_of = undone  # type: ignore[method-assign]
+    made.play()
+    row = made.row(1, FaultPhase.HEALED)
+    assert row.bit is True
+    assert "n2" not in row.detail["evidence"]["after"]
 
 
 def test_without_another_server_the_replica_goes_and_comes_back() -> None:

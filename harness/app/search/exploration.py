@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from checkers.engine import Engines
@@ -23,7 +24,8 @@ from harness.app.search.strategies import TIME_LIMITS, Terrain
 from harness.app.search.workers import search
 from harness.app.settings import Budget, Settings, derive
 from nemesis.catalogue import SHAPES, catalogue, unsuited
-from nemesis.schedule import Schedule
+from nemesis.fault import Census, Fault
+from nemesis.schedule import Schedule, ScheduleError
 from nemesis.target import groups
 
 FOUND: Final = "found"
@@ -119,11 +121,10 @@ def terrain(system: System, base: Settings) -> Terrain:
     """What may be drawn for this system: the faults asked for, or all that it can be subjected to."""
     known = catalogue()
     suited = [name for name, fault in known.items() if name not in SHAPES and unsuited(fault, system) is None]
-    faults = base.nemesis or tuple(suited)
     variants = system.variants if isinstance(system, Configurable) else {}
-    return Terrain(
+    everything = Terrain(
         base=Example.of(base, Schedule(0)),
-        faults=tuple(faults),
+        faults=base.nemesis or tuple(suited),
         keys=tuple(system.keys()),
         turning_points=tuple(system.turning_points) if isinstance(system, Eventful) else (),
         variants=tuple((name, tuple(values)) for name, values in variants.items()),
@@ -131,3 +132,16 @@ def terrain(system: System, base: Settings) -> Terrain:
         clients=lambda nodes: replace(base, nodes=nodes).client_nodes if CLIENT_ROLE in system.roles else 0,
         groups=groups(system),
     )
+    if base.nemesis:
+        return everything
+    # A fault may suit a system and still find nothing to strike in this one: no key, no group, too few servers.
+    census = everything.census(base.nodes, base.zookeepers)
+    return replace(everything, faults=tuple(name for name in everything.faults if _drawable(known[name], census)))
+
+
+def _drawable(fault: Fault, census: Census) -> bool:
+    try:
+        fault.draw(Random(0), census, None)
+    except ScheduleError:
+        return False
+    return True

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.app.attempt import Reports
+from harness.app.client_nodes import WithClientNodes
 from harness.app.search.example import Example
 from harness.app.search.exploration import terrain
 from harness.app.search.explore import Explorer
@@ -19,6 +20,7 @@ from harness.app.settings import Budget, Settings
 from nemesis.schedule import Schedule, Step
 from nemesis.target import Kind, Target
 from system_under_test.deployment import Broker
+from workloads.group_client import GroupClient
 
 BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
 
@@ -52,6 +54,13 @@ def explorer(player: Any, budget: Budget, seed: int = 3) -> Explorer:
 
 def kinds(example: Example) -> set[str]:
     return {step.fault for step in example.schedule.steps}
+
+
+@pytest.mark.parametrize("names", [(), ("members",)])
+def test_a_fault_that_finds_nothing_to_strike_is_not_drawn(names: tuple[str, ...]) -> None:
+    drawn = terrain(WithClientNodes(Broker(groups=names), GroupClient), BASE).faults
+    assert ("consumer-from-coordinator" in drawn) is bool(names)
+    assert {"kill", "cut-consumer", "hold"} <= set(drawn)
 
 
 def test_two_faults_that_fail_together_are_found_and_nothing_else_is_left() -> None:
