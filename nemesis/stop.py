@@ -18,8 +18,8 @@ from cluster.node import Cluster, Node, ProcessState
 from cluster.system import System
 from nemesis.fault import Bite, Census, Injection, Scope, on_each
 from nemesis.process import draw_target, probe_processes, status, written
-from nemesis.schedule import Parameter
-from nemesis.target import Target
+from nemesis.schedule import Parameter, ScheduleError
+from nemesis.target import OF_CLIENTS, Target
 
 
 class Stop:
@@ -32,6 +32,9 @@ class Stop:
     scope = Scope.PROCESS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if target is not None and target.kind in OF_CLIENTS:
+            # A contract may tolerate what a client does that slept, and goes by the fault's name.
+            raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
         return draw_target(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:

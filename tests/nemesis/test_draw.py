@@ -141,6 +141,7 @@ def test_none_is_an_empty_schedule() -> None:
         (["kill"], {"target": parse("coordinator"), "census": Census(3, 1)}, "names no groups"),
         (["kill"], {"target": parse("coordinator:nope")}, "no such group; there are members"),
         (["stop-consumer"], {"census": Census(3, 1)}, "no client lives on a node here"),
+        (["stop"], {"target": parse("consumers")}, "that is the fault stop-consumer"),
         (["stop-consumer"], {"target": parse("leader")}, "takes no target leader"),
         (["consumer-from-coordinator"], {"census": Census(3, 1, (), 2)}, "names no groups"),
         (["zookeeper-expire"], {"target": parse("zookeeper")}, "takes no target zookeeper"),
