@@ -301,7 +301,7 @@ class Broker:
             internal.EndOffsetsRequest: partial(offsets.end_offsets, manager, zookeeper),
             internal.LogEndRequest: partial(offsets.log_end, manager),
             ProduceRequest: partial(produce.produce, manager),
-            FetchRequest: partial(fetch.fetch, manager),
+            FetchRequest: partial(fetch.fetch, manager, zookeeper),
             ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),
             MetadataRequest: self._metadata,
             LeaderAndIsrRequest: self._public_control.leader_and_isr,

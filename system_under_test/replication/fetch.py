@@ -1,10 +1,16 @@
-"""Fetch, by consumers up to the high watermark and by followers up to the log end; both wait for new records."""
+"""Fetch, by consumers up to the high watermark and by followers up to the log end; both wait for new records.
+
+That an offset is out of range is told to a consumer only after proof, begun after the request arrived, that no newer
+leader exists. A leader that was replaced without knowing, stopped for a while or cut off, has not got what consumers
+have read since; told so, they would begin anew, and commit what others have read past (the hole that KIP-320 closes).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from system_under_test.log.log import OffsetOutOfRange
 from system_under_test.log.segment import CorruptLog
@@ -28,9 +34,10 @@ from system_under_test.protocol.internal import (
 from system_under_test.protocol.schema import records_size
 from system_under_test.records import message_set
 from system_under_test.replication.manager import ReplicaManager
+from system_under_test.replication.offsets import proven_end
 from system_under_test.replication.partition import Partition, PartitionError
 from system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
-from system_under_test.runtime import Slice
+from system_under_test.runtime import Slice, ZooKeeper
 
 _log = logging.getLogger("assay.replication")
 
@@ -80,16 +87,42 @@ async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
 # -- consumers -----------------------------------------------------------------------------------------------------
 
 
-async def fetch(manager: ReplicaManager, request: FetchRequest, context: Context) -> FetchResponse:
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """An answer that says ``OFFSET_OUT_OF_RANGE``, as the leader of this epoch sees it."""
+
+    topic: str
+    answer: FetchPartitionResponse
+    epoch: int
+
+
+async def fetch(
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: FetchRequest, context: Context
+) -> FetchResponse:
     """A replica id moves no position here; followers have a request of their own."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + time_limit(request.max_wait_ms)
     topics = _distinct(request.topics)
     while True:
-        response, size, failed, readers = _read(manager, request, topics, context.api_version)
+        outside: list[_Outside] = []
+        response, size, failed, readers = _read(manager, request, topics, context.api_version, outside)
+        if outside:
+            await asyncio.gather(*(_prove(manager, zookeeper, one) for one in outside))
         if failed or not readers or size >= request.min_bytes or loop.time() >= deadline:
             return response
         await _changed(readers, deadline)
+
+
+async def _prove(manager: ReplicaManager, zookeeper: ZooKeeper, outside: _Outside) -> None:
+    """Where this fails, the answer says why instead."""
+    answer = outside.answer
+    try:
+        epoch, _ = await proven_end(manager, zookeeper, outside.topic, answer.partition)
+    except PartitionError as error:
+        answer.error_code = error.code
+    else:
+        if epoch != outside.epoch:  # leader again, after others: what was read then was not what they had
+            answer.error_code = ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
 def _distinct(wanted: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
@@ -107,7 +140,11 @@ def _distinct(wanted: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
 
 
 def _read(
-    manager: ReplicaManager, request: FetchRequest, wanted_topics: Sequence[FetchTopic], version: int
+    manager: ReplicaManager,
+    request: FetchRequest,
+    wanted_topics: Sequence[FetchTopic],
+    version: int,
+    outside: list[_Outside],
 ) -> tuple[FetchResponse, int, bool, list[WaitingReaders]]:
     left = MAX_RESPONSE_BYTES if version >= FIRST_VERSION_WITH_MAGIC_1 else MAX_CONVERTED_BYTES
     if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES:
@@ -120,12 +157,15 @@ def _read(
         for wanted in topic.partitions:
             try:
                 partition = manager.get(topic.topic, wanted.partition)
+                epoch = partition.leading().epoch
                 answer = _read_partition(partition, wanted, request.replica_id, version, left, size == 0)
             except PartitionError as error:
                 failed = True
                 answer = FetchPartitionResponse(
                     partition=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
                 )
+                if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    outside.append(_Outside(topic.topic, answer, epoch))
             else:
                 consumer = request.replica_id == CONSUMER_REPLICA_ID
                 readers.append(partition.commit_readers if consumer else partition.append_readers)
@@ -145,7 +185,6 @@ def _read_partition(
     left: int,
     first: bool,
 ) -> FetchPartitionResponse:
-    partition.leading()
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)

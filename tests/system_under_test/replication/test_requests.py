@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from sim_brokers import Brokers, brokers, simulate
+from sim_brokers import Brokers, brokers, simulate, until
 
+from system_under_test.client.producer import Producer
 from system_under_test.deployment import Broker
 from system_under_test.network.connection import Connection, Unknown
 from system_under_test.protocol.errors import ErrorCode
@@ -224,6 +225,62 @@ def test_offsets_are_told_by_leaders_only_and_the_end_by_proof() -> None:
             await connection.close()
 
     simulate(check)
+
+
+def test_that_an_offset_is_out_of_range_is_told_by_proof() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            for value in (b"a", b"b", b"c"):
+                await cluster.producer.send("orders", 0, [(None, value)])
+            connection = await leader_connection(cluster)
+
+            async def ask(offset: int) -> int:
+                code: int = (await connection.call(fetch(offset), 2, 5.0)).topics[0].partitions[0].error_code
+                return code
+
+            assert await ask(3) == ErrorCode.NONE
+            assert await ask(4) == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert await ask(-1) == ErrorCode.OFFSET_OUT_OF_RANGE
+            leader = await cluster.leader()
+            await cluster.cut(leader, cluster.zookeepers)
+            assert await ask(4) == ErrorCode.LEADER_NOT_AVAILABLE, "no proof without ZooKeeper"
+            assert await ask(3) == ErrorCode.NONE
+            await connection.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leader_that_was_replaced_in_its_sleep_does_not_call_new_offsets_out_of_range(seed: int) -> None:
+    """A consumer that is ahead of it would begin anew."""
+
+    async def check() -> None:
+        async with brokers(seed=seed) as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"a")])
+            before = await cluster.leader()
+            connection = await leader_connection(cluster)
+            await before.stop()
+
+            async def another() -> bool:
+                try:
+                    return await cluster.leader() is not before
+                except AssertionError:
+                    return False
+
+            await until(another, "another leads")
+            others = [f"{node.address}:9092" for node in cluster.nodes if node is not before]
+            producer = Producer(others, runtime=cluster.cluster.harness_runtime())
+            for value in (b"b", b"c", b"d"):
+                await producer.send("orders", 0, [(None, value)])
+            await producer.close()
+            asked = asyncio.ensure_future(connection.call(fetch(3), 2, 5.0))
+            await asyncio.sleep(0.1)
+            await before.resume()
+            code = (await asked).topics[0].partitions[0].error_code
+            assert code in (ErrorCode.NOT_LEADER_FOR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+            await connection.close()
+
+    simulate(check, seed)
 
 
 def test_metadata_names_leaders_replicas_and_the_controller() -> None:
