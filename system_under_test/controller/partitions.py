@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from system_under_test.events import EventLog
 from system_under_test.runtime import ZooKeeper
 from system_under_test.zookeeper import paths, znodes
 from system_under_test.zookeeper.znodes import PartitionState, Versioned
+
+_log = logging.getLogger("assay.controller")
 
 Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int], "PartitionState | AskLogEnds | None"]
 """What follows from who is alive: ``leaders.next_state`` in a correct build."""
@@ -54,7 +57,7 @@ class PartitionMachine:
             await self._settle(partition)
 
     async def _refresh(self, partition: PartitionId) -> Versioned[PartitionState] | None:
-        """Reads the state; None when there is none yet."""
+        """Reads the state; None when there is none yet. Raises ``ZnodeError``."""
         path = paths.state(*partition)
         try:
             state = znodes.versioned(PartitionState, path, await self._zookeeper.get(path))
@@ -73,7 +76,12 @@ class PartitionMachine:
         while True:
             self.undecided.pop(partition, None)
             assignment = self._cluster.topics[partition[0]].assignment[partition[1]]
-            found = await self._refresh(partition)
+            try:
+                found = await self._refresh(partition)
+            except znodes.ZnodeError as error:
+                # Nobody knows who may lead it: whoever does goes on, until the znode is mended or deleted by hand.
+                _log.error("%s; nothing is decided about it", error)
+                return
             wanted: PartitionState | None
             if found is None:
                 wanted = leaders.first_state(assignment, self._cluster.brokers, self._term.epoch)
@@ -115,7 +123,11 @@ class PartitionMachine:
         A lost race for the state's version starts over; with ``also`` it raises ``BadVersionError``.
         """
         while True:
-            found = await self._refresh(partition)
+            try:
+                found = await self._refresh(partition)
+            except znodes.ZnodeError as error:
+                _log.error("%s; it stays as it is", error)
+                return False
             wanted = None if found is None else change(found.value)
             if wanted is None:
                 return False

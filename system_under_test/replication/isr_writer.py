@@ -65,7 +65,7 @@ class IsrWriter:
             except NoNodeError:
                 partition.isr_superseded(term)
                 return
-            except KazooException as error:
+            except (KazooException, znodes.ZnodeError) as error:
                 _log.info("in-sync set of %s, reading it back: %r", partition.key, error)
                 await asyncio.sleep(self._retry)
                 continue

@@ -54,7 +54,7 @@ async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, 
         async with asyncio.timeout(manager.config.request_timeout_ms / 1000):
             await zookeeper.sync(path)
             state = znodes.versioned(znodes.PartitionState, path, await zookeeper.get(path)).value
-    except (KazooException, TimeoutError) as error:
+    except (KazooException, TimeoutError, znodes.ZnodeError) as error:
         raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE) from error
     if state.leader != manager.config.broker_id or state.leader_epoch != term.epoch or partition.leader is not term:
         raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)

@@ -11,7 +11,7 @@ from sim_brokers import DATA, Brokers, brokers, simulate, until
 
 from cluster.node import ProcessState
 from system_under_test.client.admin import Admin, NewTopic
-from system_under_test.client.errors import ReadFailed
+from system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
 from system_under_test.deployment import Broker
 from system_under_test.protocol.errors import ErrorCode
 
@@ -46,6 +46,49 @@ def test_a_controller_that_sleeps_through_its_session_is_replaced_and_resigns_wh
             await cluster.producer.send("orders", 0, [(None, b"x")])
 
     simulate(check)
+
+
+def test_nonsense_in_the_state_of_one_partition_ends_nobody_and_the_others_get_new_leaders() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=3)) as cluster:
+            runtime = cluster.cluster.harness_runtime()
+            zookeeper = runtime.zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(5)
+            path = "/brokers/topics/orders/partitions/0/state"
+            right, _ = await zookeeper.get(path)
+            await zookeeper.set(path, b"}nonsense{")
+            leader = await cluster.leader("orders-1")
+            await leader.kill()
+
+            async def led() -> bool:
+                try:
+                    return (
+                        await cluster.leader("orders-1") is not leader
+                        and await cluster.leader("orders-2") is not leader
+                    )
+                except AssertionError:
+                    return False
+
+            await until(led, "the others have leaders")
+            await leader.start()
+            await zookeeper.set(path, right)
+            other = await cluster.leader("orders-2")
+            await other.kill()
+            await until(lambda: writable(cluster, 0), "what was mended is led again", 60)
+            for node in cluster.nodes:
+                if node is not other:
+                    assert (await node.process()).state is ProcessState.RUNNING
+            await zookeeper.close()
+
+    simulate(check)
+
+
+async def writable(cluster: Brokers, partition: int) -> bool:
+    try:
+        await cluster.producer_with(timeout=2.0).send("orders", partition, [(None, b"x")])
+    except (SendFailed, SendUnknown):
+        return False
+    return True
 
 
 def test_deleting_the_claim_by_hand_forces_an_election_and_no_two_hold_one_epoch() -> None:
