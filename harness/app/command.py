@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.app.settings import ENGINES, SettingsError, parse_engine
+from harness.app.synthetic.catalogue import CATALOGUE
 
 
 class Exit(IntEnum):
@@ -43,6 +45,17 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed
   assay up                                   a cluster of the broker, for whatever else needs one
+"""
+
+GENERATE = """\
+Writes the history that many clients of correct objects could have had, with one anomaly for each --plant in it, and
+tells where those are (also in DIR/planted.json). `assay check DIR` must find them, and nothing else. Memory does not
+grow with the number of operations.
+
+  assay generate log --operations=10000000 --keys=1000 --seed=7 --plant=lost-write --out=big
+  assay check big                            1: it is found
+  assay generate register --clients=200 --info-share=0.1 --bursts=3 --out=hard
+  assay check hard                           0: nothing is, although every tenth operation timed out
 """
 
 EPILOG = """\
@@ -155,17 +168,25 @@ def parser() -> argparse.ArgumentParser:
     defects.add_argument("--json", action="store_true", help="as a JSON list")
     defects.set_defaults(run=_defects)
 
-    generate = commands.add_parser("generate", help="write a large synthetic history to check", description=(
-        "Writes the history of correct logs, registers or groups, with one anomaly in it if asked, and tells where "
-        "that is. `assay check DIR` must find it, and nothing else."))  # fmt: skip
-    generate.add_argument("model", choices=("log", "register", "group"))
+    generate = commands.add_parser("generate", help="write a synthetic history of any size to check",
+        description=GENERATE, epilog=_catalogue(), formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    generate.add_argument("model", choices=tuple(CATALOGUE), metavar="MODEL", help=f"{', '.join(CATALOGUE)}")
     generate.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder that holds nothing yet")
     generate.add_argument("--operations", type=_count, default=100_000, metavar="N", help="default: 100000")
-    generate.add_argument("--clients", type=_count, default=50, metavar="N", help="default: 50")
-    generate.add_argument("--keys", type=_count, default=100, metavar="N", help="partitions, registers or groups (100)")
+    generate.add_argument("--clients", type=_count, default=50, metavar="N", help="operations open at once (50)")
+    generate.add_argument(
+        "--keys", type=_count, default=100, metavar="N", help="partitions, registers, leases... (100)"
+    )
     generate.add_argument("--seed", type=_count, default=0, metavar="N", help="the same seed, the same history (0)")
     generate.add_argument("--info-share", type=float, default=0.01, metavar="SHARE", help="that time out (0.01)")
-    generate.add_argument("--plant", metavar="ANOMALY", help="lost-write, stale-read, ...; a wrong name lists them")
+    generate.add_argument(
+        "--bursts", type=_count, metavar="N", help="they time out in N windows of time, in which hardly anybody is "
+        "answered, as under faults of the network; 0: anywhere (default: one for each 25000 operations)"
+    )  # fmt: skip
+    generate.add_argument(
+        "--plant", action="append", default=[], metavar="ANOMALY", help="plant one, in a key of its own; may be given "
+        "more than once"
+    )  # fmt: skip
     generate.set_defaults(run=_generate)
 
     image = commands.add_parser("image", help="the node image").add_subparsers(required=True, metavar="ACTION")
@@ -333,19 +354,35 @@ def _generate(arguments: argparse.Namespace) -> Exit:
             keys=arguments.keys,
             seed=arguments.seed,
             info_share=arguments.info_share,
-            plant=arguments.plant,
+            bursts=arguments.bursts,
+            plant=tuple(arguments.plant),
         )
         made = _input(lambda: generate(arguments.model, plan, arguments.out))
     except PlanError as error:
         raise InputError(str(error)) from error
     print(f"{arguments.out}: {made.operations} operations, {made.effects} effects")
-    if made.planted is not None:
-        where = "" if made.planted.position is None else f" at offset {made.planted.position}"
-        what = "" if made.planted.value is None else f", value {made.planted.value}"
-        told = ", ".join(map(str, made.planted.operations))
-        print(f"planted: {made.planted.anomaly} in {made.planted.key}{where}{what}, operations {told}")
-    print(f"in {made.seconds:.1f} s", file=sys.stderr)
+    for planted in made.planted:
+        where = "" if planted.position is None else f" at offset {planted.position}"
+        what = "" if planted.value is None else f", value {planted.value}"
+        when = f"{planted.time / 1e9:.6f} s to {planted.until / 1e9:.6f} s"
+        told = ", ".join(map(str, planted.operations))
+        print(f"planted: {planted.anomaly} in {planted.key}{where}{what}, from {when}, operations {told}")
+    family = CATALOGUE[arguments.model].family
+    check = f"assay check {arguments.out}" + ("" if family is None else f" --family={family}")
+    print(f"in {made.seconds:.1f} s; to check it: {check}", file=sys.stderr)
     return Exit.PASS
+
+
+def _catalogue() -> str:
+    """What can be made, and planted in it."""
+    lines = []
+    for name, entry in CATALOGUE.items():
+        lines += textwrap.wrap(entry.about, 100, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12)
+        lines += textwrap.wrap(
+            "plant: " + ", ".join(entry.anomalies), 100, initial_indent=" " * 12, subsequent_indent=" " * 19,
+            break_on_hyphens=False,
+        )  # fmt: skip
+    return "\n".join(["models, and what can be planted in each:", *lines])
 
 
 def _image_build(arguments: argparse.Namespace) -> Exit:

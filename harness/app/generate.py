@@ -1,59 +1,87 @@
-"""``assay generate``: a large synthetic history on disk, with or without one anomaly in it, to try the checks on.
+"""``assay generate``: a synthetic history of any size on disk, right but for what was planted, to try the checks on.
 
     assay generate log --operations=10000000 --plant=lost-write --out=DIR
     assay check DIR
 
-The history is written in bounded memory, and is the same for the same options. What was planted stands in
-``DIR/planted.json``; the check must find that, and nothing else.
+The history is in ``DIR/history``; ``DIR/planted.json`` tells how to make it again and what is wrong in it, which the
+check must find, and nothing else. It is written in bounded memory, and is the same for the same options.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from harness.app.synthetic.counter import CounterTraffic
 from harness.app.synthetic.group import GroupTraffic
-from harness.app.synthetic.group_scenes import GROUP_SCENES
+from harness.app.synthetic.lease import LeaseTraffic
 from harness.app.synthetic.log import LogTraffic
-from harness.app.synthetic.log_scenes import LOG_SCENES
-from harness.app.synthetic.plan import Made, Plan, Planted
+from harness.app.synthetic.offsets import OffsetsTraffic
+from harness.app.synthetic.plan import Made, Plan, Record
+from harness.app.synthetic.queue import QueueTraffic
 from harness.app.synthetic.register import RegisterTraffic
-from harness.app.synthetic.register_scenes import SCENES
-from harness.core.history import HistoryReader, HistoryWriter
+from harness.app.synthetic.sets import SetTraffic
+from harness.app.synthetic.traffic import Traffic
+from harness.core.history import HistoryError, HistoryReader, HistoryWriter
 
 PLANTED: Final = "planted.json"
+HISTORY: Final = "history"
+UNFINISHED: Final = ".unfinished"
+"""Where the history is written; a process that is killed leaves it under this name, under which nobody looks."""
 
-
-class Traffic(Protocol):
-    """What a model makes of a plan."""
-
-    def write(self, writer: HistoryWriter) -> Planted | None: ...
-
-
-MODELS: Final[Mapping[str, Callable[[Plan], Traffic]]] = {
-    "log": LogTraffic,
-    "register": RegisterTraffic,
-    "group": GroupTraffic,
+MODELS: Final[Mapping[str, type[Traffic]]] = {
+    traffic.model: traffic
+    for traffic in (
+        LogTraffic,
+        RegisterTraffic,
+        GroupTraffic,
+        OffsetsTraffic,
+        LeaseTraffic,
+        QueueTraffic,
+        SetTraffic,
+        CounterTraffic,
+    )
 }
-PLANTABLE: Final = {"log": LOG_SCENES, "register": tuple(SCENES), "group": tuple(GROUP_SCENES)}
 
 
 def generate(model: str, plan: Plan, out: Path) -> Made:
     """Writes a history of one of ``MODELS`` into the folder ``out``, which must hold nothing yet.
 
-    Raises ``PlanError`` for an anomaly that the model does not have, ``HistoryError`` when the folder is in use.
+    Raises ``PlanError`` for what cannot be made, ``HistoryError`` when the folder is in use. Whatever is raised on the
+    way, ``KeyboardInterrupt`` too, nothing is left behind.
     """
     begun = time.perf_counter()
     traffic = MODELS[model](plan)
-    with HistoryWriter(out, part_rows=4_000_000) as writer:
-        planted = traffic.write(writer)
-    if planted is not None:
-        (out / PLANTED).write_bytes(msgspec.json.format(msgspec.json.encode(planted)) + b"\n")
-    reader = HistoryReader(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise HistoryError(f"{out} is not an empty folder: a history is never written over; take a new one")
+    made_folder = not out.exists()
+    unfinished = out / UNFINISHED
+    try:
+        with HistoryWriter(unfinished, part_rows=4_000_000) as writer:
+            planted = traffic.write(writer)
+        record = Record(
+            model=model,
+            operations=plan.operations,
+            clients=plan.clients,
+            keys=plan.keys,
+            seed=plan.seed,
+            info_share=plan.info_share,
+            bursts=plan.bursts,
+            planted=planted,
+        )
+        (out / PLANTED).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        os.replace(unfinished, out / HISTORY)
+    except BaseException:
+        shutil.rmtree(out if made_folder else unfinished, ignore_errors=True)
+        (out / PLANTED).unlink(missing_ok=True)
+        raise
+    reader = HistoryReader(out / HISTORY)
     return Made(
         operations=reader.rows("ops"),
         effects=reader.rows("effects"),

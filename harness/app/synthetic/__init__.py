@@ -1,6 +1,8 @@
-"""Synthetic histories: of correct logs, registers or groups with many clients, and, if asked, one anomaly in them.
+"""Synthetic histories: of correct objects with many clients, and, if asked, anomalies in them.
 
-``plan`` (what to make), ``slots`` (times, processes, outcomes), ``segments`` (running sums per key), ``rows`` (columns
-to Arrow), ``scene`` (the few operations of an anomaly); ``log`` with ``log_values``, ``log_drain`` and ``log_scenes``;
-``register`` with ``register_scenes``; ``group`` with ``group_scenes``.
+``catalogue`` (what there is), ``plan`` (what to make), ``traffic`` (what all kinds of objects share), ``slots`` (times,
+processes, outcomes), ``state`` (what objects remember), ``segments`` (running sums per key), ``rows`` (columns to
+Arrow), ``values``, ``scene`` (the few operations of an anomaly), ``alone`` (what comes after the main phase). Kinds of
+objects: ``log``, ``register``, ``group``, ``offsets``, ``lease``, ``queue``, ``sets``, ``counter``, some with their
+``_scenes`` and their ``_drain`` beside them.
 """

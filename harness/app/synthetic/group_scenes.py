@@ -8,6 +8,7 @@ from typing import Final
 
 from harness.app.synthetic.register_scenes import LAST
 from harness.app.synthetic.scene import Scene, Step
+from harness.app.synthetic.values import offset_of
 from harness.core.operation import Effect
 
 
@@ -26,18 +27,18 @@ class Place:
     def commit(self, generation: int, begin: int) -> Step:
         """Of what the group has committed after every scene."""
         key = f"{self.group}/{self.partition}"
-        effect = Effect("commit", key, position=0, value=LAST, epoch=generation, group=self.group)
+        effect = Effect("commit", key, position=offset_of(LAST), value=LAST, epoch=generation, group=self.group)
         return Step("commit", begin, begin + 1, (effect,))
 
 
 def _zombie_commit(at: Place) -> Scene:
     steps = (at.enter("scene-a", 0), at.commit(at.generation - 1, 2))
-    return Scene(at.group, steps, value=at.generation)
+    return Scene(key=at.group, steps=steps, value=at.generation, takes=1)
 
 
 def _double_ownership(at: Place) -> Scene:
     steps = (at.enter("scene-a", 0), at.enter("scene-b", 2), at.commit(at.generation, 4))
-    return Scene(at.partition, steps, value=at.generation)
+    return Scene(key=at.partition, about=at.group, steps=steps, value=at.generation, takes=1)
 
 
 def _fencing_violation(at: Place) -> Scene:
@@ -50,7 +51,7 @@ def _fencing_violation(at: Place) -> Scene:
         Step("guarded", 8, 9, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
         at.commit(at.generation, 10),
     )
-    return Scene(lease, steps, value=42)
+    return Scene(key=lease, about=at.group, steps=steps, value=42, takes=1)
 
 
 GROUP_SCENES: Final[Mapping[str, Callable[[Place], Scene]]] = {

@@ -1,11 +1,11 @@
 """The end of a log history: a sentinel in every key, then everything is read once more, from the beginning.
 
-Written in groups of keys, so that memory does not grow with the history.
+Written some hundred polls at a time, so that memory grows neither with the history nor with its longest log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,17 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from harness.app.synthetic import rows
+from harness.app.synthetic.alone import Alone, Turns, blocks
 from harness.app.synthetic.log_scenes import LogScene
-from harness.app.synthetic.log_values import values_at
-from harness.app.synthetic.segments import Ints
+from harness.app.synthetic.segments import Ints, ranks
 from harness.app.synthetic.slots import DRAIN_PROCESS, SENTINEL_PROCESS, Schedule
+from harness.app.synthetic.values import values_at
 from harness.core.history import HistoryWriter
 
 PER_POLL: Final = 500
 """Records."""
 
-GROUP: Final = 200_000
-"""Records written at a time."""
+POLLS: Final = 500
+"""Polls written at a time."""
 
 
 @dataclass(frozen=True)
@@ -35,140 +36,97 @@ class Special:
     scene: LogScene
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """How one key is read: polls from ``begins`` to ``ends``, and what they show of the offsets between."""
+class LogDrain:
+    """Reads logs that end at ``log_ends``, and have a sentinel there, as the scenes have left them."""
 
-    key: int
-    begins: Ints
-    ends: Ints
-    assignment: Ints
-    offsets: Ints
-    values: Ints
-    start: int | None
+    def __init__(self, names: pa.Array, log_ends: Ints, specials: Sequence[Special]) -> None:
+        self._names = names
+        self._ends = log_ends + 1
+        self._specials = specials
+        self._starts = np.zeros_like(log_ends)
+        # Where the reading breaks off, and goes on under a new assignment: at the end, so nowhere.
+        self._cuts = self._ends.copy()
+        self._told = np.zeros(len(log_ends), dtype=np.bool_)
+        for special in specials:
+            if special.scene.log_start is not None:
+                self._starts[special.key], self._told[special.key] = special.scene.log_start, True
+            if special.scene.cut is not None:
+                self._cuts[special.key] = special.scene.cut
+        self._before_cut = -(-(self._cuts - self._starts) // PER_POLL)
+        self._polls = self._before_cut + -(-(self._ends - self._cuts) // PER_POLL)
+
+    def write(self, writer: HistoryWriter, schedule: Schedule, first_op: int) -> None:
+        """Sentinels, with operation numbers from ``first_op`` on, then the polls, and one operation per key after its
+        polls that says where they ended."""
+        keys = np.arange(len(self._ends), dtype=np.int64)
+        for turn in blocks(np.ones_like(keys)):
+            self._sentinels(writer, Alone.of(schedule, first_op + turn.number, SENTINEL_PROCESS), turn.key)
+        for turn in blocks(self._polls + 1, POLLS):
+            self._read(writer, Alone.of(schedule, first_op + len(keys) + turn.number, DRAIN_PROCESS), turn)
+
+    def _sentinels(self, writer: HistoryWriter, ops: Alone, keys: Ints) -> None:
+        at, key = np.arange(len(keys)), rows.Named(keys, self._names)
+        offset = self._ends[keys] - 1
+        self._ops(writer, ops, key, rows.Named(np.zeros_like(keys), ("send",)), "1", "sentinel")
+        part = rows.Part("append", at, key, {"request": ops.index, "position": offset, "value": values_at(offset)})
+        _effects(writer, ops, [part], "sentinel")
+
+    def _read(self, writer: HistoryWriter, ops: Alone, turn: Turns) -> None:
+        over = turn.rank == self._polls[turn.key]
+        key = rows.Named(turn.key, self._names)
+        self._ops(writer, ops, key, rows.Named(over.astype(np.int64), ("poll", "drained")), "null", "drain")
+        begin, end, assignment = self._bounds(turn)
+        polls, last = np.flatnonzero(~over), np.flatnonzero(over)
+        first = np.flatnonzero((turn.rank == 0) & self._told[turn.key])
+        shown, place = ranks(polls, (end - begin)[polls])
+        offset = begin[shown] + place
+        value, there = self._records(turn.key[shown], offset)
+        shown, place, offset, value = shown[there], place[there], offset[there], value[there]
+        _effects(writer, ops, [
+            rows.Part("start", first, key.at(first), {"position": self._starts[turn.key[first]]}),
+            rows.Part("observe-begin", polls, key.at(polls), {
+                "position": begin[polls], "assignment": assignment[polls],
+            }, sub=1),
+            rows.Part("observe", shown, key.at(shown), {
+                "position": offset, "value": value, "assignment": assignment[shown],
+            }, sub=2 + place),
+            rows.Part("observe-end", polls, key.at(polls), {
+                "position": end[polls], "assignment": assignment[polls],
+            }, sub=2 + (end - begin)[polls]),
+            rows.Part("drained", last, key.at(last), {"position": self._ends[turn.key[last]]}),
+        ], "drain")  # fmt: skip
+
+    def _bounds(self, turn: Turns) -> tuple[Ints, Ints, Ints]:
+        """Where each poll begins and ends, and its assignment."""
+        key, cut = turn.key, self._cuts[turn.key]
+        after = turn.rank - self._before_cut[key]
+        begin = np.where(after < 0, self._starts[key] + turn.rank * PER_POLL, cut + after * PER_POLL)
+        end = np.minimum(begin + PER_POLL, np.where(after < 0, cut, self._ends[key]))
+        return begin, end, 1 + (after >= 0).astype(np.int64)
+
+    def _records(self, key: Ints, offset: Ints) -> tuple[Ints, np.ndarray]:
+        """What is at these offsets, and whether anything is."""
+        value, there = values_at(offset), np.ones(len(offset), dtype=np.bool_)
+        for special in self._specials:
+            if not len(key) or not key[0] <= special.key <= key[-1]:
+                continue
+            for rank, record in enumerate(special.scene.records):
+                here = (key == special.key) & (offset == special.base + rank)
+                if record is None:
+                    there &= ~here
+                else:
+                    value = np.where(here, record, value)
+        return value, there
+
+    def _ops(
+        self, writer: HistoryWriter, ops: Alone, key: rows.Named, f: rows.Named, argument: str, phase: str
+    ) -> None:
+        every = np.ones(len(ops.index), dtype=np.bool_)
+        columns: rows.Columns = {"worker": "0", "f": f, "key": key, "argument": argument}
+        writer.batch("ops", rows.operations(ops, every, columns, phase=phase))
 
 
-def write(
-    writer: HistoryWriter, schedule: Schedule, first_op: int, names: pa.Array, log_ends: Ints, special: Special | None
-) -> None:
-    """Sentinels, with operation numbers from ``first_op`` on, then the drain; ``log_ends`` are those before them."""
-    keys = np.arange(len(log_ends), dtype=np.int64)
-    op = first_op + keys
-    call, ret = schedule.alone(op)
-    same: rows.Columns = {
-        "process": SENTINEL_PROCESS, "key": rows.Named(keys, names), "call": call, "ret": ret, "outcome": "ok",
-        "phase": "sentinel",
-    }  # fmt: skip
-    _ops(writer, {"index": op, "f": "send", "argument": "1", **same}, len(keys))
-    sent: rows.Columns = {
-        "op": op, "sub": 0, "request": op, "kind": "append", "position": log_ends, "value": values_at(log_ends),
-    }  # fmt: skip
-    writer.batch("effects", rows.batch("effects", {**sent, **same}, len(keys)))
-    next_op, group, size = first_op + len(keys), list[_Reading](), 0
-    for reading in _readings(log_ends + 1, special):
-        group.append(reading)
-        size += len(reading.offsets)
-        if size >= GROUP:
-            next_op = _write(writer, schedule, next_op, names, group)
-            group, size = [], 0
-    if group:
-        _write(writer, schedule, next_op, names, group)
-
-
-def _readings(settled: Ints, special: Special | None) -> Iterator[_Reading]:
-    for key, end in enumerate(settled.tolist()):
-        if special is not None and special.key == key:
-            yield _special(special, end)
-        else:
-            begins = np.arange(0, end, PER_POLL, dtype=np.int64)
-            offsets = np.arange(end, dtype=np.int64)
-            ends = np.minimum(begins + PER_POLL, end)
-            yield _Reading(key, begins, ends, np.ones_like(begins), offsets, values_at(offsets), None)
-
-
-def _special(special: Special, end: int) -> _Reading:
-    """As the scene left it: other values, holes, a start that moved, a new assignment in the middle."""
-    scene = special.scene
-    start = scene.log_start or 0
-    begins = np.arange(start, end, PER_POLL, dtype=np.int64)
-    if scene.cut is not None:
-        begins = np.unique(np.append(begins, scene.cut))
-    ends = np.append(begins[1:], end)
-    offsets = np.arange(start, end, dtype=np.int64)
-    values, kept = values_at(offsets), np.ones(len(offsets), dtype=np.bool_)
-    for rank, value in enumerate(scene.records):
-        place = special.base + rank - start
-        if place >= 0:
-            kept[place] = value is not None
-            values[place] = values[place] if value is None else value
-    assignment = 1 + (begins >= (end if scene.cut is None else scene.cut)).astype(np.int64)
-    return _Reading(special.key, begins, ends, assignment, offsets[kept], values[kept], scene.log_start)
-
-
-def _write(writer: HistoryWriter, schedule: Schedule, next_op: int, names: pa.Array, group: list[_Reading]) -> int:
-    """One operation per poll, and a last one per key that says where the drain ended. The next free number."""
-    polls = np.array([len(reading.begins) for reading in group], dtype=np.int64)
-    first = next_op + np.cumsum(polls + 1) - polls - 1
-    number = np.concatenate([begin + np.arange(count) for begin, count in zip(first, polls, strict=True)])
-    begins = np.concatenate([reading.begins for reading in group])
-    ends = np.concatenate([reading.ends for reading in group])
-    assignment = np.concatenate([reading.assignment for reading in group])
-    keys = np.array([reading.key for reading in group], dtype=np.int64)
-    key = np.repeat(keys, polls)
-    poll_of = np.concatenate([
-        at + np.searchsorted(reading.begins, reading.offsets, side="right") - 1
-        for at, reading in zip(np.cumsum(polls) - polls, group, strict=True)
-    ])  # fmt: skip
-    offsets = np.concatenate([reading.offsets for reading in group])
-    values = np.concatenate([reading.values for reading in group])
-    last, settled = first + polls, np.array([reading.ends[-1] for reading in group], dtype=np.int64)
-    started = np.array([reading.start is not None for reading in group], dtype=np.bool_)
-    starts = np.array([reading.start or 0 for reading in group], dtype=np.int64)
-    parts = [
-        _part(schedule, names, first[started], keys[started], "start", starts[started], None, 0),
-        _part(schedule, names, number, key, "observe-begin", begins, assignment, 1),
-        _part(schedule, names, number[poll_of], key[poll_of], "observe", offsets, assignment[poll_of],
-              2 + offsets - begins[poll_of], values),
-        _part(schedule, names, number, key, "observe-end", ends, assignment, 2 + ends - begins),
-        _part(schedule, names, last, keys, "drained", settled, None, 0),
-    ]  # fmt: skip
-    batch = rows.joined(parts)
+def _effects(writer: HistoryWriter, ops: Alone, parts: Sequence[rows.Part], phase: str) -> None:
+    batch = rows.effects(ops, parts, phase=phase)
     if batch is not None:
         writer.batch("effects", batch)
-    index = np.concatenate([number, last])
-    f = np.concatenate([np.zeros_like(number), np.ones_like(last)])
-    call, ret = schedule.alone(index)
-    columns: rows.Columns = {
-        "index": index, "process": DRAIN_PROCESS, "f": rows.Named(f, ("poll", "drained")),
-        "key": rows.Named(np.concatenate([key, keys]), names), "argument": "null", "call": call, "ret": ret,
-        "outcome": "ok", "phase": "drain",
-    }  # fmt: skip
-    _ops(writer, columns, len(index))
-    return int(last[-1]) + 1
-
-
-def _ops(writer: HistoryWriter, columns: rows.Columns, length: int) -> None:
-    writer.batch("ops", rows.batch("ops", {"worker": "0", **columns}, length))
-
-
-def _part(
-    schedule: Schedule,
-    names: pa.Array,
-    op: Ints,
-    key: Ints,
-    kind: str,
-    position: Ints,
-    assignment: Ints | None,
-    sub: Ints | int,
-    value: Ints | None = None,
-) -> tuple[rows.Columns, int]:
-    call, ret = schedule.alone(op)
-    columns: dict[str, rows.Column] = {
-        "op": op, "sub": sub, "process": DRAIN_PROCESS, "key": rows.Named(key, names), "kind": kind,
-        "position": position, "call": call, "ret": ret, "outcome": "ok", "phase": "drain",
-    }  # fmt: skip
-    if assignment is not None:
-        columns["assignment"] = assignment
-    if value is not None:
-        columns["value"] = value
-    return columns, len(op)

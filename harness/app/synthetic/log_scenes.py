@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from harness.app.synthetic.log_values import SCENE_VALUES, value_at
-from harness.app.synthetic.scene import Scene, Step
+from harness.app.synthetic.scene import Opening, Scene, Step
+from harness.app.synthetic.slots import SCENE_SLOTS
+from harness.app.synthetic.values import SCENE_VALUES, value_at
 from harness.core.operation import Effect
 
 OWN_REQUESTS: Final = 1 << 50
 
 
-@dataclass(frozen=True)
-class LogScene:
+@dataclass(frozen=True, kw_only=True)
+class LogScene(Scene):
     """``records``: what the log holds from the scene's base offset on, None for a hole."""
 
-    scene: Scene
     records: tuple[int | None, ...]
     log_start: int | None = None
     """Where the final reading begins, told as the log's start."""
@@ -32,8 +32,9 @@ class LogScene:
 class _Stage:
     """One key at a base offset."""
 
-    def __init__(self, key: str, base: int, epoch: int) -> None:
-        self.key, self.base, self.epoch = key, base, epoch
+    def __init__(self, at: Opening) -> None:
+        self.key, self.base, self.epoch = at.key, at.count, at.epoch
+        self._request = OWN_REQUESTS + at.slot * SCENE_SLOTS
 
     def value(self, rank: int) -> int:
         return value_at(self.base + rank)
@@ -47,7 +48,7 @@ class _Stage:
         effects = tuple(
             Effect(
                 "append", self.key, position=None if rank is None else self.base + rank, value=value,
-                request=OWN_REQUESTS + begin, epoch=self.epoch,
+                request=self._request + begin, epoch=self.epoch,
             )
             for rank, value in records
         )  # fmt: skip
@@ -65,8 +66,26 @@ class _Stage:
     def end(self, begin: int, end: int, rank: int) -> Step:
         return Step("end", begin, end, (Effect("end", self.key, position=self.base + rank, epoch=self.epoch),))
 
-    def scene(self, *steps: Step, rank: int | None = 0, value: int | None = None) -> Scene:
-        return Scene(self.key, steps, None if rank is None else self.base + rank, value)
+    def scene(
+        self,
+        steps: tuple[Step, ...],
+        records: tuple[int | None, ...],
+        *,
+        rank: int | None = 0,
+        value: int | None = None,
+        log_start: int | None = None,
+        cut: int | None = None,
+    ) -> LogScene:
+        return LogScene(
+            key=self.key,
+            steps=steps,
+            position=None if rank is None else self.base + rank,
+            value=value,
+            takes=len(records),
+            records=records,
+            log_start=log_start,
+            cut=cut,
+        )
 
 
 def _inconsistent_offset(on: _Stage) -> LogScene:
@@ -76,59 +95,59 @@ def _inconsistent_offset(on: _Stage) -> LogScene:
         on.send(1, None, (None, SCENE_VALUES)),
         on.poll(3, None, 0, 1, (0, SCENE_VALUES)),
     )
-    return LogScene(on.scene(*steps, value=SCENE_VALUES), (on.value(0),), log_start=on.base + 1)
+    return on.scene(steps, (on.value(0),), value=SCENE_VALUES, log_start=on.base + 1)
 
 
 def _duplicate(on: _Stage) -> LogScene:
     both = on.value(0)
     steps = (on.send(0, 1, on.at(0)), on.poll(2, 3, 0, 2, (0, both), (1, both)))
-    return LogScene(on.scene(*steps, value=both), (both, both))
+    return on.scene(steps, (both, both), value=both)
 
 
 def _aborted_read(on: _Stage) -> LogScene:
     value = on.value(0)
     steps = (on.send(0, 1, (None, value), failed=True), on.poll(2, 3, 0, 1, (0, value)))
-    return LogScene(on.scene(*steps, value=value), (value,))
+    return on.scene(steps, (value,), value=value)
 
 
 def _phantom(on: _Stage) -> LogScene:
-    return LogScene(on.scene(on.poll(0, 1, 0, 1, (0, SCENE_VALUES)), value=SCENE_VALUES), (SCENE_VALUES,))
+    return on.scene((on.poll(0, 1, 0, 1, (0, SCENE_VALUES)),), (SCENE_VALUES,), value=SCENE_VALUES)
 
 
 def _lost_write(on: _Stage) -> LogScene:
     steps = (on.send(0, 1, on.at(0), on.at(1), on.at(2)), on.poll(2, 3, 0, 3, on.at(0), on.at(2)))
-    return LogScene(on.scene(*steps, rank=1, value=on.value(1)), (on.value(0), None, on.value(2)))
+    return on.scene(steps, (on.value(0), None, on.value(2)), rank=1, value=on.value(1))
 
 
 def _vanished(on: _Stage) -> LogScene:
     steps = (on.send(0, 1, on.at(0)), on.poll(2, 3, 0, 1, on.at(0)))
-    return LogScene(on.scene(*steps, value=on.value(0)), (None,), cut=on.base + 1)
+    return on.scene(steps, (None,), value=on.value(0), cut=on.base + 1)
 
 
 def _unseen(on: _Stage) -> LogScene:
-    return LogScene(on.scene(on.send(0, 1, (None, SCENE_VALUES)), rank=None, value=SCENE_VALUES), ())
+    return on.scene((on.send(0, 1, (None, SCENE_VALUES)),), (), rank=None, value=SCENE_VALUES)
 
 
 def _real_time_order(on: _Stage) -> LogScene:
     steps = (on.send(0, 1, on.at(1)), on.send(2, 3, on.at(0)))
-    return LogScene(on.scene(*steps, rank=1, value=on.value(1)), (on.value(0), on.value(1)))
+    return on.scene(steps, (on.value(0), on.value(1)), rank=1, value=on.value(1))
 
 
 def _nonmonotonic_send(on: _Stage) -> LogScene:
     """Two message sets of one operation."""
     first, second = on.send(0, 3, on.at(1)), on.send(1, 3, on.at(0))
     both = Step("send", 0, 3, (*first.effects, *second.effects))
-    return LogScene(on.scene(both, value=on.value(0)), (on.value(0), on.value(1)))
+    return on.scene((both,), (on.value(0), on.value(1)), value=on.value(0))
 
 
 def _send_skip(on: _Stage) -> LogScene:
     steps = (on.send(0, 2, on.at(0), on.at(2)), on.send(1, 3, on.at(1)))
-    return LogScene(on.scene(*steps, rank=2, value=on.value(2)), (on.value(0), on.value(1), on.value(2)))
+    return on.scene(steps, (on.value(0), on.value(1), on.value(2)), rank=2, value=on.value(2))
 
 
 def _nonmonotonic_poll(on: _Stage) -> LogScene:
     steps = (on.send(0, 1, on.at(0)), on.poll(2, 3, 0, 1, on.at(0)), on.poll(4, 5, 0, 1, on.at(0)))
-    return LogScene(on.scene(*steps, value=on.value(0)), (on.value(0),))
+    return on.scene(steps, (on.value(0),), value=on.value(0))
 
 
 def _poll_skip(on: _Stage) -> LogScene:
@@ -137,12 +156,12 @@ def _poll_skip(on: _Stage) -> LogScene:
         on.poll(2, 3, 0, 1, on.at(0)),
         on.poll(4, 5, 2, 3, on.at(2)),
     )
-    return LogScene(on.scene(*steps, rank=2, value=on.value(2)), (on.value(0), on.value(1), on.value(2)))
+    return on.scene(steps, (on.value(0), on.value(1), on.value(2)), rank=2, value=on.value(2))
 
 
 def _high_watermark_regression(on: _Stage) -> LogScene:
     steps = (on.send(0, 1, on.at(0)), on.end(2, 3, 1), on.end(4, 5, 0))
-    return LogScene(on.scene(*steps), (on.value(0),))
+    return on.scene(steps, (on.value(0),))
 
 
 _SCENES: Final[Mapping[str, Callable[[_Stage], LogScene]]] = {
@@ -161,9 +180,7 @@ _SCENES: Final[Mapping[str, Callable[[_Stage], LogScene]]] = {
     "high-watermark-regression": _high_watermark_regression,
 }
 
-LOG_SCENES: Final = tuple(_SCENES)
 
-
-def stage(anomaly: str, key: str, base: int, epoch: int) -> LogScene:
-    """The scene of an anomaly on a key whose log ends at ``base``. Its number of records does not depend on these."""
-    return _SCENES[anomaly](_Stage(key, base, epoch))
+def stage(anomaly: str, at: Opening) -> LogScene:
+    """The scene of an anomaly on a key whose log ends at ``at.count``."""
+    return _SCENES[anomaly](_Stage(at))

@@ -7,11 +7,28 @@ meanwhile. Its ticks are slots; its processes are its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 from harness.app.synthetic.plan import Planted
-from harness.app.synthetic.slots import SCENE_PROCESS, Schedule
+from harness.app.synthetic.slots import SCENE_PROCESS, SCENE_SLOTS, Schedule
 from harness.core.history import HistoryWriter
 from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+
+PROCESSES: Final = 2 * SCENE_SLOTS
+"""Numbers of processes that each scene has for itself."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Where a scene opens, and what its object is like then."""
+
+    number: int
+    """Of the key."""
+    key: str
+    slot: int = 0
+    count: int = 0
+    """What is counted in this kind of object: a log's end, a generation, a token, elements, adds."""
+    epoch: int = 1
 
 
 @dataclass(frozen=True)
@@ -21,43 +38,65 @@ class Step:
     f: str
     begin: int
     end: int | None
-    effects: tuple[Effect, ...]
+    effects: tuple[Effect, ...] = ()
     process: int | None = None
     """Its number among the scene's processes; None: one of its own."""
     failed: bool = False
+    error: str | None = None
+    argument: Any = None
+    result: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scene:
     """Steps, and what the history will say of them."""
 
     key: str
+    """What the finding will name."""
+    about: str | None = None
+    """The key of the operations, where that is another."""
     steps: tuple[Step, ...]
     position: int | None = None
     value: int | None = None
+    takes: int = 0
+    """How much of what is counted the scene uses up."""
 
-    def write(self, anomaly: str, writer: HistoryWriter, schedule: Schedule, slot: int) -> Planted:
-        """Writes the operations with the indexes of the slots from ``slot`` on."""
-        for number, step in enumerate(self.steps):
+    @property
+    def clients(self) -> int:
+        """How many operations are open at once, at most."""
+        last = max(step.begin for step in self.steps)
+        return max(
+            sum(step.begin <= tick and (tick < step.end if step.end is not None else tick == step.begin)
+                for step in self.steps)
+            for tick in range(last + 1)
+        )  # fmt: skip
+
+    def write(self, anomaly: str, writer: HistoryWriter, schedule: Schedule, slot: int, number: int) -> Planted:
+        """Writes the operations with the indexes of the slots from ``slot`` on; ``number``: of the history's scenes."""
+        for turn, step in enumerate(self.steps):
             outcome = Outcome.INFO if step.end is None else Outcome.FAIL if step.failed else Outcome.OK
-            process = SCENE_PROCESS + (number if step.process is None else 100 + step.process)
+            process = SCENE_PROCESS + number * PROCESSES
+            process += turn if step.process is None else SCENE_SLOTS + step.process
+            error = "timeout" if step.end is None else step.error
             writer.completed(
                 Completed(
-                    index=slot + number,
+                    index=slot + turn,
                     process=process,
                     worker="0",
-                    operation=Operation(step.f, self.key),
-                    completion=Completion(outcome, error="timeout" if step.end is None else None),
+                    operation=Operation(step.f, self.about or self.key, step.argument),
+                    completion=Completion(outcome, step.result, error),
                     call=schedule.opening(slot + step.begin),
                     ret=None if step.end is None else schedule.opening(slot + step.end),
                 ),
                 step.effects,
             )
+        last = max(step.begin if step.end is None else step.end for step in self.steps)
         return Planted(
             anomaly=anomaly,
             key=self.key,
             operations=tuple(range(slot, slot + len(self.steps))),
             time=schedule.opening(slot),
+            until=schedule.opening(slot + last),
             position=self.position,
             value=self.value,
         )

@@ -58,3 +58,10 @@ def last_before(flags: Flags, starts: Flags) -> Ints:
     last = np.maximum.accumulate(np.where(flags, index, -1)) if len(flags) else index
     before = np.concatenate([[-1], last[:-1]]) if len(flags) else index
     return np.asarray(np.where(before >= first_of(starts), before, -1))
+
+
+def ranks(at: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """Each place as often as its count says, and 0, 1, 2, ... for each of them."""
+    repeated = np.repeat(at, count)
+    first = np.repeat(np.cumsum(count) - count, count)
+    return repeated, np.arange(len(repeated), dtype=np.int64) - first

@@ -3,7 +3,8 @@
 Operation i takes effect at slot i, so what happened is decided by going through the slots in order; around its slot it
 stretches at random, as far as the same client's neighbours allow. Calls and returns have places of their own in each
 slot, by client, so that no two stamps are equal. Operation i belongs to client i % clients; after an info the client
-goes on as a new process. Timeouts come in clusters: some blocks of slots are bad, and after each the leaders change.
+goes on as a new process. Timeouts come in bursts, each a window in which nearly all operations of all clients time out,
+as when a fault cuts the network; after each the leaders change.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.app.synthetic.plan import Plan
+from harness.app.synthetic.plan import CLUSTER, Plan
 from harness.app.synthetic.segments import Flags, Ints
 
 OK: Final = 0
@@ -23,9 +24,10 @@ INFO: Final = 1
 FAIL: Final = 2
 OUTCOMES: Final = ("ok", "info", "fail")
 
-CHUNK: Final = 200_000
-BLOCK: Final = 500
-"""Slots that are good or bad together."""
+CHUNK: Final = 100_000
+"""Operations made at a time: what memory is needed for."""
+FATAL: Final = 0.8
+"""Share of the operations of a burst that time out; at most, for the share of the whole history may be higher."""
 FAILS: Final = 0.2
 """Definite failures for each timeout."""
 
@@ -39,7 +41,7 @@ DRAIN_PROCESS: Final = 2_100_000_001
 
 @dataclass(frozen=True)
 class Slots:
-    """Arrays of one chunk; ``ret`` counts for ok and fail only. ``epoch`` rises after each bad block."""
+    """Arrays of one chunk; ``ret`` counts for ok and fail only. ``epoch`` rises after each burst."""
 
     index: Ints
     client: Ints
@@ -55,24 +57,23 @@ class Slots:
 
 
 class Schedule:
-    """The slots of a plan. ``scene``: the first of those that a planted scene has for itself, or None."""
+    """The slots of a plan. ``scenes``: the first of those that each planted scene has for itself."""
 
     def __init__(self, plan: Plan, rng: np.random.Generator) -> None:
         self._plan = plan
         self._rng = rng
         self.width = max(20_000, 4 * plan.clients + 1000)
         """Nanoseconds per slot."""
-        self.scene: int | None = None
-        if plan.plant is not None:
-            low, high = plan.operations // 4, 3 * plan.operations // 4
-            self.scene = int(rng.integers(low, high - SCENE_SLOTS))
+        self.scenes = self._scenes()
+        bursts = max(1, plan.operations // CLUSTER) if plan.bursts is None else plan.bursts
+        self._bursts, self._length = self._windows(bursts if plan.info_share else 0)
 
     def chunks(self) -> Iterator[Slots]:
-        """In order; the slots of the scene are in them, too."""
+        """In order; the slots of the scenes are in them, too."""
         size = max(1, CHUNK // self._plan.clients) * self._plan.clients
-        infos, epoch = np.zeros(self._plan.clients, dtype=np.int64), 1
+        infos = np.zeros(self._plan.clients, dtype=np.int64)
         for begin in range(0, self._plan.operations, size):
-            chunk, infos, epoch = self._chunk(begin, min(begin + size, self._plan.operations), infos, epoch)
+            chunk, infos = self._chunk(begin, min(begin + size, self._plan.operations), infos)
             yield chunk
 
     def opening(self, slot: int) -> int:
@@ -84,12 +85,30 @@ class Schedule:
         begin = (slot + 2 * self._plan.clients) * self.width
         return begin, begin + self.width // 2
 
-    def _chunk(self, begin: int, end: int, infos: Ints, epoch: int) -> tuple[Slots, Ints, int]:
+    def _scenes(self) -> tuple[int, ...]:
+        """One in each part of the middle half of the run."""
+        count, low = len(self._plan.plant), self._plan.operations // 4
+        step = self._plan.operations // 2 // max(1, count)
+        return tuple(
+            low + number * step + int(self._rng.integers(0, step - SCENE_SLOTS + 1)) for number in range(count)
+        )
+
+    def _windows(self, bursts: int) -> tuple[Ints, int]:
+        """Where each burst begins, one in each part of the run, and how many slots it has."""
+        if not bursts:
+            return np.zeros(0, dtype=np.int64), 0
+        operations = self._plan.operations
+        share = max(FATAL, self._plan.info_share)
+        part = operations // bursts
+        length = min(part, max(1, round(operations * self._plan.info_share / share / bursts)))
+        return np.arange(bursts) * part + self._rng.integers(0, part - length + 1, bursts), length
+
+    def _chunk(self, begin: int, end: int, infos: Ints) -> tuple[Slots, Ints]:
         clients, rng = self._plan.clients, self._rng
         index = np.arange(begin, end, dtype=np.int64)
         client = index % clients
-        block = (index - begin) // BLOCK
-        outcome, bad = self._outcomes(block)
+        burst = np.searchsorted(self._bursts, index, side="right") - 1
+        outcome, over = self._outcomes(index, burst)
         timed_out = np.zeros((-(-len(index) // clients), clients), dtype=np.int64)
         timed_out.reshape(-1)[: len(index)] = outcome == INFO
         so_far = np.cumsum(timed_out, axis=0) - timed_out + infos
@@ -100,17 +119,21 @@ class Schedule:
             client=client,
             process=client + clients * so_far.reshape(-1)[: len(index)],
             outcome=outcome,
-            epoch=epoch + (np.cumsum(bad) - bad)[block],
+            epoch=1 + burst + over,
             call=(index + clients - early) * self.width + client,
             ret=(index + clients + late) * self.width + clients + 1 + client,
         )
-        return slots, infos + timed_out.sum(axis=0), epoch + int(bad.sum())
+        return slots, infos + timed_out.sum(axis=0)
 
-    def _outcomes(self, block: Ints) -> tuple[NDArray[np.int8], Ints]:
-        """Half of the operations of a bad block time out, so twice the share of blocks is bad."""
+    def _outcomes(self, index: Ints, burst: Ints) -> tuple[NDArray[np.int8], Ints]:
+        """And whether the last burst is over."""
         share = self._plan.info_share
-        bad = (self._rng.random(int(block[-1]) + 1) < min(1.0, 2 * share)).astype(np.int64)
-        within = max(0.5, share) if share else 0.0
-        draw = self._rng.random(len(block))
-        outcome = np.where(draw < within, INFO, np.where(draw > 1 - min(FAILS * within, 1 - within), FAIL, OK))
-        return np.where(bad[block] == 1, outcome, OK).astype(np.int8), bad
+        if len(self._bursts):
+            inside = (burst >= 0) & (index - self._bursts[burst] < self._length)
+            within = max(FATAL, share)
+        else:
+            inside, within = np.ones(len(index), dtype=np.bool_), share
+        draw = self._rng.random(len(index))
+        failed = draw > 1 - min(FAILS * within, 1 - within)
+        outcome = np.where(inside & (draw < within), INFO, np.where(inside & failed, FAIL, OK)).astype(np.int8)
+        return outcome, ((burst >= 0) & ~inside).astype(np.int64)

@@ -1,19 +1,24 @@
-"""What a record of a synthetic log holds: a function of its offset, so that no log need be kept in memory."""
+"""What synthetic objects hold: the n-th record or element is a function of n, so that none need be kept in memory."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from harness.app.synthetic.segments import Ints
+
+_Int = TypeVar("_Int", int, Ints)
 
 _BITS: Final = (1 << 40) - 1
 _FACTOR: Final = 0x9E3779B97F4A7C15 & _BITS | 1
 """Odd, so that multiplying by it modulo 2**40 is a bijection (Knuth's golden ratio)."""
 
 UNLANDED: Final = 1 << 41
-"""Values of sends that are not in the log begin here: this + 4 * operation + rank."""
+"""Values of what never got there begin here: this + 4 * operation + rank."""
+
+OFFSETS: Final = 1000
+"""Offsets that groups commit when they read back and forth."""
 
 SCENE_VALUES: Final = 1 << 50
 """Values of scenes that no offset has begin here."""
@@ -28,3 +33,8 @@ def values_at(offset: Ints) -> Ints:
 def value_at(offset: int) -> int:
     """The value at one offset."""
     return offset * _FACTOR & _BITS
+
+
+def offset_of(number: _Int) -> _Int:
+    """The offset of the commit that bears this number."""
+    return number % OFFSETS

@@ -1,0 +1,70 @@
+"""What can be made, and what can be planted in it; told without loading what makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kind of object."""
+
+    title: str
+    """With its article."""
+    about: str
+    anomalies: tuple[str, ...]
+    family: str | None = None
+    """What `assay check --family` must be told, where the effects do not say which kind of object they are of."""
+
+
+CATALOGUE: Final[Mapping[str, Entry]] = {
+    "log": Entry(
+        "a log",
+        "sends, polls and looks at the end of partitions; a sentinel and a drain at the end",
+        (
+            "inconsistent-offset", "duplicate", "aborted-read", "phantom", "lost-write", "vanished", "unseen",
+            "real-time-order", "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip",
+            "high-watermark-regression",
+        ),
+    ),
+    "register": Entry(
+        "a register",
+        "reads, writes and CAS operations, also such that fail",
+        ("missing-writer", "future-read", "stale-read", "lost-update"),
+    ),
+    "group": Entry(
+        "a group",
+        "members that enter generations, commit in them and fetch",
+        ("zombie-commit", "double-ownership", "fencing-violation"),
+    ),
+    "offsets": Entry(
+        "an offsets",
+        "commits and fetches of groups that rewind, and of others that only read on",
+        ("missing-writer", "future-read", "stale-read", "offset-regression"),
+    ),
+    "lease": Entry(
+        "a lease",
+        "acquire, renew and release with fencing tokens; guarded operations, refused under a stale one",
+        ("fencing-violation", "double-ownership"),
+    ),
+    "queue": Entry(
+        "a queue",
+        "enqueue and dequeue; what is left is dequeued at the end",
+        ("queue-lost", "queue-duplicate", "queue-phantom"),
+    ),
+    "set": Entry(
+        "a set",
+        "add, and reads of all elements, of sets of some fifty elements one after the other",
+        ("set-lost", "set-stale", "set-vanished", "set-phantom"),
+        family="set",
+    ),
+    "counter": Entry(
+        "a counter",
+        "fetch-and-add(1) and reads",
+        ("counter-duplicate", "counter-order", "counter-phantom"),
+        family="counter",
+    ),
+}  # fmt: skip
+"""By the name that `assay generate` takes."""

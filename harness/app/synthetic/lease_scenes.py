@@ -1,0 +1,41 @@
+"""One scene for each anomaly of leases. The first token of a scene is the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from harness.app.synthetic.scene import Opening, Scene, Step
+from harness.core.operation import Effect
+
+
+def _step(f: str, lease: str, token: int, owner: str, begin: int) -> Step:
+    effect = Effect(f, lease, epoch=token, owner=f"scene-{owner}", assignment=token)
+    process = ord(owner) - ord("a")
+    return Step(f, begin, begin + 1, (effect,), process=process, argument=None if f == "acquire" else token)
+
+
+def _fencing_violation(at: Opening) -> Scene:
+    """What is done under a token is accepted, after a newer one was given."""
+    old, new = at.count + 1, at.count + 2
+    steps = (
+        _step("acquire", at.key, old, "a", 0),
+        _step("guarded", at.key, old, "a", 2),
+        _step("acquire", at.key, new, "b", 4),
+        _step("guarded", at.key, old, "a", 6),
+    )
+    return Scene(key=at.key, steps=steps, value=new, takes=2)
+
+
+def _double_ownership(at: Opening) -> Scene:
+    """Two owners are given one token."""
+    token = at.count + 1
+    steps = (_step("acquire", at.key, token, "a", 0), _step("acquire", at.key, token, "b", 2))
+    return Scene(key=at.key, steps=steps, value=token, takes=1)
+
+
+LEASE_SCENES: Final[Mapping[str, Callable[[Opening], Scene]]] = {
+    "fencing-violation": _fencing_violation,
+    "double-ownership": _double_ownership,
+}
+"""Anomaly -> its scene."""
