@@ -108,6 +108,6 @@ OFFSETS: Final = Family(
     name="offsets",
     views=(),
     checks=(OFFSET_REGRESSION,),
-    applies="select count(*) as examined from effects e where e.kind in ('advance', 'resume')",
+    applies="select count(*) as examined from effect_kinds where kind in ('advance', 'resume')",
     anomalies=(OFFSET_REGRESSION.anomaly,),
 )
