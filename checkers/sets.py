@@ -114,12 +114,13 @@ def _evidence(found: str) -> str:
                 left join set_shown w on f.key = w.key and f.value = w.value and r.op = w.op
             where r.call > f.since and w.op is null group by f.key, f.value)
         select f.key as key, f.value as value, f.since as since, f.seen as seen, f.missing as missing,
-            min(k.op) as known_op, min(r.op) as reader_op, min(w.op) as shown_op
+            f.known_by as known_by, min(k.op) as known_op, min(r.op) as reader_op, min(w.op) as shown_op
         from few f join lacking l on f.key = l.key and f.value = l.value
             join set_reads r on l.key = r.key and l.call = r.call
             join set_rows k on f.key = k.key and f.value = k.value and f.since = k.ret and f.known_by = k.kind
             left join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
-        group by f.key, f.value, f.since, f.seen, f.missing order by f.key nulls first, f.value nulls first
+        group by f.key, f.value, f.since, f.seen, f.missing, f.known_by
+        order by f.key nulls first, f.value nulls first
         """
 
 

@@ -151,5 +151,5 @@ def _break(rows: list[Row], rng: random.Random) -> None:
                 one.update(outcome=outcome, ret=ret)
         case 4:
             other = rng.choice(rows)
-            if other["kind"] == row["kind"] and "info" not in (row["outcome"], other["outcome"]):
+            if other["kind"] == row["kind"] and row["outcome"] == other["outcome"] == "ok":
                 row["value"], other["value"] = other["value"], row["value"]

@@ -113,6 +113,12 @@ def queue_losses(rows: Sequence[Row]) -> int:
     return max(0, short - unknown)
 
 
+def _early(take: Row, takes: Sequence[Row], adds: Sequence[Row]) -> bool:
+    """Whether more had been taken by the time it returned than anybody had begun to enqueue, of what ever was."""
+    taken = sum(other["ret"] <= take["ret"] for other in takes)
+    return sum(add["call"] <= take["ret"] for add in adds) < min(taken, len(adds))
+
+
 def queue_wrong(rows: Sequence[Row]) -> set[tuple[str, int]]:
     """Values dequeued by nobody's enqueue, or too often: (anomaly, value)."""
     found = set()
@@ -126,6 +132,14 @@ def queue_wrong(rows: Sequence[Row]) -> set[tuple[str, int]]:
             continue
         if more > 0:
             found.add(("queue-duplicate", value))
-        if unmatched(takes, adds, lambda take, add: add["call"] <= take["ret"]) > max(0, more):
+        if any(_early(take, takes, adds) for take in takes):
             found.add(("queue-phantom", value))
     return found
+
+
+def queue_unexplained(rows: Sequence[Row]) -> int:
+    """Dequeues that no matching with enqueues explains."""
+    mine = [row for row in rows if row["value"] is not None and row["outcome"] != "fail"]
+    adds = [row for row in mine if row["kind"] == "add"]
+    takes = [row for row in mine if row["kind"] == "observe" and row["outcome"] == "ok"]
+    return unmatched(takes, adds, lambda take, add: add["value"] == take["value"] and add["call"] <= take["ret"])
