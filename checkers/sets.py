@@ -166,7 +166,7 @@ def _absence(anomaly: str, condition: str) -> Check:
     )
 
 
-SET_LOST: Final = _absence("set-lost", "m.by_read = 0 and v.key is null and e.seen is null")
+SET_LOST: Final = _absence("set-lost", "m.by_read = 0 and e.seen is null")
 SET_STALE: Final = _absence("set-stale", "m.by_read = 0 and v.key is null and e.seen is not null")
 SET_VANISHED: Final = _absence("set-vanished", "m.by_read = 1")
 """A read of a history that was not closed may lack rows, so these need the close."""
