@@ -79,16 +79,24 @@ KEYS: Final = View(
 
 
 def sort_keys(engine: Engine, family: str | None) -> None:
-    """Makes ``object_keys`` (key, family) and ``log_effects``: the effects less those of queues."""
+    """Makes ``object_keys`` (key, family) and ``log_effects``: the effects less those of queues; none without a log."""
     told = "cast(null as string)" if family is None else f"'{family}'"
     engine.view("object_declared", f"select {told} as family")
     engine.table(SHAPES.name, SHAPES.sql)
     engine.table(KEYS.name, KEYS.sql)
-    queues = engine.rows("select count(*) as queues from object_keys where family = 'queue'")[0]["queues"]
-    others = """
-        select e.* from effects e left join object_keys q on e.key = q.key and q.family = 'queue' where q.key is null
-        """
-    engine.view("log_effects", others if queues else "select * from effects")
+    engine.view("log_effects", _log_effects(engine))
+
+
+def _log_effects(engine: Engine) -> str:
+    """The log's views look at them some dozen times, also where there is nothing to see."""
+    rows = engine.rows(f"select count(*) as total from effect_kinds where kind in ({_LOG}, 'observe', 'drained')")
+    if rows[0]["total"] == 0:
+        return "select * from effects where 1 = 0"
+    if engine.rows("select count(*) as total from object_keys where family = 'queue'")[0]["total"] == 0:
+        return "select * from effects"
+    return (
+        "select e.* from effects e left join object_keys q on e.key = q.key and q.family = 'queue' where q.key is null"
+    )
 
 
 def doubts(engine: Engine, family: str | None) -> list[str]:

@@ -37,7 +37,8 @@ ROWS: Final = View(
         case when e.kind in ('write', 'read', 'cas') then e.position end as position, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
     from effects e left join object_keys o on e.key = o.key and o.family = 'register'
-    where e.kind in ('commit', 'fetched') or (e.kind in ('write', 'read', 'cas') and o.key is not null)
+    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')
+        and (e.kind in ('commit', 'fetched') or o.key is not null)
     """,
     keep=True,
 )
