@@ -15,6 +15,9 @@ import msgspec
 NO_RECOVERY: Final = "no-recovery"
 """The liveness anomaly behind ``recovery_deadline``; :func:`forbid` always includes it."""
 
+OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
+"""What ``family`` may say."""
+
 NANOSECONDS: Final = 1_000_000_000
 
 
@@ -58,6 +61,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     M - 1 of a log that is fsynced every M messages. Those that go are told as ``unflushed-loss``; any other loss is
     what it is. Set by :meth:`tolerate_unflushed`.
     """
+    family: str | None = None
+    """What the history's objects are (one of ``OBJECTS``), where effects of one kind are recorded of several."""
     compacted: tuple[str, ...] = ()
     """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
 
@@ -65,6 +70,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         both = sorted(set(self.forbidden or ()) & set(self.tolerated))
         if both:
             raise ValueError(f"a contract cannot both forbid and tolerate {', '.join(both)}; choose one")
+        if self.family is not None and self.family not in OBJECTS:
+            raise ValueError(f"no family of objects is called {self.family!r}; there are {', '.join(OBJECTS)}")
         if self.unflushed < 0:
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         if self.recovery_deadline <= 0:

@@ -209,7 +209,9 @@ def _drain_reasons(engine: Engine) -> list[str]:
     rows = engine.rows(
         """
         select k.key as key, t.settled as settled from (
-            select key from effects where kind in ('append', 'observe', 'observe-begin') group by key) k
+            select e.key as key from effect_kinds e
+                left join object_keys q on e.key = q.key and q.family = 'queue'
+            where e.kind in ('append', 'observe', 'observe-begin') and q.key is null group by e.key) k
             left join log_settled t on k.key = t.key
         where t.sentinel_call is null order by k.key nulls first
         """

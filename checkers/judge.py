@@ -14,23 +14,28 @@ from pathlib import Path
 
 import msgspec
 
-from checkers import coverage
+from checkers import coverage, objects
 from checkers.check import MOST_FINDINGS, Check, Family, build, count, findings
 from checkers.contract import NO_RECOVERY, Contract
+from checkers.counters import COUNTERS
 from checkers.engine import Engine, EngineError, Engines, Row
 from checkers.groups import GROUPS
 from checkers.log import LOG
+from checkers.max_registers import MAX_REGISTERS
 from checkers.offsets import OFFSETS
 from checkers.ownership import OWNERSHIP
+from checkers.queues import QUEUES
 from checkers.register import REGISTER, REGISTER_CAS
 from checkers.replicas import REPLICAS
+from checkers.sets import SETS
 from checkers.source import OPTIONAL, register_contract, register_parts
 from checkers.unflushed import UNFLUSHED
 from checkers.validate import readable, validate
 from checkers.verdict import Examined, Finding, Judgement, Verdict
 from harness.core.history import HistoryReader
 
-FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OWNERSHIP, *GROUPS, OFFSETS, REPLICAS)
+OBJECT_FAMILIES = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
+FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OBJECT_FAMILIES, *OWNERSHIP, *GROUPS, OFFSETS, REPLICAS)
 """Every family of checks, each judged where the history has rows of it."""
 
 
@@ -92,6 +97,7 @@ def _judge(
     reasons, contract = contract.reasons(injected), contract.under(injected)
     bench = _Bench()
     bench.unknown += _circumstances(interrupted, complete, notes, reader.rows("ops"))
+    bench.unknown += objects.doubts(engine, contract.family)
     for family in FAMILIES:
         _try(engine, family, contract, bench, ended=complete and not interrupted, complete=complete)
     if bench.applied:

@@ -64,6 +64,9 @@ LOG: Final = Family(
     name="log",
     views=(*LOG_VIEWS, ACTED, MOMENTS, *POLL_VIEWS),
     checks=_CHECKS,
-    applies="select count(*) as examined from effects where kind in ('append', 'observe', 'observe-begin', 'end')",
+    applies="""
+        select count(*) as examined from effect_kinds e left join object_keys q on e.key = q.key and q.family = 'queue'
+        where e.kind in ('append', 'observe', 'observe-begin', 'end') and q.key is null
+        """,
     anomalies=LOG_ANOMALIES,
 )

@@ -36,12 +36,13 @@ ROWS: Final = View(
         coalesce(e.value, {INITIAL}) as value, coalesce(e.expected, {INITIAL}) as expected,
         case when e.kind in ('write', 'read', 'cas') then e.position end as position, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
-    from effects e left join (select key from effects where kind = 'add' group by key) a on e.key = a.key
-    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched') and a.key is null
+    from effects e left join object_keys o on e.key = o.key and o.family = 'register'
+    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')
+        and (e.kind in ('commit', 'fetched') or o.key is not null)
     """,
     keep=True,
 )
-"""Keys with ``add`` are counters or sets, not registers."""
+"""Other objects record reads and writes, too: see ``objects``."""
 
 WRITERS: Final = View(
     "register_writers",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from checkers.check import build
 from checkers.contract import Contract
 from checkers.engine import Engine
+from checkers.objects import KINDS, sort_keys
 from harness.core.history import SCHEMAS, HistoryError, HistoryReader
 
 OPTIONAL: Final = ("faults", "events", "replicas")
@@ -14,7 +16,7 @@ OPTIONAL: Final = ("faults", "events", "replicas")
 
 
 def register_history(engine: Engine, folder: Path) -> HistoryReader:
-    """Makes the views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas``.
+    """Makes the views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas``, and the table ``effect_kinds``.
 
     Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
@@ -27,6 +29,7 @@ def register_parts(engine: Engine, reader: HistoryReader) -> None:
     """The same for a history that is open already."""
     for name, schema in SCHEMAS.items():
         engine.register(name, reader.paths(name), schema)
+    build(engine, (KINDS,))
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
@@ -44,7 +47,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         "group_declared",
         f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
     )
-    engine.view("log_effects", "select * from effects")
+    sort_keys(engine, contract.family)
 
 
 def literal(text: str) -> str:

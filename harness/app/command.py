@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from checkers.contract import OBJECTS
 from harness.app.settings import ENGINES, SettingsError, parse_engine
 from harness.app.synthetic.catalogue import CATALOGUE
 
@@ -112,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
     )
+    check.add_argument("--family", choices=OBJECTS, help="what its objects are, where the contract does not say")
     check.set_defaults(run=_check)
 
     report = commands.add_parser("report", help="write a run's HTML report again")
@@ -204,7 +206,7 @@ def _check(arguments: argparse.Namespace) -> Exit:
     from harness.app.evidence import look_up
     from harness.app.stored import Stored, judge_again, open_stored
 
-    stored: Stored = _input(lambda: open_stored(arguments.path))
+    stored: Stored = _input(lambda: open_stored(arguments.path).of_family(arguments.family))
     engine = _input(lambda: parse_engine(arguments.engine, arguments.spark_master))
     with Engines(engine, spark_master=arguments.spark_master) as engines:
         judgement = _input(lambda: judge_again(stored, engines))

@@ -6,7 +6,7 @@ judged by the strictest: every anomaly that applies to it is forbidden, and noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,18 @@ class Stored:
     def report(self) -> Path | None:
         path = None if self.run is None else self.run / "report.html"
         return path if path is not None and path.exists() else None
+
+    def of_family(self, family: str | None) -> Stored:
+        """The same, with the history's objects of this family; None changes nothing.
+
+        Raises ``HistoryError`` when the run's own contract says another one.
+        """
+        told = self.contract.family
+        if family is None or family == told:
+            return self
+        if told is not None:
+            raise HistoryError(f"the contract of {self.run} says that its objects are of family {told}, not {family}")
+        return replace(self, contract=msgspec.structs.replace(self.contract, family=family))
 
     @property
     def interrupted(self) -> bool:

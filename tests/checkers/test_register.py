@@ -17,7 +17,7 @@ from checkers.judge import judge
 from checkers.register import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from checkers.register_chains import climb, keep, prepare
 from checkers.register_views import CLUSTER_VIEWS, SOURCE_VIEWS
-from checkers.source import register_history
+from checkers.source import register_contract, register_history
 from checkers.verdict import Finding, Verdict
 
 Make = Callable[[Ledger], None]
@@ -26,6 +26,7 @@ Make = Callable[[Ledger], None]
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with DuckDB() as engine:
         register_history(engine, write(folder / "history", rows))
+        register_contract(engine, Contract())
         build(engine, REGISTER.views)
         assert prepare(engine) == []
         told = []
@@ -290,6 +291,7 @@ def test_pointer_doubling_climbs_in_logarithmic_rounds(tmp_path: Path, length: i
     book.read(length, (10 * length + 1, 10 * length + 2))
     with DuckDB() as engine:
         register_history(engine, write(tmp_path / "history", book.rows))
+        register_contract(engine, Contract())
         build(engine, (*REGISTER.views, *SOURCE_VIEWS))
         assert keep(engine) == length - 1
         build(engine, CLUSTER_VIEWS)

@@ -12,10 +12,11 @@ from register_histories import SimulatedRegister, broken
 from register_oracle import linearizable
 
 from checkers.check import build
+from checkers.contract import Contract
 from checkers.engine import DuckDB
 from checkers.register import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from checkers.register_chains import prepare
-from checkers.source import register_history
+from checkers.source import register_contract, register_history
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +34,7 @@ def by_sql(folder: Path, histories: list[list[Row]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     with DuckDB() as engine:
         register_history(engine, write(folder, [row for history in histories for row in history]))
+        register_contract(engine, Contract())
         build(engine, REGISTER.views)
         assert prepare(engine) == []
         for check in (*REGISTER.checks, *REGISTER_CAS.checks):

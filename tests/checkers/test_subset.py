@@ -7,10 +7,15 @@ import re
 import pytest
 
 from checkers.check import View
+from checkers.counters import COUNTER_VIEWS
 from checkers.holds import HOLD_VIEWS
 from checkers.judge import FAMILIES
+from checkers.max_registers import MAX_VIEWS
+from checkers.objects import KEYS, KINDS, SHAPES
+from checkers.queues import QUEUE_VIEWS
 from checkers.register_chains import climb_round, climb_start, kept_end, kept_round, kept_start
 from checkers.register_views import CLUSTER_VIEWS, PLACE_VIEWS, SOURCE_VIEWS
+from checkers.sets import SET_VIEWS
 
 CHECKS = [check for family in FAMILIES for check in family.checks]
 ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *climb_start(), *climb_round(0))
@@ -18,6 +23,7 @@ ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *clim
 TEXTS = [
     *(view for family in FAMILIES for view in family.views),
     *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS, *HOLD_VIEWS),
+    *(KINDS, SHAPES, KEYS, *COUNTER_VIEWS, *MAX_VIEWS, *SET_VIEWS, *QUEUE_VIEWS),
     *(view for check in CHECKS for view in check.views),
     *(View(f"evidence of {check.anomaly}", check.evidence) for check in CHECKS),
     *(View(f"examined of {check.anomaly}", check.examined) for check in CHECKS),

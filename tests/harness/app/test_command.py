@@ -14,7 +14,7 @@ from cluster.owner import current
 from harness.app import store
 from harness.app.command import Exit, main
 from harness.core.history import HistoryWriter
-from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from workloads.log_operations import effects
 
 KEY = "orders-0"
@@ -123,6 +123,22 @@ def test_a_history_brought_along_is_judged_by_the_strictest_contract(
     history(tmp_path / "brought", lose=7)
     assert main(["check", str(tmp_path / "brought")]) == Exit.FAIL
     assert "repeat:" not in capsys.readouterr().out
+
+
+def test_what_the_objects_of_a_history_are_can_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with HistoryWriter(tmp_path / "bare") as writer:
+        for index in range(12):
+            value, call = min(index, 10), (2 * index + 1) * STEP  # the last two adds are given the same count
+            completion = Completion(Outcome.OK, value)
+            completed = Completed(index, 0, "w0", Operation("add", "c"), completion, call, call + STEP)
+            writer.completed(completed, (Effect("add", "c", value=value),))
+    assert main(["check", str(tmp_path / "bare")]) == Exit.UNKNOWN
+    assert "say which one this history is of, with --family" in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "bare"), "--family=counter"]) == Exit.FAIL
+    assert "the same 10" in capsys.readouterr().out
+    run = run_folder(tmp_path / "store", msgspec.structs.replace(STRICT, family="set"))
+    assert main(["check", str(run), "--family=counter"]) == Exit.USAGE
+    assert "objects are of family set, not counter" in capsys.readouterr().err
 
 
 def test_wrong_usage_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
