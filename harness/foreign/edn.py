@@ -91,6 +91,7 @@ class _Bad(Exception):
         self.reason = reason
 
 
+START: Final = Place(1, 1)
 _BLANK: Final = re.compile(r"(?:[\s,]+|;[^\n]*(?:\n|\Z))*")
 _TOKEN: Final = re.compile(
     r"""(?P<atom>[^\s,;"()\[\]{}\\#^@`~][^\s,;"()\[\]{}\\^@`~]*)
@@ -131,7 +132,7 @@ class Reader:
     Raises ``MalformedError`` where the text is none: a bad token, a bracket that is never closed, an odd map.
     """
 
-    def __init__(self, path: Path, pieces: Iterable[str], text: str = "", place: Place = Place(1, 1)) -> None:
+    def __init__(self, path: Path, pieces: Iterable[str], text: str = "", place: Place = START) -> None:
         self._path = path
         self._pieces = iter(pieces)
         self._text = text
@@ -308,7 +309,8 @@ class Reader:
     def _collection(self, opener: str, opened: int, at: int, depth: int) -> tuple[Any, int]:
         if depth > DEEPEST:
             raise _Bad(opened, f"nested more than {DEEPEST} levels deep")
-        closer, elements = _CLOSES[opener], []
+        closer = _CLOSES[opener]
+        elements: list[Any] = []
         while True:
             at = self._blank(at)
             if at >= len(self._text):

@@ -14,17 +14,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.core.history import OPS
 from harness.core.operation import Outcome, Phase
 from harness.foreign.event import INVOKE, Event
-from harness.foreign.keys import Keyed, Keys
+from harness.foreign.keys import CAS, Keyed, Keys
 from harness.foreign.malformed import MalformedError, shown
 from harness.foreign.plain import text_of, to_json
 from harness.foreign.shapes import Shape
 
 STEP: Final = 1_000_000
 """Nanoseconds from one event to the next where the file tells no time: event 14203 is told as 14.203 s."""
+REFUSED: Final = "false"
+"""The result of a CAS that took place and found another value than it expected."""
 OPEN: Final = -1
 """The return of what has none, in the arrays."""
 
@@ -39,12 +42,15 @@ class Order(enum.StrEnum):
 class Pairing:
     """Takes events in the order of the file. Raises ``MalformedError`` for one that cannot follow those before it."""
 
-    def __init__(self, path: Path, shapes: Mapping[str, Shape], model: str, keys: Keys, order: Order) -> None:
+    def __init__(
+        self, path: Path, shapes: Mapping[str, Shape], model: str, keys: Keys, order: Order, *, refusals: bool = False
+    ) -> None:
         self._path = path
         self._shapes = shapes
         self._model = model
         self._keyed = Keyed(path, keys)
         self._order = order
+        self._refusals = refusals
         self._timed: bool | None = None
         self._indexed: bool | None = None
         self._stamp = -1
@@ -93,7 +99,7 @@ class Pairing:
             "argument": pa.array(self._argument, pa.string()),
             "result": pa.array(self._result, pa.string()),
             "call": pa.array(self._call, pa.int64()),
-            "ret": pa.compute.if_else(pa.compute.equal(ret, OPEN), pa.scalar(None, pa.int64()), ret),
+            "ret": pc.if_else(pc.equal(ret, OPEN), pa.scalar(None, pa.int64()), ret),
             "outcome": pa.array(self._outcome, pa.string()),
             "error": pa.array(self._error, pa.string()),
             "phase": pa.repeat(pa.scalar(Phase.MAIN.value), len(self)),
@@ -137,6 +143,9 @@ class Pairing:
         if call.f != event.f:
             self._fail(event, f"process {process} ends :{event.f}, but called :{call.f} at line {call.place.line}")
         value = self._keyed.completion(event, self._key[row])
+        if self._refused(event, value, row):
+            self._outcome[row], self._result[row], self._ret[row] = Outcome.OK.value, REFUSED, stamp
+            return
         self._outcome[row] = Outcome(event.type).value
         if event.type == Outcome.OK:
             shape = self._shape(event)
@@ -151,6 +160,14 @@ class Pairing:
             self._crashed[process] = event
         else:
             self._ret[row] = stamp
+
+    def _refused(self, event: Event, value: Any, row: int) -> bool:
+        """Whether a CAS failed because of what it found; any other reason would be told as the error."""
+        return (
+            self._refusals
+            and (event.f, event.type, event.error) == (CAS, Outcome.FAIL, None)
+            and (value is None or to_json(value) == self._argument[row])
+        )
 
     def _shape(self, event: Event) -> Shape:
         shape = self._shapes.get(event.f)

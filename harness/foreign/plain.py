@@ -17,7 +17,7 @@ def to_json(value: Any) -> str:
     """The text of one value."""
     if value is None:
         return "null"
-    if type(value) is int:
+    if type(value) is int and -(2**63) <= value < 2**63:
         return str(value)
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -43,6 +43,8 @@ def _plain(value: Any) -> Any:
             return {"symbol": name}
         case Character(text):
             return {"char": text}
+        case int() if type(value) is int and not -(2**63) <= value < 2**63:
+            return {"integer": str(value)}
         case Decimal():
             return {"decimal": str(value)}
         case Map(pairs):

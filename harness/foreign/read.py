@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ class Foreign:
     """Events of the nemesis."""
     skipped: int
     """Lines that are about no operation."""
+    seconds: float
+    """That reading took."""
 
     @property
     def told(self) -> str:
@@ -41,15 +44,18 @@ def read(
     *,
     keys: Keys = Keys.AUTO,
     order: Order = Order.TIME,
+    refusals: bool = False,
     progress: Read = lambda done: None,
 ) -> Foreign:
     """The operations of a file, which must be those of ``model`` (one of ``MODELS``).
 
+    ``refusals``: a CAS that ended ``:fail`` without an error found another value there, which then is a result (false).
     ``progress`` is told how many bytes were read. Raises ``MalformedError`` naming file, line, column and reason for
     the first thing that is wrong, ``OSError`` when it cannot be opened.
     """
-    pairing = Pairing(path, MODELS[model], model, keys, order)
+    begun = time.perf_counter()
+    pairing = Pairing(path, MODELS[model], model, keys, order, refusals=refusals)
     log = LogReader(path)
     for event in jepsen_edn.events(path, progress) if format is Format.EDN else log.events(progress):
         pairing.add(event)
-    return Foreign(pairing.table(), pairing.nemesis, log.skipped)
+    return Foreign(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)
