@@ -19,6 +19,7 @@ from typing import Any, Final
 from harness.foreign import edn
 from harness.foreign.event import INVOKE, Event, process_of, type_of
 from harness.foreign.malformed import MalformedError, Place, shown
+from harness.foreign.plain import text_of
 from harness.foreign.source import Read, lines
 
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
@@ -81,4 +82,12 @@ class LogReader:
                 self._values[text] = known
         value, end = known
         more = text[end:].strip()
-        return value, more if more and type not in (INVOKE, "ok") else None
+        return value, self._error(place, more) if more and type not in (INVOKE, "ok") else None
+
+    def _error(self, place: Place, text: str) -> str:
+        """As the same error has it in EDN, if it is one value."""
+        try:
+            value, end = edn.first(self._path, text, place)
+        except MalformedError:
+            return text
+        return text_of(value) if end == len(text) else text

@@ -56,8 +56,3 @@ MODELS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "fifo-queue": {"enqueue": Shape(), "dequeue": Shape()},
     "set": {"add": Shape(), "read": Shape(gives=_collection, given="a vector, list or set")},
 }
-
-
-def likely(operations: set[str]) -> str | None:
-    """The first model that has all of these operations."""
-    return next((name for name, shapes in MODELS.items() if operations and operations <= set(shapes)), None)
