@@ -437,8 +437,8 @@ BAD_TEXT = pa.Array.from_buffers(
     [
         ("call", pa.array([*range(7), 2**63, *range(8)], pa.uint64()), "row 8: call does not fit int64: "),
         ("process", pa.array([0] * 7 + [2**40] * 9), "row 8: process does not fit int32: "),
-        ("key", BAD_TEXT, "row 8: key does not fit string: Invalid UTF8"),
-        ("outcome", BAD_TEXT, "row 8: outcome does not fit string: Invalid UTF8"),
+        ("key", BAD_TEXT, "row 8: key does not fit string: "),
+        ("outcome", BAD_TEXT, "row 8: outcome does not fit string: "),
     ],
 )
 @pytest.mark.parametrize("model", [[], ["--model=kv"]])
