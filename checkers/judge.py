@@ -8,7 +8,7 @@ run, and a run that was not closed may lack operations, so a value nobody sent p
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,10 @@ FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OBJECT_FAMILIES, *OWNERSHIP
 """Every family of checks, each judged where the history has rows of it."""
 
 
+Watch = Callable[[str, int, int], None]
+"""Told before each check: its name, how many were done, and how many there may be."""
+
+
 @dataclass
 class _Bench:
     """What the judge has gathered so far."""
@@ -48,6 +52,11 @@ class _Bench:
     findings: list[Finding] = field(default_factory=list)
     examined: list[Examined] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    watch: Watch | None = None
+
+    def begin(self, check: str) -> None:
+        if self.watch is not None:
+            self.watch(check, len(self.examined), sum(len(family.checks) for family in FAMILIES))
 
 
 def judge(
@@ -58,23 +67,29 @@ def judge(
     interrupted: bool = False,
     complete: bool = True,
     notes: Sequence[str] = (),
+    watch: Watch | None = None,
 ) -> Judgement:
     """Runs every check that applies over the history in the folder ``history``.
 
     ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed. ``notes``: reasons
     not to pass that only the caller knows, such as unexpected client exceptions. ``engine``: a name (``auto``,
-    ``duckdb``, ``spark``), or an object, which stays open. Raises ``HistoryError`` when the history cannot be read or
+    ``duckdb``, ``spark``), or an object, which stays open. With a ``watch``, ``KeyboardInterrupt`` ends the checks, and
+    the judgement is of what was found until then. Raises ``HistoryError`` when the history cannot be read or
     contradicts itself, naming file, row and reason; ``EngineUnavailable`` with the remedy.
     """
     if isinstance(engine, str):
         with Engines(engine) as engines:
-            return judge(history, contract, engine=engines, interrupted=interrupted, complete=complete, notes=notes)
+            return judge(
+                history, contract, engine=engines, interrupted=interrupted, complete=complete, notes=notes, watch=watch
+            )
     reader = HistoryReader(history, optional=OPTIONAL)
     if isinstance(engine, Engines):
         with engine.open(reader) as own:
-            return judge(history, contract, engine=own, interrupted=interrupted, complete=complete, notes=notes)
+            return judge(
+                history, contract, engine=own, interrupted=interrupted, complete=complete, notes=notes, watch=watch
+            )
     try:
-        return _judge(engine, reader, contract, interrupted=interrupted, complete=complete, notes=notes)
+        return _judge(engine, reader, contract, interrupted=interrupted, complete=complete, notes=notes, watch=watch)
     except EngineError:
         readable(reader)  # an engine that came upon a damaged file says so in its own words; this names the file
         raise
@@ -88,6 +103,7 @@ def _judge(
     interrupted: bool,
     complete: bool,
     notes: Sequence[str],
+    watch: Watch | None,
 ) -> Judgement:
     begun = time.perf_counter()
     register_parts(engine, reader)
@@ -95,16 +111,24 @@ def _judge(
     validate(engine, reader, complete=complete)
     injected = {fault.name for fault in coverage.faults(engine) if fault.injected is not None}
     reasons, contract = contract.reasons(injected), contract.under(injected)
-    bench = _Bench()
+    bench = _Bench(watch=watch)
     bench.unknown += _circumstances(interrupted, complete, notes, reader.rows("ops"))
     bench.unknown += objects.doubts(engine, contract.family)
-    for family in FAMILIES:
-        _try(engine, family, contract, bench, ended=complete and not interrupted, complete=complete)
-    if bench.applied:
-        _cover(engine, contract, bench, ended=complete and not interrupted)
-    _check_names(contract, bench)
+    stopped = False
+    try:
+        for family in FAMILIES:
+            _try(engine, family, contract, bench, ended=complete and not interrupted, complete=complete)
+        if bench.applied:
+            _cover(engine, contract, bench, ended=complete and not interrupted)
+        _check_names(contract, bench)
+    except KeyboardInterrupt:
+        if watch is None:
+            raise
+        stopped = True
+        done = ", ".join(examined.check for examined in bench.examined)
+        bench.unknown.insert(0, f"interrupted; of the checks, only these were done: {done or 'none'}")
     judgement = _judgement(engine, contract, bench, reader.rows("ops"), reader.rows("effects"), begun)
-    return msgspec.structs.replace(judgement, reasons=reasons)
+    return msgspec.structs.replace(judgement, reasons=reasons, interrupted=stopped)
 
 
 def _circumstances(interrupted: bool, complete: bool, notes: Sequence[str], operations: int) -> list[str]:
@@ -126,6 +150,7 @@ def _try(engine: Engine, family: Family, contract: Contract, bench: _Bench, *, e
     if family.prepare is not None:
         bench.unknown += family.prepare(engine)
     for check in family.checks:
+        bench.begin(check.anomaly)
         if check.needs_end and not ended:
             _skip(bench, contract, check, "it is about a deadline, and the run did not come to its end")
         elif check.needs_close and not complete:

@@ -71,19 +71,47 @@ def untouched(reader: HistoryReader) -> None:
 
 
 def readable(reader: HistoryReader) -> None:
-    """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows."""
+    """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows.
+
+    Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
+    """
     for name in SCHEMAS:
         for path in reader.paths(name):
             first = 1
             try:
                 with pq.ParquetFile(path) as file:
                     for group in range(file.num_row_groups):
-                        file.read_row_group(group)
+                        _fitting(path, name, file.read_row_group(group), first)
                         first += file.metadata.row_group(group).num_rows
             except (pa.ArrowException, OSError) as error:
                 raise HistoryError(
                     f"{path}: row {first} or one soon after it cannot be read: {plainly(error)}"
                 ) from error
+
+
+def _fitting(path: Path, name: str, rows: pa.Table, first: int) -> None:
+    """``first``: the number of the first of these rows in its file."""
+    for field in SCHEMAS[name]:
+        at = rows.schema.get_field_index(field.name)
+        if at < 0:
+            continue
+        column = rows.column(at)
+        why = _misfit(column, field.type)
+        if why is None:
+            continue
+        good, bad = 0, len(column)  # so many rows from the start fit, so many do not
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if _misfit(column.slice(0, middle), field.type) is None else (good, middle)
+        raise HistoryError(f"{path}: row {first + good}: {field.name} does not fit {field.type}: {why}")
+
+
+def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
+    try:
+        column.cast(kind).validate(full=True)
+    except pa.ArrowException as error:
+        return plainly(error)
+    return None
 
 
 def _as_closed(reader: HistoryReader) -> None:

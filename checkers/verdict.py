@@ -62,3 +62,5 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     effects: int
     seconds: float
     engine: str
+    interrupted: bool = False
+    """The judging itself was stopped: what ``examined`` does not have was not looked at."""

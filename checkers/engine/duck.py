@@ -72,12 +72,16 @@ class DuckDB:
         names = [column[0] for column in cursor.description or ()]
         try:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        except duckdb.Error as error:
-            raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
+        except (duckdb.Error, RuntimeError) as error:
+            raise _told(error, sql) from error
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
         """A query's columns; it returns no nulls."""
-        found: dict[str, np.ndarray[Any, Any]] = self._run(sql, parameters).fetchnumpy()
+        cursor = self._run(sql, parameters)
+        try:
+            found: dict[str, np.ndarray[Any, Any]] = cursor.fetchnumpy()
+        except (duckdb.Error, RuntimeError) as error:
+            raise _told(error, sql) from error
         return found
 
     def close(self) -> None:
@@ -87,8 +91,15 @@ class DuckDB:
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         try:
             return self._connection.execute(sql, list(parameters)) if parameters else self._connection.execute(sql)
-        except duckdb.Error as error:
-            raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
+        except (duckdb.Error, RuntimeError) as error:
+            raise _told(error, sql) from error
+
+
+def _told(error: Exception, sql: str) -> BaseException:
+    """What to raise for it. A Ctrl-C during a query arrives as a plain ``RuntimeError``."""
+    if "Query interrupted" in str(error):
+        return KeyboardInterrupt(f"DuckDB was interrupted at {_short(sql)}")
+    return EngineError(f"DuckDB could not run {_short(sql)}: {error}")
 
 
 def _literally(part: Path) -> str:

@@ -18,19 +18,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from checkers.contract import OBJECTS
+from harness.app import check_options
 from harness.app.settings import ENGINES, SettingsError, parse_engine
 from harness.app.synthetic.catalogue import CATALOGUE
 
 
 class Exit(IntEnum):
-    """64 and 70 are those of ``sysexits.h``."""
+    """64 and 70 are those of ``sysexits.h``, 130 is a shell's for SIGINT."""
 
     PASS = 0
     FAIL = 1
     UNKNOWN = 2
     USAGE = 64
     INTERNAL = 70
+    INTERRUPTED = 130
 
 
 class InputError(Exception):
@@ -42,6 +43,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
 
   pytest workloads/ --nemesis=partition      run a test under a fault (pytest --help, group assay)
   assay check store/latest                   judge the last run again
+  assay check history.edn --model=register   judge a history from elsewhere (Jepsen's; assay check --help)
   assay report store/latest                  write its HTML report again and say where it is
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed
@@ -60,7 +62,8 @@ grow with the number of operations.
 """
 
 EPILOG = """\
-A PATH is a run folder (store/<test>/<time>), a latest link, or a history folder with ops/ and effects/ in it.
+A PATH is a run folder (store/<test>/<time>), a latest link, or a history folder with ops/ and effects/ in it; for check
+also a file with a history of Jepsen's.
 exit codes: 0 pass or done, 1 fail, 2 unknown, 64 wrong usage or unreadable input, 70 internal error
 """
 
@@ -84,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(Exit.USAGE)
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
-        return 130
+        return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has had enough of it; the interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -103,9 +106,10 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"assay {metadata.version('assay')}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
 
-    check = commands.add_parser("check", help="judge a stored history again", description=(
-        "Judges a history by the contract that is stored with the run; without one by the strictest."))  # fmt: skip
-    check.add_argument("path", type=Path, metavar="PATH")
+    check = commands.add_parser(
+        "check", help="judge a stored history, or one from elsewhere", description=check_options.DESCRIPTION,
+        epilog=check_options.EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    check_options.add(check)
     check.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
     check.add_argument(
         "--engine", choices=ENGINES, default=ENGINES[0], help="default: duckdb while it fits, else spark"
@@ -113,7 +117,6 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
     )
-    check.add_argument("--family", choices=OBJECTS, help="what its objects are, where the contract does not say")
     check.set_defaults(run=_check)
 
     report = commands.add_parser("report", help="write a run's HTML report again")
@@ -202,25 +205,19 @@ def _check(arguments: argparse.Namespace) -> Exit:
 
     from checkers.engine import Engines
     from checkers.verdict import Verdict
-    from harness.app import failure
-    from harness.app.evidence import look_up
-    from harness.app.stored import Stored, judge_again, open_stored
+    from harness.app.checking import Checked, check
+    from harness.app.estimate import estimating
+    from harness.app.recheck import installed_search
 
-    stored: Stored = _input(lambda: open_stored(arguments.path).of_family(arguments.family))
+    asked = check_options.asked(arguments)
     engine = _input(lambda: parse_engine(arguments.engine, arguments.spark_master))
-    with Engines(engine, spark_master=arguments.spark_master) as engines:
-        judgement = _input(lambda: judge_again(stored, engines))
-    if arguments.json:
-        print(msgspec.json.encode(judgement).decode())
-    else:
-        ending = failure.Ending(
-            seed=stored.info.seed if stored.info else None,
-            command=stored.info.command if stored.info else None,
-            report=str(stored.report) if stored.report else None,
-            digest=stored.info.digest if stored.info else None,
-        )
-        print(failure.describe(judgement, look_up(stored.history, judgement), ending))
-    return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[judgement.verdict]
+    with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
+        checked: Checked = _input(lambda: check(asked, engines, estimate, installed_search()))
+    print(msgspec.json.encode(checked.judgement).decode() if arguments.json else checked.text)
+    if checked.judgement.interrupted:
+        print("assay: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[checked.judgement.verdict]
 
 
 def _report(arguments: argparse.Namespace) -> Exit:

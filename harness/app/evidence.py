@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.verdict import Judgement
@@ -24,6 +25,13 @@ def look_up(history: Path, judgement: Judgement) -> Evidence:
         return Evidence()
     reader = HistoryReader(history, optional=("faults", "events", "replicas"))
     return Evidence(_operations(reader, operations), _faults(reader, faults))
+
+
+def operations_of(ops: pa.Table, judgement: Judgement) -> Evidence:
+    """The same from operations in memory, of a history without faults."""
+    wanted = operations_wanted(judgement)
+    rows = ops.filter(pc.field("index").isin(list(wanted))).to_pylist() if wanted else []
+    return Evidence({row["index"]: operation_line(row) for row in rows})
 
 
 def _operations(reader: HistoryReader, indexes: Sequence[int]) -> dict[int, str]:

@@ -14,7 +14,7 @@ import msgspec
 
 from checkers.contract import Contract
 from checkers.engine import Engines
-from checkers.judge import judge
+from checkers.judge import Watch, judge
 from checkers.source import OPTIONAL
 from checkers.validate import untouched
 from checkers.verdict import Judgement
@@ -72,7 +72,7 @@ def open_stored(path: Path) -> Stored:
     )
 
 
-def judge_again(stored: Stored, engines: Engines) -> Judgement:
+def judge_again(stored: Stored, engines: Engines, watch: Watch | None = None) -> Judgement:
     """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
 
     Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
@@ -86,7 +86,10 @@ def judge_again(stored: Stored, engines: Engines) -> Judgement:
         interrupted=stored.interrupted,
         complete=stored.closed,
         notes=notes,
+        watch=watch,
     )
+    if judgement.interrupted:
+        return judgement
     # After the rules, which say more exactly what is wrong with a row.
     reader = HistoryReader(stored.history, optional=OPTIONAL)
     untouched(reader)

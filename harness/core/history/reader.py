@@ -108,7 +108,7 @@ class HistoryReader:
             return None
         try:
             return msgspec.json.decode(path.read_bytes(), type=Closed)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, OSError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
 
 

@@ -1,0 +1,110 @@
+"""``assay check PATH``: which kind of history lies there, and its judgement.
+
+A run folder or a history folder is judged by its contract (``stored``), or by ``--model`` alone; a file, or a store
+folder of Jepsen's with a ``history.edn``, is of a foreign format and needs a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from checkers.engine import Engines
+from checkers.judge import Watch
+from checkers.verdict import Examined, Judgement
+from harness.app import store
+from harness.app.check_options import AUTO, PARQUET, Asked
+from harness.app.estimate import Estimate
+from harness.app.evidence import look_up, operations_of
+from harness.app.failure import Ending, describe
+from harness.app.recheck import Search, rejudge, stored_operations
+from harness.app.settings import SettingsError
+from harness.app.stored import judge_again, open_stored
+from harness.core.history import HistoryError
+from harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
+
+JEPSEN_HISTORY: Final = "history.edn"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """``text`` is what a user reads."""
+
+    judgement: Judgement
+    text: str
+
+
+def check(asked: Asked, engines: Engines, estimate: Estimate, search: Search | None) -> Checked:
+    """Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage."""
+    path = _foreign_file(asked)
+    if path is not None:
+        return _foreign(asked, path, engines, estimate, search)
+    if asked.family is not None and asked.model is not None:
+        raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
+    if asked.format not in (AUTO, PARQUET):
+        raise SettingsError(f"--format={asked.format} is for a file, and {asked.path} is a folder")
+    if asked.model is not None:
+        history = store.resolve(asked.path)
+        ops = stored_operations(history)
+        return _told(rejudge(ops, asked.model, engines, _watch(estimate), search), ops)
+    stored = open_stored(asked.path).of_family(asked.family)
+    judgement = judge_again(stored, engines, _watch(estimate))
+    ending = Ending(
+        seed=stored.info.seed if stored.info else None,
+        command=stored.info.command if stored.info else None,
+        report=str(stored.report) if stored.report else None,
+        digest=stored.info.digest if stored.info else None,
+    )
+    return Checked(judgement, describe(judgement, look_up(stored.history, judgement), ending))
+
+
+def _foreign_file(asked: Asked) -> Path | None:
+    path = asked.path
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    if path.is_dir():
+        inside = path / JEPSEN_HISTORY
+        return inside if inside.is_file() and not (path / "ops").is_dir() and not (path / "history").is_dir() else None
+    if asked.format == PARQUET:
+        raise SettingsError(f"--format=parquet is for a folder with ops/ in it, and {path} is a file")
+    return path
+
+
+def _foreign(asked: Asked, path: Path, engines: Engines, estimate: Estimate, search: Search | None) -> Checked:
+    if asked.model is None:
+        raise SettingsError(f"say what {path} is a history of: --model={'|'.join(MODELS)}")
+    try:
+        format = recognise(path) if asked.format == AUTO else Format(asked.format)
+        size = path.stat().st_size
+        foreign = read(
+            path,
+            format,
+            asked.model,
+            keys=Keys(asked.keys),
+            order=Order(asked.order),
+            refusals=asked.refusals,
+            progress=lambda done: estimate.step(f"reading {path.name}", done, size),
+        )
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    judgement = rejudge(foreign.ops, asked.model, engines, _watch(estimate), search)
+    return _told(_with_reading(judgement, format, foreign), foreign.ops, foreign.told)
+
+
+def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:
+    """What was left out belongs to what the judgement rests on."""
+    reading = Examined(check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.told)
+    return msgspec.structs.replace(judgement, examined=(reading, *judgement.examined))
+
+
+def _told(judgement: Judgement, ops: pa.Table, *more: str) -> Checked:
+    text = describe(judgement, operations_of(ops, judgement), Ending())
+    return Checked(judgement, "\n".join((text, *more)))
+
+
+def _watch(estimate: Estimate) -> Watch:
+    return lambda what, done, total: estimate.step(f"checking, now {what}", done, total)

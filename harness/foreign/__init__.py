@@ -1,0 +1,16 @@
+"""Histories in the formats of others, read into the ``ops`` table of our own.
+
+``read`` (a file to its operations), ``recognise`` (which format a file is in); one module per format: ``jepsen_edn``
+(``history.edn``), ``jepsen_log`` (lines of ``jepsen.log``), both on ``edn`` (the notation); ``event`` (what one line or
+map says), ``keys`` (whose state it is about), ``pairing`` (calls and completions to operations), ``shapes`` (what each
+model's operations look like), ``plain`` (values as JSON), ``source`` (text of a file) and ``malformed`` (errors).
+"""
+
+from harness.foreign.keys import Keys
+from harness.foreign.malformed import MalformedError
+from harness.foreign.pairing import Order
+from harness.foreign.read import Foreign, Format, read
+from harness.foreign.recognise import recognise
+from harness.foreign.shapes import MODELS
+
+__all__ = ["MODELS", "Foreign", "Format", "Keys", "MalformedError", "Order", "read", "recognise"]

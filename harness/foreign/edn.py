@@ -1,0 +1,392 @@
+"""EDN, as far as histories use it (https://github.com/edn-format/edn), read from a stream.
+
+Values become: nil, true and false None, True and False; integers (also ``12N``) and floats Python's own; ``1.5M``
+:class:`Decimal`; strings str; vectors and lists, which are equal in EDN, tuples; and :class:`Keyword`, :class:`Symbol`,
+:class:`Character`, :class:`Map`, :class:`Set`, :class:`Tagged` for the rest. Commas are white space, ``;`` begins a
+comment, ``#_`` leaves out the value after it.
+
+A file holds values one after another, or one vector (or list) of them, in which case its elements are the values. Each
+is parsed as a whole from a buffer that grows until it fits, so memory is bounded by the largest one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Final
+
+from harness.foreign.malformed import MalformedError, Place, shown
+from harness.foreign.source import moved
+
+DEEPEST: Final = 100
+"""Levels of nesting. A history's values have a few; a stack is not for a file to fill."""
+LONGEST_NUMBER: Final = 1000
+"""Digits; Python refuses integers of more than 4300, and takes time over them that grows with the square."""
+REMEMBERED: Final = 10_000
+"""Keywords and symbols that are kept: a history has few of them, again and again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Keyword:
+    """``:name``. One object for each name, so that they compare as quickly as numbers."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f":{self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Keyword) and other.name == self.name)
+
+    def __hash__(self) -> int:
+        return hash((Keyword, self.name))
+
+
+@dataclass(frozen=True)
+class Symbol:
+    name: str
+
+
+@dataclass(frozen=True)
+class Character:
+    text: str
+
+
+@dataclass(frozen=True)
+class Map:
+    """In the order of the file; keys differ."""
+
+    pairs: tuple[tuple[Any, Any], ...]
+
+
+@dataclass(frozen=True)
+class Set:
+    """In the order of the file; elements differ."""
+
+    elements: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """``#tag value``."""
+
+    tag: str
+    value: Any
+
+
+class _More(Exception):
+    """The buffer ends amid a value."""
+
+
+class _Bad(Exception):
+    """``at``: the offset in the buffer."""
+
+    def __init__(self, at: int, reason: str) -> None:
+        super().__init__(reason)
+        self.at = at
+        self.reason = reason
+
+
+START: Final = Place(1, 1)
+_BLANK: Final = re.compile(r"(?:[\s,]+|;[^\n]*(?:\n|\Z))*")
+_TOKEN: Final = re.compile(
+    r"""(?P<atom>[^\s,;"()\[\]{}\\#^@`~][^\s,;"()\[\]{}\\^@`~]*)
+    |(?P<open>\#\{|[\[({])
+    |(?P<close>[\])}])
+    |"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"
+    |(?P<discard>\#_)
+    |\#(?P<tag>[^\W\d_][\w.*+!\-?$%&=<>|'/]*)
+    |\\(?P<char>u[0-9a-fA-F]{4}|newline|return|space|tab|formfeed|backspace|\S)(?=[\s,;"()\[\]{}\\]|\Z)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_INTEGER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(N?)\Z", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(M?)\Z", re.ASCII)
+_KEYWORD: Final = re.compile(r":[\w.*+!\-?$%&=<>|'#/][\w.*+!\-?$%&=<>|'#/:]*\Z")
+_SYMBOL: Final = re.compile(r"(?:/|[^\W\d]|[.*+!\-?$%&=<>|'_](?!\d))[\w.*+!\-?$%&=<>|'#/:]*\Z")
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
+_CLOSES: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}
+_NAMED: Final = {
+    "newline": "\n", "return": "\r", "space": " ", "tab": "\t", "formfeed": "\f", "backspace": "\b",
+}  # fmt: skip
+_WORDS: Final[dict[str, Any]] = {"nil": None, "true": True, "false": False}
+_NOTHING: Final = object()
+"""What a discarded value leaves behind."""
+
+
+def first(path: Path, text: str, place: Place) -> tuple[Any, int]:
+    """The value that ``text``, which stands at ``place``, begins with, and where it ends in it."""
+    reader = Reader(path, (), text, place)
+    value, at = reader.value()
+    return value, at
+
+
+class Reader:
+    """Values from a text that comes in pieces; ``path`` is for errors.
+
+    Raises ``MalformedError`` where the text is none: a bad token, a bracket that is never closed, an odd map.
+    """
+
+    def __init__(self, path: Path, pieces: Iterable[str], text: str = "", place: Place = START) -> None:
+        self._path = path
+        self._pieces = iter(pieces)
+        self._text = text
+        self._at = 0
+        self._place = place
+        """Of ``self._placed_at`` in the buffer."""
+        self._placed_at = 0
+        self._ended = False
+        self._atoms: dict[str, Any] = dict(_WORDS)
+
+    def values(self) -> Iterator[tuple[Place, Any]]:
+        """Every value of the file, or every element of the one vector that it is, and where it begins."""
+        if not self._skip():
+            return
+        outer = self._outer()
+        while True:
+            more = self._skip()
+            if outer is not None and more and self._text[self._at] == outer[1]:
+                self._at += 1
+                self._refuse_more()
+                return
+            if not more:
+                if outer is not None:
+                    self._fail_at(outer[0], f"this {outer[2]} is never closed: the file is cut short")
+                return
+            place = self._here(self._at)
+            value = self._value()
+            if value is not _NOTHING:
+                yield place, value
+
+    def value(self) -> tuple[Any, int]:
+        """One value, which must be there, and the offset behind it."""
+        place = self._here(self._at)
+        while self._skip():
+            value = self._value()
+            if value is not _NOTHING:
+                return value, self._at
+        raise MalformedError(self._path, place, "there should be a value here")
+
+    def _outer(self) -> tuple[Place, str, str] | None:
+        opener = self._text[self._at]
+        if opener not in "[(":
+            return None
+        place = self._here(self._at)
+        self._at += 1
+        return place, _CLOSES[opener], "vector" if opener == "[" else "list"
+
+    def _refuse_more(self) -> None:
+        while self._skip():
+            place = self._here(self._at)
+            if self._value() is not _NOTHING:
+                self._fail_at(place, "there is something behind the end of the history")
+
+    def _skip(self) -> bool:
+        """Goes on to the next token; False at the end of the file."""
+        while True:
+            match = _BLANK.match(self._text, self._at)
+            end = match.end() if match is not None else self._at
+            if end < len(self._text):
+                self._at = end
+                return True
+            # A comment that the buffer cuts is read again, with what follows it.
+            last = self._text.rfind("\n", self._at) + 1
+            cut = self._text.find(";", max(self._at, last))
+            self._at = end if cut < 0 else cut
+            if not self._grow():
+                self._at = len(self._text)
+                return False
+
+    def _value(self) -> Any:
+        while True:
+            try:
+                value, self._at = self._parse(self._at, 0)
+                return value
+            except _More:
+                if self._grow(len(self._text) - self._at):
+                    continue
+                self._ended = True
+            except _Bad as bad:
+                self._fail_at(self._here(bad.at), bad.reason)
+
+    def _grow(self, least: int = 0) -> bool:
+        """Lets go of what was read and adds to the buffer, at least ``least`` characters; False: there is no more."""
+        added: list[str] = []
+        size = 0
+        while size <= least:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            added.append(piece)
+            size += len(piece)
+        if not added:
+            self._ended = True
+            return False
+        self._place, self._placed_at = self._here(self._at), 0
+        self._text = "".join((self._text[self._at :], *added))
+        self._at = 0
+        return True
+
+    def _here(self, at: int) -> Place:
+        """Offsets are asked for in rising order, so each line is counted once."""
+        if at < self._placed_at:
+            raise AssertionError(f"offset {at} lies before {self._placed_at}")
+        place = moved(self._place, self._text[self._placed_at : at])
+        self._place, self._placed_at = place, at
+        return place
+
+    def _fail_at(self, place: Place, reason: str) -> None:
+        raise MalformedError(self._path, place, reason)
+
+    def _parse(self, at: int, depth: int) -> tuple[Any, int]:
+        text = self._text
+        match = _TOKEN.match(text, at)
+        if match is None:
+            self._no_token(at)
+            raise AssertionError("unreachable")
+        end = match.end()
+        kind = match.lastgroup
+        if kind == "open":
+            return self._collection(match.group(), at, end, depth + 1)
+        if end == len(text) and kind != "text" and kind != "close" and not self._ended:
+            raise _More
+        if kind == "atom":
+            word = match.group()
+            known = self._atoms.get(word, _NOTHING)
+            return (self._atom(word, at) if known is _NOTHING else known), end
+        if kind == "text":
+            body = match.group("text")
+            return (_unescaped(body, at + 1) if "\\" in body else body), end
+        if kind == "discard":
+            _, end = self._next(end, depth + 1, at, "#_ has nothing behind it to leave out")
+            return _NOTHING, end
+        if kind == "tag":
+            value, end = self._next(end, depth + 1, at, f"the tag {shown(match.group())} has no value")
+            return Tagged(match.group("tag"), value), end
+        if kind == "char":
+            name = match.group("char")
+            code = name if len(name) == 1 else _NAMED.get(name) or chr(int(name[1:], 16))
+            if "\ud800" <= code <= "\udfff":
+                raise _Bad(at, f"{shown(match.group())} is half of a character")
+            return Character(code), end
+        raise _Bad(at, f"{shown(match.group())} closes nothing")
+
+    def _no_token(self, at: int) -> None:
+        text = self._text
+        if not self._ended:
+            raise _More
+        if text[at] == '"':
+            raise _Bad(at, "this string is never closed: the file is cut short")
+        end = at + 1
+        while end < len(text) and not text[end].isspace() and text[end] not in ',;"()[]{}':
+            end += 1
+        raise _Bad(at, f"{shown(text[at:end])} is no EDN token")
+
+    def _blank(self, at: int) -> int:
+        match = _BLANK.match(self._text, at)
+        end = match.end() if match is not None else at
+        if end >= len(self._text) and not self._ended:
+            raise _More
+        return end
+
+    def _next(self, at: int, depth: int, opened: int, missing: str) -> tuple[Any, int]:
+        """The next value that is not discarded; for what must be followed by one."""
+        if depth > DEEPEST:
+            raise _Bad(opened, f"nested more than {DEEPEST} levels deep")
+        while True:
+            at = self._blank(at)
+            if at >= len(self._text) or self._text[at] in ")]}":
+                raise _Bad(opened, missing)
+            value, at = self._parse(at, depth)
+            if value is not _NOTHING:
+                return value, at
+
+    def _collection(self, opener: str, opened: int, at: int, depth: int) -> tuple[Any, int]:
+        if depth > DEEPEST:
+            raise _Bad(opened, f"nested more than {DEEPEST} levels deep")
+        closer = _CLOSES[opener]
+        elements: list[Any] = []
+        while True:
+            at = self._blank(at)
+            if at >= len(self._text):
+                raise _Bad(opened, f"this {shown(opener)} is never closed: the file is cut short")
+            letter = self._text[at]
+            if letter == closer:
+                return self._collected(opener, opened, elements), at + 1
+            if letter in ")]}":
+                raise _Bad(at, f"{shown(letter)} where {shown(closer)} should close {shown(opener)}")
+            value, at = self._parse(at, depth)
+            if value is not _NOTHING:
+                elements.append(value)
+
+    def _collected(self, opener: str, opened: int, elements: list[Any]) -> Any:
+        if opener == "{":
+            if len(elements) % 2:
+                raise _Bad(opened, f"this map has {len(elements)} forms: a key has no value")
+            keys = elements[::2]
+            _differ(keys, opened, "key")
+            return Map(tuple(zip(keys, elements[1::2], strict=True)))
+        if opener == "#{":
+            _differ(elements, opened, "element")
+            return Set(tuple(elements))
+        return tuple(elements)
+
+    def _atom(self, word: str, at: int) -> Any:
+        first = word[0]
+        if first.isdigit() or (first in "+-" and len(word) > 1 and word[1].isdigit()):
+            return _number(word, at)
+        value: Any
+        if first == ":" and _KEYWORD.match(word):
+            value = Keyword(word[1:])
+        elif _SYMBOL.match(word):
+            value = Symbol(word)
+        else:
+            raise _Bad(at, f"{shown(word)} is no EDN token")
+        if len(self._atoms) < REMEMBERED:
+            self._atoms[word] = value
+        return value
+
+
+def _number(word: str, at: int) -> int | float | Decimal:
+    if len(word) > LONGEST_NUMBER:
+        raise _Bad(at, f"the number {shown(word)} has more than {LONGEST_NUMBER} digits")
+    if match := _INTEGER.match(word):
+        return int(word.removesuffix("N") if match.group(1) else word)
+    if match := _FLOAT.match(word):
+        try:
+            value = Decimal(word[:-1]) if match.group(1) else float(word)
+        except InvalidOperation:
+            value = math.inf
+        if not math.isfinite(value):
+            raise _Bad(at, f"the number {shown(word)} is too large")
+        return value
+    raise _Bad(at, f"{shown(word)} is no EDN number")
+
+
+def _unescaped(body: str, at: int) -> str:
+    def one(match: re.Match[str]) -> str:
+        escape = match.group()[1:]
+        if len(escape) == 5:
+            return chr(int(escape[1:], 16))
+        if escape not in _ESCAPED:
+            raise _Bad(at + match.start(), f"{shown(match.group())} is no escape that EDN knows")
+        return _ESCAPED[escape]
+
+    text = _ESCAPE.sub(one, body)
+    try:
+        # Two halves of one character, as Java writes those beyond 16 bits, become that character.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise _Bad(at, "an escape in this string is half of a character") from error
+
+
+def _differ(values: list[Any], opened: int, what: str) -> None:
+    # 1, 1.0 and true are equal to Python, and different in EDN.
+    seen = {value if type(value) is Keyword else (type(value), repr(value)) for value in values}
+    if len(seen) < len(values):
+        raise _Bad(opened, f"the same {what} is in it twice")

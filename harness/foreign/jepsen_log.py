@@ -1,0 +1,93 @@
+"""Operations from the lines of a ``jepsen.log``, in whichever of these forms, with tabs or blanks between the words:
+
+    INFO  jepsen.util - 0 :invoke :read nil
+    INFO [2020-11-22 01:02:03,456] jepsen worker 0 - jepsen.util 0 :ok :write 3
+    2022-11-22 01:02:03,456{GMT} INFO [jepsen worker 0] jepsen.util: 0 :info :cas :timed-out
+
+Other lines are counted and passed over. The order of the lines counts as time: a call is logged before it is made and a
+completion once it has come, so an operation took place within its lines; a time before the line, in milliseconds, says
+less. What follows a value is the error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from harness.foreign import edn
+from harness.foreign.event import INVOKE, Event, process_of, type_of
+from harness.foreign.malformed import MalformedError, Place, shown
+from harness.foreign.plain import text_of
+from harness.foreign.source import Read, lines
+
+LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
+"""An operation, whole or not: a process and something that begins like a type."""
+_REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
+_REMEMBERED: Final = 10_000
+
+
+class LogReader:
+    """``skipped``: how many lines so far were not about an operation."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._values: dict[str, tuple[Any, int]] = {}
+        self.skipped = 0
+
+    def events(self, read: Read) -> Iterator[Event]:
+        """Raises ``MalformedError`` for a line that is half an operation, and for a last line that does not end."""
+        for number, line, ended in lines(self._path, read):
+            if not ended and line.strip():
+                place = Place(number, len(line) + 1)
+                raise MalformedError(
+                    self._path, place, "the last line has no end: the file may be cut short; if not, end it with one"
+                )
+            match = LINE.search(line)
+            if match is None:
+                self.skipped += 1
+                continue
+            yield self._event(number, line, match)
+
+    def _event(self, number: int, line: str, match: re.Match[str]) -> Event:
+        place = Place(number, match.start("process") + 1)
+        process, kind = match["process"], match["type"]
+        nemesis = process.startswith(":")
+        type = type_of(self._path, Place(number, match.start("type") + 1), edn.Keyword(kind[1:]))
+        rest = _REST.fullmatch(match["rest"])
+        if rest is None:
+            raise MalformedError(
+                self._path, place, f"{shown(line[match.start('process') :])} is not process, :type, :f and value"
+            )
+        if nemesis:
+            return Event(place, None, type, rest["f"], None)
+        at = match.start("rest") + rest.start("value")
+        value, error = self._value(Place(number, at + 1), type, rest["value"])
+        return Event(place, self._process(place, process), type, rest["f"], value, error=error)
+
+    def _process(self, place: Place, text: str) -> int:
+        return process_of(self._path, place, int(text) if len(text) < 20 else text)
+
+    def _value(self, place: Place, type: str, text: str) -> tuple[Any, str | None]:
+        known = self._values.get(text)
+        if known is None:
+            try:
+                known = edn.first(self._path, text, place)
+            except MalformedError:
+                if type in (INVOKE, "ok"):
+                    raise
+                return None, text.strip()  # an error in its own words
+            if len(self._values) < _REMEMBERED:
+                self._values[text] = known
+        value, end = known
+        more = text[end:].strip()
+        return value, self._error(place, more) if more and type not in (INVOKE, "ok") else None
+
+    def _error(self, place: Place, text: str) -> str:
+        """As the same error has it in EDN, if it is one value."""
+        try:
+            value, end = edn.first(self._path, text, place)
+        except MalformedError:
+            return text
+        return text_of(value) if end == len(text) else text

@@ -1,0 +1,126 @@
+"""Whose state an operation is about: the key beside the value, or inside it.
+
+Jepsen's ``independent`` lifts a test of one register to many: the value ``v`` becomes the tuple ``[k v]``. Some
+versions print it under a tag of its own; most as a plain vector, which a compare-and-set ``[from to]`` is, too.
+``AUTO`` decides by the first call of a client:
+
+- it has a ``:key``: so have all, and values are taken as they are;
+- its value is tagged as a tuple, or is a vector of two (of a compare-and-set: whose second is a vector of two): every
+  value is ``[k v]``;
+- otherwise there is one object without a key.
+
+What does not fit that afterwards is an error that asks for ``TUPLES`` or ``NONE``; it is never guessed twice.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Any, Final
+
+from harness.foreign.edn import Tagged
+from harness.foreign.event import NO_KEY, Event
+from harness.foreign.malformed import MalformedError, Place, shown
+from harness.foreign.plain import text_of, to_json
+
+CAS: Final = "cas"
+TUPLE_TAG: Final = "jepsen.independent.tuple"
+"""As ``#jepsen.independent.Tuple[k v]``, in whichever case."""
+
+
+class Keys(enum.StrEnum):
+    """Where keys are: found out, in every value as ``[k v]``, or nowhere but in ``:key``."""
+
+    AUTO = "auto"
+    TUPLES = "tuples"
+    NONE = "none"
+
+
+class Keyed:
+    """Takes values apart, one way throughout a file."""
+
+    def __init__(self, path: Path, keys: Keys) -> None:
+        self._path = path
+        self._asked = keys
+        self._tuples: bool | None = {Keys.AUTO: None, Keys.TUPLES: True, Keys.NONE: False}[keys]
+        self._field: bool | None = None
+        self._first = Place(1, 1)
+        self._names: dict[str, str] = {}
+
+    def call(self, event: Event) -> tuple[str | None, Any]:
+        """(key, argument) of an invocation. Raises ``MalformedError`` for one unlike those before it."""
+        field = event.key is not NO_KEY
+        if self._field is None:
+            self._field, self._first = field, event.place
+            if self._tuples is None:
+                self._tuples = not field and _is_tuple(event.f, event.value)
+        if field != self._field:
+            self._fail(event, "has a :key" if field else "has no :key", "--keys=none or leave out what has none")
+        if field:
+            return self._name(event, event.key), event.value
+        if not self._tuples:
+            if self._asked is Keys.AUTO and _must_be_tuple(event.f, event.value):
+                self._fail(event, f"has the tuple {shown(to_json(event.value))}", "--keys=tuples, or --keys=none")
+            return None, event.value
+        pair = untagged(event.value)
+        if not _is_pair(pair) or (event.f == CAS and not _is_pair(pair[1]) and self._asked is Keys.AUTO):
+            self._fail(event, f"has {shown(to_json(event.value))}, no tuple of key and value", "--keys=none")
+        return self._name(event, pair[0]), pair[1]
+
+    def completion(self, event: Event, key: str | None) -> Any:
+        """The value that an operation on ``key`` ended with. Raises ``MalformedError`` when it names another key."""
+        if self._field:
+            if event.key is not NO_KEY:
+                self._same(event, key, event.key)
+            return event.value
+        pair = untagged(event.value)
+        if not self._tuples:
+            return event.value
+        if not _is_pair(pair):
+            if event.type == "ok":
+                self._fail(event, f"has {shown(to_json(event.value))}, no tuple of key and value", "--keys=none")
+            return event.value  # an error's name, in place of the value
+        self._same(event, key, pair[0])
+        return pair[1]
+
+    def _same(self, event: Event, key: str | None, other: Any) -> None:
+        if self._name(event, other) != key:
+            raise MalformedError(
+                self._path, event.place, f"this operation was called on key {key}, and ends on key {text_of(other)}"
+            )
+
+    def _name(self, event: Event, key: Any) -> str:
+        name, exact = text_of(key), to_json(key)
+        if self._names.setdefault(name, exact) != exact:
+            raise MalformedError(
+                self._path, event.place, f"the keys {self._names[name]} and {exact} would have one name, {name}"
+            )
+        return name
+
+    def _fail(self, event: Event, what: str, instead: str) -> None:
+        raise MalformedError(
+            self._path,
+            event.place,
+            f"this operation {what}, unlike the first one, at line {self._first.line}; if values are meant otherwise "
+            f"say {instead}",
+        )
+
+
+def untagged(value: Any) -> Any:
+    """A tuple without the tag that some versions print before it."""
+    return value.value if isinstance(value, Tagged) and value.tag.lower() == TUPLE_TAG else value
+
+
+def _is_pair(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2
+
+
+def _is_tuple(f: str, value: Any) -> bool:
+    pair = untagged(value)
+    return _is_pair(pair) and (pair is not value or f != CAS or _is_pair(pair[1]))
+
+
+def _must_be_tuple(f: str, value: Any) -> bool:
+    """What can hardly be the plain value of a call."""
+    pair = untagged(value)
+    return _is_pair(pair) and (pair is not value or pair[1] is None or (f == CAS and _is_pair(pair[1])))

@@ -1,0 +1,35 @@
+"""The one error of a file that cannot be read as what it is said to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.core.history import HistoryError
+
+SHOWN: Final = 60
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Both count from 1."""
+
+    line: int
+    column: int
+
+
+class MalformedError(HistoryError):
+    """Names the file, the place in it, and the reason. ``place`` None: the file as a whole."""
+
+    def __init__(self, path: Path, place: Place | None, reason: str) -> None:
+        where = "" if place is None else f" line {place.line}, column {place.column}:"
+        super().__init__(f"{path}:{where} {reason}")
+        self.path = path
+        self.place = place
+        self.reason = reason
+
+
+def shown(text: str) -> str:
+    """A piece of a file in an error: on one line, short, nothing in it that a terminal would obey."""
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")

@@ -1,0 +1,61 @@
+"""EDN values as JSON text: equal values the same text, different ones different texts.
+
+Numbers, strings, booleans and nil are JSON's own; vectors and lists become arrays, sets arrays in one fixed order.
+What JSON has nothing for is an object with one entry, that says what it is: ``{"keyword":"a"}``, ``{"map":[[k,v]]}``.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from harness.foreign.edn import Character, Keyword, Map, Set, Symbol, Tagged
+
+
+def to_json(value: Any) -> str:
+    """The text of one value."""
+    if value is None:
+        return "null"
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return str(value)
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def text_of(value: Any) -> str:
+    """A value as a name: a string as it is, a keyword without its colon, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Keyword | Symbol):
+        return value.name
+    return to_json(value)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case tuple():
+            return [_plain(element) for element in value]
+        case Set(elements):
+            return sorted((_plain(element) for element in elements), key=_order)
+        case Keyword(name):
+            return {"keyword": name}
+        case Symbol(name):
+            return {"symbol": name}
+        case Character(text):
+            return {"char": text}
+        case int() if type(value) is int and not -(2**63) <= value < 2**63:
+            return {"integer": str(value)}
+        case Decimal():
+            return {"decimal": str(value)}
+        case Map(pairs):
+            return {"map": sorted(([_plain(key), _plain(one)] for key, one in pairs), key=_order)}
+        case Tagged(tag, inner):
+            return {f"#{tag}": _plain(inner)}
+        case _:
+            return value
+
+
+def _order(plain: Any) -> tuple[bool, int | float, str]:
+    """Numbers first, by size."""
+    number = type(plain) in (int, float)
+    return not number, plain if number else 0, json.dumps(plain)

@@ -1,0 +1,61 @@
+"""A file to its operations."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from harness.foreign import jepsen_edn
+from harness.foreign.jepsen_log import LogReader
+from harness.foreign.keys import Keys
+from harness.foreign.pairing import Order, Pairing
+from harness.foreign.recognise import Format
+from harness.foreign.shapes import MODELS
+from harness.foreign.source import Read
+
+__all__ = ["Foreign", "Format", "read"]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """``ops`` has the schema of a history's; beside it how much was left out, and of what."""
+
+    ops: pa.Table
+    nemesis: int
+    """Events of the nemesis."""
+    skipped: int
+    """Lines that are about no operation."""
+    seconds: float
+    """That reading took."""
+
+    @property
+    def told(self) -> str:
+        """What was left out, in words."""
+        return f"{self.nemesis} events of the nemesis and {self.skipped} other lines left out"
+
+
+def read(
+    path: Path,
+    format: Format,
+    model: str,
+    *,
+    keys: Keys = Keys.AUTO,
+    order: Order = Order.TIME,
+    refusals: bool = False,
+    progress: Read = lambda done: None,
+) -> Foreign:
+    """The operations of a file, which must be those of ``model`` (one of ``MODELS``).
+
+    ``refusals``: a CAS that ended ``:fail`` without an error found another value there, which then is a result (false).
+    ``progress`` is told how many bytes were read. Raises ``MalformedError`` naming file, line, column and reason for
+    the first thing that is wrong, ``OSError`` when it cannot be opened.
+    """
+    begun = time.perf_counter()
+    pairing = Pairing(path, MODELS[model], model, keys, order, refusals=refusals)
+    log = LogReader(path)
+    for event in jepsen_edn.events(path, progress) if format is Format.EDN else log.events(progress):
+        pairing.add(event)
+    return Foreign(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)

@@ -1,0 +1,63 @@
+"""The text of a file, piece by piece, with an account of how much of it has been read."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from harness.foreign.malformed import MalformedError, Place
+
+CHUNK: Final = 1 << 20
+"""Bytes read at a time."""
+
+Read = Callable[[int], None]
+"""Told how many bytes of the file have been read so far."""
+
+
+def pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
+    """The file's text in order, some of it at a time; line ends as they are.
+
+    Raises ``MalformedError`` at the first byte that is not UTF-8 and for a file that holds nothing at all, ``OSError``.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    total, place = 0, Place(1, 1)
+    with path.open("rb") as file:
+        while True:
+            data = file.read(chunk)
+            total += len(data)
+            try:
+                text = decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                raise MalformedError(
+                    path,
+                    moved(place, bytes(error.object[: error.start]).decode()),
+                    f"the byte 0x{error.object[error.start]:02x} is not UTF-8: the file is in another encoding, "
+                    "compressed, damaged or cut short",
+                ) from error
+            if not data:
+                break
+            yield text
+            place = moved(place, text)
+            read(total)
+    if total == 0:
+        raise MalformedError(path, None, "the file is empty; a history has at least one operation")
+
+
+def lines(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
+    """(number from 1, text without its end, whether it has an end) of every line."""
+    number, rest = 0, ""
+    for text in pieces(path, read, chunk):
+        *whole, rest = (rest + text).split("\n")
+        for line in whole:
+            number += 1
+            yield number, line.removesuffix("\r"), True
+    if rest:
+        yield number + 1, rest, False
+
+
+def moved(place: Place, text: str) -> Place:
+    """Where one is after ``text``."""
+    breaks = text.count("\n")
+    return Place(place.line + breaks, len(text) - text.rfind("\n") if breaks else place.column + len(text))

@@ -1,0 +1,302 @@
+"""Whole files: random histories come back as the operations that they stand for; bad ones are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from foreign_histories import MODEL, Told, as_edn, as_log, histories
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.core.history import OPS
+from harness.foreign import Format, Keys, MalformedError, Order, read, recognise
+from harness.foreign.pairing import STEP
+
+
+def written(folder: Path, text: str | bytes, name: str = "h") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("foreign")
+
+
+def expected(told: Told, *, times: bool) -> list[dict[str, Any]]:
+    """The rows of ``ops``; events at one time are a nanosecond apart."""
+    stamps: dict[int, int] = {}
+    last = -1
+    for position, event in enumerate(told.events):
+        if event["process"] is not None:
+            last = max(event["time"], last + 1) if times else position * STEP
+            stamps[position] = last
+    return [
+        {
+            **{name: row[name] for name in ("index", "process", "worker", "f", "key", "argument", "result")},
+            "call": stamps[row["position"]],
+            "ret": stamps[row["end"][0]] if row["end"] else None,
+            **{name: row[name] for name in ("outcome", "error")},
+            "phase": "main",
+            "scheduled": None,
+        }
+        for row in told.rows
+    ]
+
+
+def keys(told: Told) -> Keys:
+    return Keys.TUPLES if told.keyed else Keys.NONE
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    told=histories(),
+    vector=st.booleans(),
+    times=st.booleans(),
+    indexes=st.booleans(),
+    tag=st.sampled_from([None, "jepsen.history.Op"]),
+)
+def test_a_history_in_edn_is_its_operations(
+    folder: Path, told: Told, vector: bool, times: bool, indexes: bool, tag: str | None
+) -> None:
+    path = written(folder, as_edn(told, vector=vector, times=times, indexes=indexes, tag=tag))
+    foreign = read(path, Format.EDN, MODEL, keys=keys(told))
+    assert foreign.ops.schema.equals(OPS)
+    assert foreign.ops.to_pylist() == expected(told, times=times)
+    assert foreign.nemesis == sum(event["process"] is None for event in told.events)
+    assert recognise(path) is Format.EDN
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=histories(), noise=st.booleans())
+def test_a_log_and_edn_give_equal_tables(folder: Path, told: Told, noise: bool) -> None:
+    path = written(folder, as_log(told, noise))
+    foreign = read(path, Format.JEPSEN_LOG, MODEL, keys=keys(told))
+    edn = read(written(folder, as_edn(told, vector=True), "e"), Format.EDN, MODEL, keys=keys(told))
+    assert foreign.ops.equals(edn.ops)
+    assert foreign.ops.to_pylist() == expected(told, times=False)
+    assert foreign.skipped == as_log(told, noise).count("\n") - len(told.events)
+    assert recognise(path) is Format.JEPSEN_LOG
+
+
+@settings(max_examples=40, deadline=None)
+@given(told=histories())
+def test_keys_are_found_out_or_asked_for(folder: Path, told: Told) -> None:
+    path = written(folder, as_edn(told, vector=True))
+    assert read(path, Format.EDN, MODEL).ops.equals(read(path, Format.EDN, MODEL, keys=keys(told)).ops)
+
+
+@settings(max_examples=150, deadline=None)
+@given(told=histories(most=8), data=st.data(), log=st.booleans(), vector=st.booleans())
+def test_what_is_cut_or_bent_is_read_or_refused(
+    folder: Path, told: Told, data: st.DataObject, log: bool, vector: bool
+) -> None:
+    """Never anything but a table or the one error; a vector that is cut is never read."""
+    whole = (as_log(told) if log else as_edn(told, vector=vector, times=True, indexes=True)).encode()
+    end = data.draw(st.integers(0, len(whole)))
+    bent = bytearray(whole[:end])
+    for _ in range(data.draw(st.integers(0, 3)) if bent else 0):
+        bent[data.draw(st.integers(0, len(bent) - 1))] = data.draw(st.integers(0, 255))
+    path = written(folder, bytes(bent))
+    try:
+        ops = read(path, Format.JEPSEN_LOG if log else Format.EDN, MODEL).ops
+    except MalformedError as error:
+        told = str(error)
+    else:
+        told = f"{path}: read"
+        assert isinstance(ops, pa.Table)
+        if bytes(bent) == whole[:end] and vector and not log:
+            assert end >= len(whole.rstrip())
+    assert told.startswith(f"{path}:")
+    assert "\n" not in told
+    if end == 0:
+        with pytest.raises(MalformedError, match="empty"):
+            read(path, Format.EDN, MODEL)
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=histories(most=8), data=st.data(), log=st.booleans())
+def test_a_file_that_is_cut_and_read_holds_what_was_written(
+    folder: Path, told: Told, data: st.DataObject, log: bool
+) -> None:
+    """Line by line: at most the end is missing, and nothing is another than it was."""
+    whole = as_log(told) if log else as_edn(told, vector=False)
+    format = Format.JEPSEN_LOG if log else Format.EDN
+    path = written(folder, whole.encode()[: data.draw(st.integers(1, len(whole.encode())))])
+    try:
+        rows = read(path, format, MODEL, keys=keys(told)).ops.to_pylist()
+    except MalformedError:
+        return
+    for row, was in zip(rows, expected(told, times=False), strict=False):
+        assert row == was or row == {**was, "result": None, "ret": None, "outcome": "info", "error": None}
+
+
+CALL = "{:process 0, :type :invoke, :f :read, :value nil"
+
+MALFORMED = {
+    "a completion with no call": (
+        "{:process 3, :type :ok, :f :read, :value 1}", 1, 1, "process 3 ends :read, but has no open call",
+    ),
+    "two open calls": (
+        f"{CALL}}}\n {CALL}}}", 2, 2, "process 0 has two open calls: this one, and the one at line 1",
+    ),
+    "a call after :info": (
+        f"{CALL}}}\n{{:process 0, :type :info, :f :read}}\n{CALL}}}", 3, 1,
+        "process 0 ended :info at line 2, so it may still be at that; whoever goes on after it does so as another",
+    ),
+    "another operation's end": (
+        f"{CALL}}}\n{{:process 0, :type :ok, :f :write, :value 1}}", 2, 1,
+        "process 0 ends :write, but called :read at line 1",
+    ),
+    "time going backwards": (
+        f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read, :time 6}}", 2, 1,
+        "time goes backwards: this is at 6 ns, what stands before it at 7 ns; --order=file",
+    ),
+    "times here and there": (
+        f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read}}", 2, 1, "some operations have a :time, and some have",
+    ),
+    "an index twice": (f"{CALL}, :index 7}}\n{{:process 0, :type :ok, :f :read :index 7}}", 2, 1, "does not follow"),
+    "indexes here and there": (
+        f"{CALL}, :index 7}}\n{{:process 0, :type :ok, :f :read}}", 2, 1, "some operations have an :index",
+    ),
+    "an unknown type": (
+        "{:process 0, :type :oops, :f :read}", 1, 1, "':oops', which is none of :invoke, :ok, :fail, :info",
+    ),
+    "a type that is no keyword": ("{:process 0, :type 7, :f :read}", 1, 1, ":type is '7', which is none of"),
+    "no type": ("{:process 0, :f :read}", 1, 1, "this operation has no :type"),
+    "no process": ("{:type :ok, :f :read}", 1, 1, "this operation has no :process"),
+    "no operation": ("{:type :ok, :process 0}", 1, 1, "this operation has no :f"),
+    "a process below zero": ("{:process -1, :type :ok, :f :read}", 1, 1, ":process is '-1'; clients are numbers"),
+    "a process too large": ("{:process 2147483648, :type :ok, :f :read}", 1, 1, ":process is '2147483648'"),
+    "a process in words": ('{:process "a", :type :ok, :f :read}', 1, 1, "clients are numbers from 0 on"),
+    "a time that is none": (f"{CALL} :time 1.5}}", 1, 1, ":time is '1.5'; it is a whole number"),
+    "a time beyond 64 bits": (f"{CALL} :time {2**63}}}", 1, 1, ":time is "),
+    "an operation without a name": ("{:process 0, :type :ok, :f 7}", 1, 1, ":f is '7'; it is a name"),
+    "an operation of another model": (
+        "{:process 0, :type :invoke, :f :txn}", 1, 1, ":txn is no operation of cas-register, which has read, write",
+    ),
+    "a compare-and-set of one": (
+        "{:process 0, :type :invoke, :f :cas, :value 1}", 1, 1, ":cas takes the two values [from to], not '1'",
+    ),
+    "no map": ("7", 1, 1, "an operation is a map, not '7'"),
+    "tuples all of a sudden": (
+        f"{CALL}}}\n{{:process 1, :type :invoke, :f :read, :value [1 nil]}}", 2, 1,
+        "this operation has the tuple '[1,null]', unlike the first one, at line 1; if values are meant otherwise say",
+    ),
+    "no tuple all of a sudden": (
+        f"{{:process 1, :type :invoke, :f :read, :value [1 nil]}}\n{CALL}}}", 2, 1, "has 'null', no tuple of key and",
+    ),
+    "an end on another key": (
+        "{:process 1, :type :invoke, :f :read, :value [1 nil]}\n{:process 1, :type :ok, :f :read, :value [2 3]}", 2, 1,
+        "this operation was called on key 1, and ends on key 2",
+    ),
+    "an end without its key": (
+        "{:process 1, :type :invoke, :f :read, :value [1 nil]}\n{:process 1, :type :ok, :f :read, :value 3}", 2, 1,
+        "has '3', no tuple of key and value",
+    ),
+    "a :key here and there": (
+        f'{CALL} :key "a"}}\n{{:process 1, :type :invoke, :f :read}}', 2, 1, "this operation has no :key, unlike",
+    ),
+    "two keys of one name": (
+        f'{CALL} :key "7"}}\n{{:process 1, :type :invoke, :f :read, :key 7}}', 2, 1, 'the keys "7" and 7 would have',
+    ),
+    "an unclosed vector": (f"[{CALL}}}", 1, 1, "this vector is never closed: the file is cut short"),
+    "a bad token": ("{:process 0x}", 1, 11, "'0x' is no EDN number"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_wrong_with_a_history_is_said_with_its_place(tmp_path: Path, name: str) -> None:
+    text, line, column, reason = MALFORMED[name]
+    path = written(tmp_path, text)
+    with pytest.raises(MalformedError) as caught:
+        read(path, Format.EDN, MODEL)
+    assert str(caught.value).startswith(f"{path}: line {line}, column {column}: ")
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ("INFO  jepsen.util - 0 :oops :read nil\n", 1, 23, "':oops', which is none of :invoke"),
+        ("\nINFO  jepsen.util - 0 :invoke :read\n", 2, 21, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util - 0 :in", 1, 26, "the last line has no end: the file may be cut short"),
+        ("INFO  jepsen.util - 0 :invoke :write [1\n", 1, 38, "this '[' is never closed"),
+        ("INFO  jepsen.util - 0\t:ok\t:read\t1\n", 1, 21, "process 0 ends :read, but has no open call"),
+        ("INFO  jepsen.util - 99999999999 :ok :read 1\n", 1, 21, ":process is '99999999999'"),
+        ("INFO  jepsen.util - " + "9" * 5000 + " :ok :read 1\n", 1, 21, ":process is "),
+    ],
+)
+def test_what_is_wrong_with_a_log_is_said_with_its_place(
+    tmp_path: Path, text: str, line: int, column: int, reason: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(MalformedError) as caught:
+        read(path, Format.JEPSEN_LOG, MODEL)
+    assert str(caught.value).startswith(f"{path}: line {line}, column {column}: ")
+    assert reason in str(caught.value)
+
+
+def test_not_utf8_is_told_with_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path, b"; \xc3\xa9\n {:a \xff}")
+    for format in Format:
+        with pytest.raises(MalformedError, match="line 2, column 6: the byte 0xff is not UTF-8"):
+            read(path, format, MODEL)
+    with pytest.raises(MalformedError, match=r"line 1, column 3: the byte 0xc3 is not UTF-8.*cut short"):
+        read(written(tmp_path, b"; \xc3"), Format.EDN, MODEL)
+
+
+def test_what_a_file_is_of_is_recognised_or_asked_for(tmp_path: Path) -> None:
+    assert recognise(written(tmp_path, "anything", "history.edn")) is Format.EDN
+    assert recognise(written(tmp_path, "; a comment\n\n , #op{")) is Format.EDN
+    with pytest.raises(MalformedError, match="the file is empty"):
+        recognise(written(tmp_path, ""))
+    with pytest.raises(MalformedError, match="say which with --format=edn or --format=jepsen-log"):
+        recognise(written(tmp_path, "index,process\n1,2\n"))
+
+
+def test_the_order_of_the_file_may_count_instead_of_times(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read, :time 6}}")
+    (row,) = read(path, Format.EDN, MODEL, order=Order.FILE).ops.to_pylist()
+    assert (row["call"], row["ret"]) == (0, STEP)
+
+
+def test_tagged_tuples_and_keys_beside_the_value(tmp_path: Path) -> None:
+    tagged = """{:process 0, :type :invoke, :f :cas, :value #jepsen.independent.Tuple[:k [1 2]]}
+                {:process 0, :type :ok, :f :cas, :value #jepsen.independent.Tuple[:k [1 2]]}"""
+    beside = (
+        """{:process 0, :type :invoke, :f :cas, :key "k" :value [1 2]} {:process 0, :type :ok, :f :cas :value [1 2]}"""
+    )
+    for text in (tagged, beside):
+        (row,) = read(written(tmp_path, text), Format.EDN, MODEL).ops.to_pylist()
+        assert (row["key"], row["argument"], row["outcome"]) == ("k", "[1,2]", "ok")
+
+
+def test_a_refused_cas_is_a_result_only_where_asked_for(tmp_path: Path) -> None:
+    text = "".join(
+        f"INFO  jepsen.util - {process} :invoke :cas [1 2]\nINFO  jepsen.util - {process} :fail :cas {said}\n"
+        for process, said in enumerate(("[1 2]", ":timed-out", "[1 2] :timed-out"))
+    )
+    path = written(tmp_path, text)
+    plain = read(path, Format.JEPSEN_LOG, MODEL).ops.to_pylist()
+    assert [(row["outcome"], row["result"]) for row in plain] == [("fail", None)] * 3
+    refused = read(path, Format.JEPSEN_LOG, MODEL, refusals=True).ops.to_pylist()
+    assert [(row["outcome"], row["result"]) for row in refused] == [("ok", "false"), ("fail", None), ("fail", None)]
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "reason"),
+    [
+        ("kv", "{:process 0 :type :invoke :f :put :value 7}", ":put takes a string; for numbers there is --model=reg"),
+        ("kv", "{:process 0 :type :invoke :f :get} {:process 0 :type :ok :f :get :value 7}", "the result of :get is a"),
+        ("set", "{:process 0 :type :invoke :f :read} {:process 0 :type :ok :f :read}", "is a vector, list or set, not"),
+        ("mutex", "{:process 0 :type :invoke :f :lock}", ":lock is no operation of mutex, which has acquire, release"),
+    ],
+)
+def test_values_must_be_those_of_the_model(tmp_path: Path, model: str, text: str, reason: str) -> None:
+    with pytest.raises(MalformedError, match=reason):
+        read(written(tmp_path, text), Format.EDN, model)
