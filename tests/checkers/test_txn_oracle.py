@@ -8,33 +8,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from log_histories import write
 from txn_histories import (
     COMMITTED,
     LEVELS,
     NOTHING,
+    OPS,
     SERIALIZABLE,
     SNAPSHOT,
     UNCOMMITTED,
     SimulatedStore,
     Txn,
     broken,
+    by_sql,
 )
 from txn_oracle import NONE, serializable, strongest
 
-from checkers.check import build
-from checkers.contract import Contract
-from checkers.engine import DuckDB
-from checkers.source import register_contract, register_history
-from checkers.txn import TRANSACTION_FAMILIES
-from checkers.txn_cycles import prepare
 from checkers.txn_graph import CLASSES
 
 pytestmark = pytest.mark.slow
 
 COUNT = 1000
-OPS = 1000
-"""Operation numbers of each history."""
 
 
 def simulated(
@@ -43,24 +36,6 @@ def simulated(
     rng = random.Random(f"{seed}/{index}/{level}")
     store = SimulatedStore(level, rng, first_op=index * OPS, name=f"{index}/", registers=registers)
     return store.run(transactions or rng.randint(2, 6))
-
-
-def by_sql(folder: Path, histories: Sequence[Sequence[Txn]], order: str = "none") -> dict[int, set[str]]:
-    """The anomalies of each history, by its number."""
-    found: dict[int, set[str]] = {}
-    rows = [row for history in histories for txn in history for row in txn.rows()]
-    with DuckDB() as engine:
-        register_history(engine, write(folder, rows))
-        register_contract(engine, Contract(transaction_order=order))  # type: ignore[arg-type]
-        build(engine, TRANSACTION_FAMILIES[0].views)
-        assert prepare(engine) == []
-        for check in (check for family in TRANSACTION_FAMILIES for check in family.checks):
-            build(engine, check.views)
-            cycle = check.anomaly.startswith(CLASSES)
-            for row in engine.rows(f"select {'first_op' if cycle else 'key'} as place from {check.found}"):
-                index = row["place"] // OPS if cycle else int(row["place"].split("/")[0])
-                found.setdefault(index, set()).add(check.anomaly)
-    return found
 
 
 def indexed(histories: Sequence[Sequence[Txn]]) -> list[tuple[int, Sequence[Txn]]]:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from log_histories import Row, effect
+from log_histories import Row, effect, write
+
+from checkers.check import build
+from checkers.contract import Contract
+from checkers.engine import DuckDB
+from checkers.source import register_contract, register_history
+from checkers.txn import TRANSACTION_FAMILIES
+from checkers.txn_cycles import prepare
+from checkers.txn_graph import CLASSES
+
+OPS = 1000
+"""Operation numbers of each history, where there are several in one."""
 
 Micro = tuple[str, str, Any]
 
@@ -253,3 +265,35 @@ def broken(txns: Sequence[Txn], rng: random.Random) -> list[Txn]:
         micros[number] = ("r", key, found)
         txn.micros = micros
     return txns
+
+
+def numbered(number: int, txns: Sequence[Txn]) -> list[Txn]:
+    """A history with keys, operation numbers and times of its own, to lie in one with others."""
+    return [
+        replace(
+            txn,
+            op=txn.op + number * OPS,
+            micros=[(f, f"{number}/{key}", value) for f, key, value in txn.micros],
+            call=txn.call + number * OPS * 1000,
+            ret=None if txn.ret is None else txn.ret + number * OPS * 1000,
+        )
+        for txn in txns
+    ]
+
+
+def by_sql(folder: Path, histories: Sequence[Sequence[Txn]], order: str = "none") -> dict[int, set[str]]:
+    """The anomalies of each history, by its number."""
+    found: dict[int, set[str]] = {}
+    rows = [row for history in histories for txn in history for row in txn.rows()]
+    with DuckDB() as engine:
+        register_history(engine, write(folder, rows))
+        register_contract(engine, Contract(transaction_order=order))  # type: ignore[arg-type]
+        build(engine, TRANSACTION_FAMILIES[0].views)
+        assert prepare(engine) == []
+        for check in (check for family in TRANSACTION_FAMILIES for check in family.checks):
+            build(engine, check.views)
+            cycle = check.anomaly.startswith(CLASSES)
+            for row in engine.rows(f"select {'first_op' if cycle else 'key'} as place from {check.found}"):
+                index = row["place"] // OPS if cycle else int(row["place"].split("/")[0])
+                found.setdefault(index, set()).add(check.anomaly)
+    return found
