@@ -8,7 +8,7 @@ it. A contract is plain data and is stored in the run's ``settings.json``, so an
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -55,6 +55,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
     """Whether the log end offsets that the system reports are linearizable (KIP-207); then they enter rule U."""
+    transaction_order: Literal["none", "process", "real-time"] = "none"
+    """What transactions must respect beside their dependencies: the order in which each process made them, or that one
+    had returned before another was called (strict serializability); a cycle with it is, say, ``G-single-real-time``.
+    """
     unflushed: int = 0
     """How many of the last records of a partition, acknowledged or not, may go when *all* servers lose power together.
 

@@ -29,13 +29,25 @@ from checkers.register import REGISTER, REGISTER_CAS
 from checkers.replicas import REPLICAS
 from checkers.sets import SETS
 from checkers.source import OPTIONAL, register_contract, register_parts
+from checkers.txn import TRANSACTION_FAMILIES
 from checkers.unflushed import UNFLUSHED
 from checkers.validate import readable, validate
 from checkers.verdict import Examined, Finding, Judgement, Verdict
 from harness.core.history import HistoryReader
 
 OBJECT_FAMILIES = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
-FAMILIES = (UNFLUSHED, LOG, REGISTER, REGISTER_CAS, *OBJECT_FAMILIES, *OWNERSHIP, *GROUPS, OFFSETS, REPLICAS)
+FAMILIES = (
+    UNFLUSHED,
+    LOG,
+    REGISTER,
+    REGISTER_CAS,
+    *OBJECT_FAMILIES,
+    *OWNERSHIP,
+    *GROUPS,
+    OFFSETS,
+    REPLICAS,
+    *TRANSACTION_FAMILIES,
+)
 """Every family of checks, each judged where the history has rows of it."""
 
 

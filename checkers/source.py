@@ -47,6 +47,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         "group_declared",
         f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
     )
+    engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
     sort_keys(engine, contract.family)
 
 

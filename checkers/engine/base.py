@@ -64,6 +64,14 @@ class Engine(Protocol):
         """All rows of a query that returns few."""
         ...
 
+    def arrow(self, sql: str) -> pa.Table:
+        """All rows of a query that returns many, in this process."""
+        ...
+
+    def load(self, name: str, rows: pa.Table) -> None:
+        """Rows of this process become a table."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that was made. Idempotent."""
         ...

@@ -75,6 +75,19 @@ class DuckDB:
         except (duckdb.Error, RuntimeError) as error:
             raise _told(error, sql) from error
 
+    def arrow(self, sql: str) -> pa.Table:
+        try:
+            return self._connection.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
+
+    def load(self, name: str, rows: pa.Table) -> None:
+        self._connection.register("loaded", rows)
+        try:
+            self.table(name, "select * from loaded")
+        finally:
+            self._connection.unregister("loaded")
+
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
         """A query's columns; it returns no nulls."""
         cursor = self._run(sql, parameters)

@@ -194,6 +194,16 @@ class Spark:
         with _failures(sql):
             return [row.asDict() for row in self._session.sql(sql).collect()]
 
+    def arrow(self, sql: str) -> pa.Table:
+        with _failures(sql):
+            return self._session.sql(sql).toArrow()
+
+    def load(self, name: str, rows: pa.Table) -> None:
+        with _failures(f"take over {name}"):
+            made = self._session.createDataFrame(rows).localCheckpoint(eager=True)
+            made.createOrReplaceTempView(name)
+        self._names[name] = None
+
     def close(self) -> None:
         """The context's cleaner frees what the tables took, once nothing refers to them."""
         for name in self._names:

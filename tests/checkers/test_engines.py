@@ -33,6 +33,9 @@ from power_histories import Log
 from register_histories import SimulatedRegister
 from register_histories import broken as broken_register
 from register_oracle import linearizable
+from txn_histories import LEVELS as TRANSACTION_LEVELS
+from txn_histories import SimulatedStore
+from txn_histories import broken as broken_transactions
 
 from checkers.check import Family, build, findings
 from checkers.contract import Contract
@@ -41,6 +44,7 @@ from checkers.judge import FAMILIES, OBJECT_FAMILIES, judge
 from checkers.log import LOG_ANOMALIES
 from checkers.register import REGISTER_ANOMALIES
 from checkers.source import register_contract, register_history
+from checkers.txn import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from checkers.unflushed import UNFLUSHED_LOSS
 from checkers.verdict import Finding, Judgement, Verdict
 from harness.core.history import EFFECTS, HistoryError, HistoryReader
@@ -49,6 +53,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOGS = 800
 REGISTERS = 1200
 GROUPS = 200
+TRANSACTION_CHECKS = tuple(anomaly for family in TRANSACTION_FAMILIES for anomaly in family.anomalies)
 INSTANCE = {
     "inconsistent-offset": ("position",),
     "duplicate": ("value",),
@@ -219,7 +224,7 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     assert list(by_spark) == list(by_duck)
     for anomaly, answer in by_duck.items():
         assert by_spark[anomaly] == answer, anomaly
-        if anomaly in (UNFLUSHED_LOSS, "orphaned-partition", "fencing-violation"):
+        if anomaly in (UNFLUSHED_LOSS, "orphaned-partition", "fencing-violation", *TRANSACTION_CHECKS):
             continue  # of contracts that allow it alone, and of histories of their own: below
         assert answer.found, f"no history had {anomaly}"
         assert answer.findings
@@ -295,6 +300,25 @@ def test_both_engines_and_the_oracles_agree_on_objects(
             assert orderly(one, start, step) is (key not in wrong), one
         elif family.name == "queue":
             assert sum(found[0] == key for found in by_spark["queue-lost"].found) == queue_losses(one), one
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_transactions(tmp_path: Path, application: Application) -> None:
+    """The search for cycles is the same; what differs is who derives the edges and prunes them."""
+    breaker, txns = random.Random(15), []
+    for index in range(300):
+        rng, level = random.Random(f"engines/t/{index}"), TRANSACTION_LEVELS[index % len(TRANSACTION_LEVELS)]
+        store = SimulatedStore(level, rng, first_op=index * 1000, name=f"{index}/", registers=index % 3 == 0)
+        history = store.run(rng.randint(2, 8))
+        txns += broken_transactions(history, breaker) if index % 2 else history
+    rows = [row for txn in txns for row in txn.rows()]
+    folder, contract = write(tmp_path / "history", rows), Contract(transaction_order="real-time")
+    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
+        by_spark, by_duck = answers(spark, folder, contract), answers(duck, folder, contract)
+    for anomaly in TRANSACTION_CHECKS:
+        assert by_spark[anomaly] == by_duck[anomaly], anomaly
+    assert all(by_duck[anomaly].findings for anomaly in TRANSACTION_ANOMALIES if anomaly != "G-nonadjacent")
+    assert by_duck["G-single-real-time"].findings
 
 
 def _of(answers: dict[str, Answer], key: str) -> set[tuple[str, Any]]:

@@ -16,6 +16,8 @@ from checkers.queues import QUEUE_VIEWS
 from checkers.register_chains import climb_round, climb_start, kept_end, kept_round, kept_start
 from checkers.register_views import CLUSTER_VIEWS, PLACE_VIEWS, SOURCE_VIEWS
 from checkers.sets import SET_VIEWS
+from checkers.txn_edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
+from checkers.txn_views import SOURCE_VIEWS as TRANSACTION_VIEWS
 
 CHECKS = [check for family in FAMILIES for check in family.checks]
 ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *climb_start(), *climb_round(0))
@@ -24,6 +26,8 @@ TEXTS = [
     *(view for family in FAMILIES for view in family.views),
     *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS, *HOLD_VIEWS),
     *(KINDS, SHAPES, KEYS, *COUNTER_VIEWS, *MAX_VIEWS, *SET_VIEWS, *QUEUE_VIEWS),
+    *(*TRANSACTION_VIEWS, *EDGE_VIEWS),
+    *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),
     *(view for check in CHECKS for view in check.views),
     *(View(f"evidence of {check.anomaly}", check.evidence) for check in CHECKS),
     *(View(f"examined of {check.anomaly}", check.examined) for check in CHECKS),

@@ -1,0 +1,60 @@
+"""The families of transaction checks: list-append and registers, after Adya and Elle.
+
+``harness.core.transactions`` says how transactions are recorded, ``txn_views`` what counts and what order lists have,
+``txn_edges`` which transaction must come before which. For lists the checks are exact: there is no finding iff
+some serial order of the committed transactions explains every read (and, where the contract declares an order of
+processes or of real time, one that respects it). For registers they are sound: the order of versions is inferred only
+where it holds in every history.
+
+Lists are a family of their own, so that a history of registers owes no data for what only lists can show; so are the
+cycles that need time, which the contract must declare (``transaction_order``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkers.check import Family
+from checkers.txn_cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare
+from checkers.txn_values import DUPLICATE_ELEMENTS, G1A, G1B, GARBAGE_READ, INCOMPATIBLE_ORDER, INTERNAL
+from checkers.txn_views import ROWS
+
+_CHECKS: Final = (G1A, G1B, GARBAGE_READ, INTERNAL, *CYCLES)
+_LISTS: Final = (DUPLICATE_ELEMENTS, INCOMPATIBLE_ORDER)
+
+TRANSACTIONS: Final = Family(
+    name="transactions",
+    views=(ROWS,),
+    checks=_CHECKS,
+    applies="select count(*) as examined from txn_rows",
+    anomalies=tuple(check.anomaly for check in _CHECKS),
+    prepare=prepare,
+)
+
+TRANSACTION_LISTS: Final = Family(
+    name="transaction-lists",
+    views=(),
+    checks=_LISTS,
+    applies="select count(*) as examined from txn_rows where kind = 'txn-append'",
+    anomalies=tuple(check.anomaly for check in _LISTS),
+)
+
+TRANSACTION_ORDERS: Final = tuple(
+    Family(
+        name=f"transactions-{order}",
+        views=(),
+        checks=ORDERED_CYCLES[order],
+        applies=f"""
+            select count(*) as examined from txn_rows r cross join txn_declared d
+            where d.transaction_order = '{order}'
+            """,
+        anomalies=tuple(check.anomaly for check in ORDERED_CYCLES[order]),
+    )
+    for order in ORDERS
+)
+
+TRANSACTION_FAMILIES: Final = (TRANSACTIONS, TRANSACTION_LISTS, *TRANSACTION_ORDERS)
+"""In this order: the first makes the tables of all."""
+
+TRANSACTION_ANOMALIES: Final = (*TRANSACTIONS.anomalies, *TRANSACTION_LISTS.anomalies)
+"""Everything that is reported where the contract declares no order."""

@@ -1,0 +1,203 @@
+"""Each anomaly of transactions in the smallest history that has it, and the nearest one that has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log_histories import write
+from txn_histories import Store, by_sql, numbered
+
+from checkers.contract import Contract, forbid
+from checkers.judge import judge
+from checkers.txn import TRANSACTION_ANOMALIES
+from checkers.verdict import Judgement, Verdict
+
+FREE = Contract(minimum_operations=1)
+
+
+def judged(folder: Path, store: Store, contract: Contract = FREE) -> Judgement:
+    return judge(write(folder / "history", store.rows), contract)
+
+
+def store(*transactions: str | tuple[str, str]) -> Store:
+    """Each a text of micro-operations, or with the outcome beside it."""
+    made = Store()
+    for one in transactions:
+        text, outcome = (one, "ok") if isinstance(one, str) else one
+        made.add(*text.split(), outcome=outcome)
+    return made
+
+
+PLANTED = {
+    "G0": (store("ax1 ay1", "ax2 ay2", "rx12 ry21"), store("ax1 ay1", "ax2 ay2", "rx12 ry12")),
+    "G1a": (store(("ax1", "fail"), "rx1"), store(("ax1", "info"), "rx1")),
+    "G1a register": (store(("wx1", "fail"), "rx=1"), store(("wx1", "info"), "rx=1")),
+    "G1b": (store("ax1 ax2", "rx1"), store("ax1 ax2", "rx12")),
+    "G1b register": (store("wx1 wx2", "rx=1"), store("wx1 rx=1 wx2", "rx=2")),
+    "G1c": (store("ax1 ry2", "ay2 rx1"), store("ax1 ry", "ay2 rx1")),
+    "G1c register": (store("wx1 ry=2", "wy2 rx=1"), store("wx1 ry", "wy2 rx=1")),
+    "G-single": (store("ax1 ay1", "rx1 ry"), store("ax1 ay1", "rx ry")),
+    "G-single register": (store("wx1 wy1", "rx=1 ry"), store("wx1 wy1", "rx ry")),
+    "G-single of a lost update": (store("rx ax1", "rx ax2"), store("rx ax1", "rx1 ax2")),
+    "G-single of a lost update of a register": (store("rx wx1", "rx wx2"), store("rx wx1", "rx=1 wx2")),
+    "G-single of a repeated read": (store("wx1", "wx2", "rx=1 rx=2"), store("wx1", "wx2", "rx=1 rx=1")),
+    "G-single of a repeated read of a list": (store("ax1", "rx rx1"), store("ax1", "rx1 rx1")),
+    "G-nonadjacent": (store("ax1", "ay1", "rx1 ry", "rx ry1"), store("ax1", "ay1", "rx1 ry", "rx1 ry1")),
+    "G2-item": (store("rx ay1", "ry ax1"), store("rx ay1", "ry1 ax1")),
+    "G2-item register": (store("rx wy1", "ry wx1"), store("rx wy1", "ry=1 wx1")),
+    "garbage-read": (store("ax1", "rx17"), store("ax1 ax7", "rx17")),
+    "garbage-read register": (store("wx1", "rx=7"), store("wx1 wy7", "rx=1")),
+    "internal: an own append is missing": (store("ax1", "ax2 rx1"), store("ax1", "ax2 rx12")),
+    "internal: an own append is early": (store("ax1", "rx12 ax2"), store("ax1", "rx1 ax2")),
+    "internal: own appends change places": (store("ax1 ax2 rx21"), store("ax1 ax2 rx12")),
+    "internal: an own append got lost": (store("ax1 ax2", "rx2"), store("ax2", "rx2")),
+    "internal: an own write is missing": (store("wx1 wx2 rx=1"), store("wx1 wx2 rx=2")),
+    "internal: an own write is early": (store("rx=2 wx2"), store("rx wx2 rx=2")),
+    "duplicate-elements": (store("ax1 ax2", "rx121"), store("ax1 ax2", "rx12")),
+    "incompatible-order": (store("ax1", "ax2", "rx12", "rx2"), store("ax1", "ax2", "rx12", "rx1")),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, set[str]]:
+    """The anomalies of all planted histories, which lie side by side in one: the bad at even numbers."""
+    histories = [
+        numbered(place, one.txns) for place, one in enumerate(one for pair in PLANTED.values() for one in pair)
+    ]
+    return by_sql(tmp_path_factory.mktemp("planted") / "history", histories)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_anomaly_is_found_and_its_neighbour_is_not(found: dict[int, set[str]], name: str) -> None:
+    anomaly = name.split(":")[0].split(" ")[0]
+    place = 2 * list(PLANTED).index(name)
+    assert found.get(place) == {anomaly}
+    assert place + 1 not in found
+
+
+def test_indeterminate_transactions_count_only_where_they_were_seen(tmp_path: Path) -> None:
+    """Seen on x, so its append to y is there as well; unseen, it may never have happened."""
+    seen = store(("ax1 ay1", "info"), "rx1", "rx1 ry")
+    unseen = store(("ax1 ay1", "info"), "rx", "rx ry")
+    failed = store(("ax1 ay1", "fail"), "rx", "rx ry")
+    assert judged(tmp_path / "seen", seen).anomalies == {"G-single": 1}
+    assert judged(tmp_path / "unseen", unseen).anomalies == {}
+    assert judged(tmp_path / "failed", failed).anomalies == {}
+
+
+def test_reads_of_transactions_that_did_not_end_well_prove_nothing(tmp_path: Path) -> None:
+    assert judged(tmp_path, store("ax1 ay1", ("rx1 ry", "info"), ("rx1 ry", "fail"), "rx1")).anomalies == {}
+
+
+def test_what_failed_is_left_out_of_the_order(tmp_path: Path) -> None:
+    """Reading 1 was wrong; but 2, 3 are not in another order for it, and the cycle that they are on is told as well."""
+    judgement = judged(tmp_path, store(("ax1", "fail"), "ax2 ay2", "ax3 ay3", "rx12", "rx23", "rx123", "ry32"))
+    assert judgement.anomalies == {"G0": 1, "G1a": 1}
+
+
+def test_the_strongest_class_of_a_component_is_told_with_a_shortest_cycle(tmp_path: Path) -> None:
+    """A write skew, two of whose transactions are on a longer cycle of dirty writes."""
+    made = store("ax1 az1 rq", "ax2 ay2", "ay3 az3 aq9", "rx12 ry23 rz31", "rq9")
+    judgement = judged(tmp_path, made)
+    assert judgement.anomalies == {"G0": 1}
+    (finding,) = judgement.findings
+    assert finding.operations == (0, 1, 2)
+    assert finding.claim == (
+        "3 transactions go round in a circle: transaction 1 appended 2 to x after 1 of transaction 0; "
+        "transaction 2 appended 3 to y after 2 of transaction 1; "
+        "transaction 0 appended 1 to z after 3 of transaction 2."
+    )
+
+
+def test_each_edge_says_why_it_holds(tmp_path: Path) -> None:
+    made = store("wx1 wy1", "rx=1 ry", "ap1 aq1", "rp1 rq", "rm an1", "rn am1")
+    claims = {finding.anomaly + (finding.key or ""): finding.claim for finding in judged(tmp_path, made).findings}
+    assert claims["G-singlex"] == (
+        "2 transactions go round in a circle: transaction 1 read 1 of x, which transaction 0 wrote; "
+        "transaction 1 read y when nothing was in it, without the 1 that transaction 0 wrote."
+    )
+    assert claims["G-singlep"] == (
+        "2 transactions go round in a circle: transaction 3 read 1 of p, which transaction 2 appended; "
+        "transaction 3 read q when nothing was in it, without the 1 that transaction 2 appended."
+    )
+    assert claims["G2-itemm"].endswith(
+        "transaction 5 read n when nothing was in it, without the 1 that transaction 4 appended."
+    )
+
+
+def test_real_time_counts_where_the_contract_says_so(tmp_path: Path) -> None:
+    stale = store("ax1", "rx", "rx1")
+    assert judged(tmp_path / "none", stale).anomalies == {}
+    strict = Contract(minimum_operations=1, transaction_order="real-time")
+    judgement = judged(tmp_path / "stale", stale, strict)
+    assert judgement.anomalies == {"G-single-real-time": 1}
+    assert judgement.findings[0].claim == (
+        "2 transactions go round in a circle by real-time order: transaction 0 had returned at 0.000 s, before "
+        "transaction 1 was called at 0.000 s; transaction 1 read x when nothing was in it, without the 1 that "
+        "transaction 0 appended."
+    )
+    fresh = Store()
+    fresh.add("ax1", when=(1, 20))
+    fresh.add("rx", when=(10, 15))
+    fresh.add("rx1", when=(30, 40))
+    assert judged(tmp_path / "fresh", fresh, strict).anomalies == {}
+
+
+def test_the_order_of_a_process_counts_where_the_contract_says_so(tmp_path: Path) -> None:
+    contract = Contract(minimum_operations=1, transaction_order="process")
+    for mine, expected in ((3, {"G-single-process": 1}), (4, {})):
+        made = Store()
+        made.add("ax1", process=3)
+        made.add("rx", process=mine)
+        made.add("rx1", process=5)
+        judgement = judged(tmp_path / str(mine), made, contract)
+        assert judgement.anomalies == expected
+    assert "process" not in str(judgement.findings)
+
+
+def test_keys_that_break_the_rules_make_the_verdict_unknown(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, store("ax1", "ax1", "rx11", "ay1", "wy2", "ry1", "az1", "rz1"))
+    assert (judgement.verdict, judgement.anomalies) == (Verdict.UNKNOWN, {})
+    assert judgement.unknown == (
+        "transactions on x cannot be judged: a value was written twice",
+        "transactions on y cannot be judged: it is a list and a register at once",
+    )
+
+
+def test_too_little_is_unknown(tmp_path: Path) -> None:
+    """No transactions, none that read anything, and fewer than the contract asks for."""
+    contract = forbid(*TRANSACTION_ANOMALIES)
+    assert judged(tmp_path / "0", store(), contract).verdict is Verdict.UNKNOWN
+    unread = judged(tmp_path / "1", store(*(f"ax{number}" for number in range(1, 15))), contract)
+    assert unread.verdict is Verdict.UNKNOWN
+    assert "G1a is forbidden, but its check had no data" in unread.unknown
+    thin = store("ax1", "rx1", "rx1 ay1", "ry1")
+    assert judged(tmp_path / "2", thin, contract).unknown == ("only 4 operations succeeded, the contract asks for 10",)
+    assert judged(tmp_path / "3", thin).verdict is Verdict.PASS
+
+
+def test_an_unfinished_history_may_lack_writers(tmp_path: Path) -> None:
+    folder = write(tmp_path / "history", store("ax1", "rx17").rows)
+    judgement = judge(folder, FREE, complete=False)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert judgement.anomalies == {}
+
+
+def test_a_level_is_a_choice_of_anomalies(tmp_path: Path) -> None:
+    """Snapshot isolation allows write skew; serializability does not."""
+    skew = store("rx ay1", "ry ax1", "rx1 ry1")
+    snapshot = Contract(minimum_operations=1).tolerate("G2-item")
+    assert judged(tmp_path / "snapshot", skew, snapshot).verdict is Verdict.PASS
+    assert judged(tmp_path / "serializable", skew).verdict is Verdict.FAIL
+
+
+def test_one_instance_is_one_component_and_all_are_counted(tmp_path: Path) -> None:
+    made = Store()
+    for number in range(30):
+        key = chr(ord("A") + number)
+        made.add(f"r{key}", f"a{chr(ord(key) + 64)}1")
+        made.add(f"r{chr(ord(key) + 64)}", f"a{key}1")
+    judgement = judged(tmp_path, made)
+    assert judgement.anomalies == {"G2-item": 30}
+    assert len(judgement.findings) == 20

@@ -1,0 +1,41 @@
+"""Micro-operations become effects; what is none is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from harness.core.transactions import effects
+
+
+def completed(argument: Any, outcome: Outcome, result: Any = None) -> Completed:
+    operation = Operation("txn", None, argument)
+    return Completed(7, 1, "w", operation, Completion(outcome, result), 1, None if outcome is Outcome.INFO else 2)
+
+
+def test_lists_and_registers_are_told_apart_by_positions() -> None:
+    done = [["append", "x", 1], ["r", "x", [3, 1]], ["r", "y", []], ["w", 5, 2], ["r", 5, 2], ["r", "z", None]]
+    assert effects(completed([], Outcome.OK, done)) == [
+        Effect("txn-append", "x", value=1),
+        Effect("txn-read", "x", 0, 3),
+        Effect("txn-read", "x", 1, 1),
+        Effect("txn-read", "y"),
+        Effect("txn-write", "5", value=2),
+        Effect("txn-read", "5", value=2),
+        Effect("txn-read", "z"),
+    ]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.INFO])
+def test_of_what_did_not_end_well_only_its_writes_are_known(outcome: Outcome) -> None:
+    assert effects(completed([["r", "x", None], ["append", "x", 1]], outcome)) == [Effect("txn-append", "x", value=1)]
+
+
+@pytest.mark.parametrize(
+    "result", [None, "r", [["cas", "x", 1]], [["w", "x", None]], [["r", "x", ["a"]]], [["r", "x"]]]
+)
+def test_anything_else_is_refused_by_name(result: Any) -> None:
+    with pytest.raises(ValueError, match="operation 7: "):
+        effects(completed([], Outcome.OK, result))
