@@ -2,8 +2,8 @@
 
 ``search`` (the entry: picks the algorithm per key), ``limits``, ``model`` (what a model is) and ``models`` (those
 that come along), ``encode`` (operations as integers), ``zones`` (registers with unique values), ``layout`` (one key's
-events, and what a configuration is made of), ``core`` (the compiled search), ``searcher`` (drives it), ``workspace`` (its memory and limits),
-``explain`` (why an operation has no place), ``compiled`` (numba).
+events, and what a configuration is made of), ``core`` (the compiled search), ``searcher`` (drives it), ``workspace``
+(its memory and limits), ``explain`` (why an operation has no place), ``compiled`` (numba).
 """
 
 from checkers.linearizability.limits import Limits

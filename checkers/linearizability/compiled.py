@@ -24,7 +24,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiled_step(step: Callable[..., Any]) -> Any:
-    """A model's step as compiled code calls it, whatever the model. Raises numba's own error for what it cannot compile."""
+    """A model's step as compiled code calls it, whatever the model. Raises numba's error if it cannot be."""
     if numba.config.DISABLE_JIT:
         return step
     try:

@@ -1,22 +1,22 @@
 """The compiled search: just-in-time linearization over sets of configurations.
 
-Events are taken in order. Between two returns there is a set of configurations: what the state may be, and which pending
-operations have then taken effect. Nothing is decided before it must be: when an operation returns that has not taken
-effect, every order of pending operations that ends in it is tried (Lowe, "Testing for linearizability", 2017, after Wing
-and Gong, 1993). No configuration left: that operation cannot be placed. So what is kept depends on how much is pending at
-once, not on the length of the history.
+Events are taken in order. Between two returns there is a set of configurations: what the state may be, and which
+pending operations have then taken effect. Nothing is decided before it must be: when an operation returns that has not
+taken effect, every order of pending operations that ends in it is tried (Lowe, "Testing for linearizability", 2017,
+after Wing and Gong, 1993). No configuration left: that operation cannot be placed. So what is kept depends on how much
+is pending at once, not on the length of the history.
 
 Five rules leave out configurations from which nothing follows that does not follow from another one that is kept:
 
 1. An action that only reads takes effect as soon as the state allows it.
 2. Of equal pending actions the one that returns first takes effect first; those that ended info come last.
-3. Right before a blind action any other blind one may have happened unseen. So when one takes effect all others that are
-   pending become *optional*: they may still take effect, and need not.
+3. Right before a blind action any other blind one may have happened unseen. So when one takes effect all others that
+   are pending become *optional*: they may still take effect, and need not.
 4. A blind action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
 5. At each return, a configuration is dropped when another with the same state can do all that it can: ``dominates``.
 
-All memory belongs to the caller (``workspace``): ``advance`` stops wherever an array is full, a transition is unknown or
-its budget is spent, and goes on from there when called again.
+All memory belongs to the caller (``workspace``): ``advance`` stops wherever an array is full, a transition is unknown
+or its budget is spent, and goes on from there when called again.
 """
 
 from __future__ import annotations
@@ -241,7 +241,14 @@ def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) ->
     row[1 + layout.words + word] = optional & ~bit
     row[layout.width - 1] = 0
     if keep(
-        memory.next_table, counters[GENERATION], memory.next, memory.next_trail, counters[NEXT], row, trail, layout.width
+        memory.next_table,
+        counters[GENERATION],
+        memory.next,
+        memory.next_trail,
+        counters[NEXT],
+        row,
+        trail,
+        layout.width,
     ):
         counters[NEXT] += 1
     row[1 + word], row[1 + layout.words + word], row[layout.width - 1] = done, optional, mark
@@ -441,7 +448,14 @@ def apply(
         if row[1 + words + word] & bit and not memory.seen[number, 1 + words + word] & bit:
             hand_over(layout, memory, row, trail, op)
         if keep(
-            memory.seen_table, counters[GENERATION], memory.seen, memory.seen_trail, counters[SEEN], row, trail, layout.width
+            memory.seen_table,
+            counters[GENERATION],
+            memory.seen,
+            memory.seen_trail,
+            counters[SEEN],
+            row,
+            trail,
+            layout.width,
         ):
             counters[SEEN] += 1
     if counters[NEXT] + counters[SEEN] == count:

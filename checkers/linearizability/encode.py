@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -52,9 +53,8 @@ class Encoded:
 
     def by_key(self) -> Iterator[tuple[str | None, slice]]:
         """Each key that has operations, and where they are."""
-        bounds = np.flatnonzero(np.diff(self.key)) + 1
-        starts = [0, *bounds.tolist()] if len(self) else []
-        for start, stop in zip(starts, [*starts[1:], len(self)], strict=True):
+        bounds = [0, *(np.flatnonzero(np.diff(self.key)) + 1).tolist(), len(self)]
+        for start, stop in pairwise(bounds) if len(self) else ():
             yield self.keys[int(self.key[start])], slice(start, stop)
 
     def named(self, row: int) -> str:
@@ -167,6 +167,9 @@ def _classes(columns: list[Ints]) -> Ints:
 
 def _check_times(index: Ints, call: Ints, ret: Ints, outcome: Ints, outcomes: list[str | None]) -> None:
     ok = np.array([text == "ok" for text in outcomes], dtype=np.bool_)[outcome]
-    for wrong, what in ((ok & (ret == FOREVER), "ended ok at no known time"), (ok & (ret < call), "ended before it began")):
+    for wrong, what in (
+        (ok & (ret == FOREVER), "ended ok at no known time"),
+        (ok & (ret < call), "ended before it began"),
+    ):
         if wrong.any():
             raise ModelError(f"operation {int(index[np.argmax(wrong)])} {what}")

@@ -4,8 +4,8 @@ An operation that completes has a *slot* while it is pending; slots are used aga
 were ever pending at once, however long the history is. Operations that ended info are pending for good: equal ones form
 a *group*, and a row counts how many of a group it has used, in as few bits as the group's size needs.
 
-A row of integers is a configuration: the state; a bit per slot for what is *done*; a bit per slot for what is *optional*;
-the groups' counts; and a mark of the search's own.
+A row of integers is a configuration: the state; a bit per slot for what is *done*; a bit per slot for what is
+*optional*; the groups' counts; and a mark of the search's own.
 """
 
 from __future__ import annotations

@@ -59,9 +59,7 @@ class Searcher:
             self._states = States(model, encoded.actions)
         numbers, action = np.unique(encoded.action[where], return_inverse=True)
         actions = [encoded.actions[number] for number in numbers.tolist()]
-        layout = lay_out(
-            actions, numbers, action, encoded.call[where], encoded.ret[where], interned=not model.compiled
-        )
+        layout = lay_out(actions, numbers, action, encoded.call[where], encoded.ret[where], interned=not model.compiled)
         space = None
         deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds
         try:

@@ -15,7 +15,9 @@ from harness.core.history import SCHEMAS
 LONGEST = 7
 
 
-def operation(f: str, argument: Any = None, result: Any = None, *, call: int, ret: int | None, outcome: str = "ok") -> Op:
+def operation(
+    f: str, argument: Any = None, result: Any = None, *, call: int, ret: int | None, outcome: str = "ok"
+) -> Op:
     return {"f": f, "argument": argument, "result": result, "call": call, "ret": ret, "outcome": outcome}
 
 
@@ -47,7 +49,9 @@ def asked(model: str, rng: random.Random, number: int) -> tuple[str, Any]:
     if model == "register":
         return ("read", None) if draw < 0.5 else ("write", value)
     if model == "cas-register":
-        return ("read", None) if draw < 0.3 else ("write", value) if draw < 0.55 else ("cas", [rng.randint(1, 3), value])
+        return (
+            ("read", None) if draw < 0.3 else ("write", value) if draw < 0.55 else ("cas", [rng.randint(1, 3), value])
+        )
     if model == "kv":
         return ("get", None) if draw < 0.4 else ("put" if draw < 0.6 else "append", "abc"[value - 1])
     if model == "mutex":
@@ -74,7 +78,11 @@ def history(model: str, rng: random.Random, *, longest: int = LONGEST, spread: i
         point = number * rng.randint(1, 3)
         f, argument = asked(model, rng, number)
         op = operation(
-            f, argument, call=point - rng.randint(0, spread), ret=point + rng.randint(0, spread), outcome=rng.choice(OUTCOMES)
+            f,
+            argument,
+            call=point - rng.randint(0, spread),
+            ret=point + rng.randint(0, spread),
+            outcome=rng.choice(OUTCOMES),
         )
         op["result"] = told(model, state, f)
         if f == "cas" and op["outcome"] == "ok":
