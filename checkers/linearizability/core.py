@@ -179,7 +179,7 @@ def remember(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> None:
 
 
 @compiled
-def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state: int, kind: int) -> tuple[int, int]:
+def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state: int, kind: int) -> Any:
     """1 and the next state; 0: refused; -1: not known yet, and asked for."""
     if not interned:
         allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
@@ -199,7 +199,7 @@ def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state:
 def follow(memory: Memory, trail: int, op: int) -> int:
     """A new entry of the trail. The caller made sure that there is room."""
     counters = memory.counters
-    at = counters[TRAIL]
+    at: int = counters[TRAIL]
     memory.trail_parent[at] = trail
     memory.trail_op[at] = op
     memory.trail_event[at] = counters[EVENT]

@@ -87,8 +87,8 @@ def encode(ops: pa.Table, model: Model) -> Encoded:
         number[place] = -1 if action is None else actions.setdefault(action, len(actions))
         if len(actions) > len(words):
             words.append(_words(texts))
-    action = number[group]
-    kept = np.flatnonzero(action >= 0)
+    numbers = number[group]
+    kept = np.flatnonzero(numbers >= 0)
     kept = kept[np.lexsort((ret[kept], call[kept], codes["key"][0][kept]))]
     outcomes = codes["outcome"][1]
     info = np.array([text == "info" for text in outcomes], dtype=np.bool_)[codes["outcome"][0][kept]]
@@ -99,7 +99,7 @@ def encode(ops: pa.Table, model: Model) -> Encoded:
         key=codes["key"][0][kept],
         call=call[kept],
         ret=np.where(info, FOREVER, ret[kept]),
-        action=action[kept],
+        action=numbers[kept],
         keys=codes["key"][1],
         actions=list(actions),
         texts=words,

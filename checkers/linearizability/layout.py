@@ -48,15 +48,15 @@ class Layout(NamedTuple):
     group_unit: Ints
     group_mask: Ints
     guards: Ints
-    """Per word of counts: a bit above each count, which a difference of two rows leaves set where it is not negative."""
+    """Per word of counts: a bit above each count; the difference of two rows leaves it set where it is not negative."""
     words: int
     """How many words the done bits take, and the optional ones."""
     width: int
     """Integers in a row."""
 
 
-def lay_out(actions: list[Action], numbers: Ints, action: Ints, call: Ints, ret: Ints, *, interned: bool) -> Layout:
-    """``actions`` and ``numbers``: those of this key, and their numbers among all; ``action`` indexes into them."""
+def lay_out(actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints) -> Layout:
+    """``actions``: those of this key; ``action`` indexes into them. ``numbers``: theirs in an interned model's table."""
     count = len(action)
     info = ret == FOREVER
     done = np.flatnonzero(~info)
@@ -72,7 +72,7 @@ def lay_out(actions: list[Action], numbers: Ints, action: Ints, call: Ints, ret:
     slot[info] = ~group
     words = max(1, -(-slots // WORD))
     word, unit, mask, guards = _fields(np.bincount(group, minlength=len(group_kind)), 1 + 2 * words)
-    numbered = [(0, int(n), 0) for n in numbers] if interned else [action[:3] for action in actions]
+    numbered = [one[:3] for one in actions] if numbers is None else [(0, number, 0) for number in numbers]
     step = np.array(numbered, dtype=np.int64).reshape(-1, 3)
     return Layout(
         events=events,
@@ -82,8 +82,8 @@ def lay_out(actions: list[Action], numbers: Ints, action: Ints, call: Ints, ret:
         f=step[:, 0].copy(),
         x=step[:, 1].copy(),
         y=step[:, 2].copy(),
-        reads=np.array([action.reads for action in actions], dtype=np.int64),
-        blind=np.array([action.blind for action in actions], dtype=np.int64),
+        reads=np.array([one.reads for one in actions], dtype=np.int64),
+        blind=np.array([one.blind for one in actions], dtype=np.int64),
         group_kind=group_kind,
         group_word=word,
         group_unit=unit,

@@ -8,7 +8,7 @@ is asked for once, states get numbers, and the search sees those only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -87,6 +87,14 @@ class Model:
         Raises ``ModelError`` when the model knows no such operation.
         """
         raise NotImplementedError
+
+    def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
+        """The actions of one key, which may say more once all of them are known; ``ret`` None: ended info.
+
+        For models that can refuse an action earlier by what the rest of the history holds. It must not change whether
+        there is a legal order.
+        """
+        return actions
 
     @staticmethod
     def step(state: Any, f: int, x: Any, y: Any) -> tuple[bool, Any]:

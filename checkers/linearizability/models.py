@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from checkers.linearizability.fifo_queue import FifoQueue
 from checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
 READ: Final = 0
@@ -116,43 +117,6 @@ class Mutex(Model):
 
     def describe(self, state: int, values: Values) -> str:
         return "held" if state else "free"
-
-
-class FifoQueue(Model):
-    """``enqueue`` has the value as its argument, ``dequeue`` as its result; the result null: the queue was empty."""
-
-    name = "fifo-queue"
-    initial = ()
-    compiled = False
-    ENQUEUE: ClassVar[int] = 0
-    DEQUEUE: ClassVar[int] = 1
-    EMPTY: ClassVar[int] = 2
-    DEQUEUE_UNKNOWN: ClassVar[int] = 3
-
-    def encode(self, call: Call) -> Action | None:
-        if call.f == "enqueue":
-            if call.argument is None:
-                raise ModelError("null is enqueued, which a dequeue of an empty queue returns, too")
-            return Action(self.ENQUEUE, call.number(call.argument))
-        if call.f != "dequeue":
-            raise self.unknown(call)
-        if not call.known:
-            return Action(self.DEQUEUE_UNKNOWN)
-        if call.result is None:
-            return Action(self.EMPTY, reads=True)
-        return Action(self.DEQUEUE, call.number(call.result))
-
-    @staticmethod
-    def step(state: tuple[int, ...], f: int, x: int, y: int) -> tuple[bool, tuple[int, ...]]:
-        if f == FifoQueue.ENQUEUE:
-            return True, (*state, x)
-        if f == FifoQueue.DEQUEUE:
-            return state[:1] == (x,), state[1:]
-        return f == FifoQueue.DEQUEUE_UNKNOWN or not state, state[1:]
-
-    def describe(self, state: tuple[int, ...], values: Values) -> str:
-        shown = ", ".join(values.text(number) for number in state[:10])
-        return f"[{shown}{', ...' if len(state) > 10 else ''}]"
 
 
 class Set(Model):

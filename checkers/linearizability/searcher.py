@@ -10,10 +10,11 @@ import numpy as np
 
 from checkers.linearizability import core
 from checkers.linearizability.compiled import compiled_step
-from checkers.linearizability.encode import Encoded
+from checkers.linearizability.encode import FOREVER, Encoded
 from checkers.linearizability.explain import Explanation, explain, order
-from checkers.linearizability.layout import lay_out
+from checkers.linearizability.layout import Layout, lay_out
 from checkers.linearizability.limits import Limits
+from checkers.linearizability.model import Action, Model
 from checkers.linearizability.workspace import OutOfMemory, States, Workspace
 
 BUDGET: Final = 1_000_000
@@ -48,7 +49,7 @@ class Searcher:
         self._limits = limits
         self._model = encoded.model
         self._step: Any = None
-        self._states = States(encoded.model, encoded.actions)
+        self._states = States(encoded.model)
 
     def search(self, key: str | None, where: slice, *, witness: bool = False) -> Searched:
         """Of one key, whose operations are there. ``witness``: a legal order is wanted, too."""
@@ -56,10 +57,8 @@ class Searcher:
             self._step = compiled_step(self._model.step if self._model.compiled else _never)
         encoded, model, limits = self._encoded, self._model, self._limits
         if self._states.bytes * 4 > limits.bytes:
-            self._states = States(model, encoded.actions)
-        numbers, action = np.unique(encoded.action[where], return_inverse=True)
-        actions = [encoded.actions[number] for number in numbers.tolist()]
-        layout = lay_out(actions, numbers, action, encoded.call[where], encoded.ret[where], interned=not model.compiled)
+            self._states = States(model)
+        layout, actions = self._lay_out(where)
         space = None
         deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds
         try:
@@ -94,6 +93,21 @@ class Searcher:
         except OutOfMemory as error:
             found = _unknown(key, f"the memory limit ({error})", encoded, where, space)
             return found if space is None else _measured(space, found)
+
+    def _lay_out(self, where: slice) -> tuple[Layout, list[Action]]:
+        """The key's layout and its distinct actions, which the layout numbers in that order."""
+        encoded, interned = self._encoded, not self._model.compiled
+        call, ret = encoded.call[where], encoded.ret[where]
+        numbers, action = np.unique(encoded.action[where], return_inverse=True)
+        actions = [encoded.actions[number] for number in numbers.tolist()]
+        if type(self._model).foresee is not Model.foresee:
+            ends = [None if end == FOREVER else end for end in ret.tolist()]
+            foreseen = self._model.foresee([actions[number] for number in action.tolist()], call.tolist(), ends)
+            actions = list(dict.fromkeys(foreseen))
+            places = {one: place for place, one in enumerate(actions)}
+            action = np.array([places[one] for one in foreseen], dtype=np.int64)
+        known = [self._states.number(one) for one in actions] if interned else None
+        return lay_out(actions, known, action, call, ret), actions
 
 
 def _measured(space: Workspace, found: Searched) -> Searched:

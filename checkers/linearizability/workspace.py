@@ -34,9 +34,10 @@ class OutOfMemory(Exception):
 class States:
     """Numbers for the states of an interned model, and what its ``step`` said, kept for all keys."""
 
-    def __init__(self, model: Model, actions: list[Action]) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
-        self.actions = actions
+        self._numbers: dict[Action, int] = {}
+        self.actions: list[Action] = []
         self.numbers: dict[Hashable, int] = {model.initial: 0}
         self.states: list[Hashable] = [model.initial]
         self.known = np.full(1024, NOWHERE, dtype=np.int64)
@@ -48,6 +49,13 @@ class States:
     def bytes(self) -> int:
         """Roughly: a state, its two places and its entry in the table."""
         return self._bytes + self.known.nbytes * 2
+
+    def number(self, action: Action) -> int:
+        """The action's number in this table."""
+        number = self._numbers.setdefault(action, len(self.actions))
+        if number == len(self.actions):
+            self.actions.append(action)
+        return number
 
     def answer(self, requests: Ints) -> None:
         """Steps each pair of state and action that was asked for."""
@@ -140,7 +148,7 @@ class Workspace:
     @property
     def bytes(self) -> int:
         """Of all arrays, and of what is saved and interned."""
-        own = sum(array.nbytes for name, array in self.memory._asdict().items() if not name.startswith("known"))
+        own: int = sum(array.nbytes for name, array in self.memory._asdict().items() if not name.startswith("known"))
         return own + self.states.bytes + (self.saved.bytes if self.saved else 0)
 
     def grow_rows(self) -> None:

@@ -2,9 +2,9 @@
 
 All operations on one value, its write and its reads, are a cluster; its zone lies between its first return and its last
 call. Where the first return is earlier the register held the value all that time (a forward zone), else one moment is
-enough (a backward one). A history is linearizable iff every value that was read was written, no read returned before its
-write was called, no two forward zones overlap, and no backward zone lies inside a forward one. One sort by where zones
-begin and a running maximum of where forward ones end finds all that contradict: O(n log n), for all keys at once.
+enough (a backward one). A history is linearizable iff every value that was read was written, no read returned before
+its write was called, no two forward zones overlap, and no backward zone lies inside a forward one. One sort by where
+zones begin and a running maximum of where forward ones end finds all that contradict: O(n log n), for all keys at once.
 
 Conditions, key by key: reads and plain writes only, no value written twice, none that is the initial one. The initial
 value's zone begins before everything. A write that ended info counts only if its value was read.
@@ -64,8 +64,8 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
     if len(rows) == 0:
         return found
     key, call, ret = encoded.key[rows], encoded.call[rows], encoded.ret[rows]
-    _, number = np.unique(value, return_inverse=True)
-    _, cluster = np.unique(key * (number.max() + 1) + number, return_inverse=True)
+    _, dense = np.unique(value, return_inverse=True)
+    _, cluster = np.unique(key * (dense.max() + 1) + dense, return_inverse=True)
     count = int(cluster.max()) + 1
     writer = np.full(count, -1, dtype=np.int64)
     writer[cluster[~reads]] = np.flatnonzero(~reads)

@@ -1,4 +1,4 @@
-"""Is a small history linearizable? By every order there is, from the meaning of each object, without memory of any kind.
+"""Is a small history linearizable? By every order there is, from the meaning of each object.
 
 Independent of the models under test: states are JSON values, and an operation of unknown result may leave several.
 """
