@@ -56,7 +56,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints) -> Layout:
-    """``actions``: those of this key; ``action`` indexes into them. ``numbers``: theirs in an interned model's table."""
+    """``actions``: those of this key; ``action`` indexes into them. ``numbers``: theirs in a table of states."""
     count = len(action)
     info = ret == FOREVER
     done = np.flatnonzero(~info)
