@@ -1,0 +1,121 @@
+"""How long, and with how much memory, a register's linearizability is decided as clients and operations grow.
+
+    python benchmarks/linearizability.py [--operations 1000,10000] [--clients 5,10,20,50] [--seconds 60]
+        [--memory-mb 4096]
+
+One register of five values, so that values repeat and only a search can tell: each client reads or writes, and calls
+again as soon as it is answered; the history is that of a correct register. ``illegal``: a sixth value, written once
+early on, is read again near the end. ``info``: one operation in a hundred has no known end. Each case runs in a process
+of its own, for its peak memory beyond what the process began with. The last line is the most clients that every case
+was decided for within the limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import time
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from checkers.linearizability import MODELS, Limits, search
+from harness.core.history import SCHEMAS
+
+VALUES: Final = 5
+LOST: Final = 0.01
+KINDS: Final = ("legal", "illegal", "info")
+
+
+def generate(operations: int, clients: int, kind: str, seed: int = 1) -> pa.Table:
+    """The ``ops`` of one register. Operations take 50 to 150 us; each takes effect somewhere in its middle half."""
+    rng = np.random.default_rng([seed, operations, clients])
+    rounds = -(-operations // clients)
+    took = rng.integers(50_000, 150_000, (rounds, clients))
+    ends = np.cumsum(took + 1_000, axis=0) + rng.integers(0, 100_000, clients)
+    call, ret = (ends - took).reshape(-1)[:operations], ends.reshape(-1)[:operations]
+    point = call + ((ret - call) * rng.uniform(0.25, 0.75, operations)).astype(np.int64)
+    reads = rng.random(operations) < 0.5
+    value = rng.integers(1, VALUES + 1, operations)
+    info = (rng.random(operations) < LOST) & (kind == "info")
+    happened = ~info | (rng.random(operations) < 0.5)
+    order = np.argsort(point, kind="stable")
+    if kind == "illegal":
+        value[order[np.flatnonzero(~reads[order])[operations // 20]]] = VALUES + 1
+    effective = np.where(~reads & happened, np.arange(operations), -1)[order]
+    latest = np.maximum.accumulate(np.where(effective >= 0, np.arange(operations), -1))
+    held = np.where(latest >= 0, value[order[np.maximum(latest, 0)]], 0)
+    seen = np.empty(operations, dtype=np.int64)
+    seen[order] = held
+    if kind == "illegal":
+        seen[order[np.flatnonzero(reads[order])[-operations // 20]]] = VALUES + 1
+    known = np.array(["null", *map(str, range(1, VALUES + 2))])
+    columns: dict[str, Any] = {
+        "index": np.arange(operations),
+        "process": (np.arange(operations) % clients).astype(np.int32),
+        "worker": np.full(operations, "0"),
+        "f": np.where(reads, "read", "write"),
+        "key": np.full(operations, "x"),
+        "argument": np.where(reads, "null", known[value]),
+        "result": pa.array(known[seen], mask=~reads | info),
+        "call": call,
+        "ret": pa.array(ret, mask=info),
+        "outcome": np.where(info, "info", "ok"),
+        "phase": np.full(operations, "main"),
+    }
+    arrays = [
+        pa.array(columns[field.name]).cast(field.type) if field.name in columns else pa.nulls(operations, field.type)
+        for field in SCHEMAS["ops"]
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMAS["ops"])
+
+
+def peak() -> int:
+    """Kilobytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def case(operations: int, clients: int, kind: str, limits: Limits, answer: Any) -> None:
+    table = generate(operations, clients, kind)
+    before, begun, used = peak(), time.perf_counter(), time.process_time()
+    judged = search(table, MODELS["register"], limits=limits)
+    took = (time.perf_counter() - begun, time.process_time() - used)
+    answer.send((str(judged.verdict), *took, (peak() - before) // 1024, judged.examined[-1].note))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--operations", default="1000,10000")
+    arguments.add_argument("--clients", default="5,10,20,50")
+    arguments.add_argument("--seconds", type=float, default=60)
+    arguments.add_argument("--memory-mb", type=int, default=4096)
+    options = arguments.parse_args()
+    limits = Limits(seconds=options.seconds, bytes=options.memory_mb << 20)
+    begun = time.perf_counter()
+    search(generate(100, 5, "info"), MODELS["register"], limits=limits)
+    print(f"first use: {time.perf_counter() - begun:.1f} s (import, and compiling where it is not kept from before)")
+    context = multiprocessing.get_context("fork")
+    decided: dict[int, bool] = {}
+    for operations in map(int, options.operations.split(",")):
+        for clients in map(int, options.clients.split(",")):
+            for kind in KINDS:
+                ours, theirs = context.Pipe()
+                process = context.Process(target=case, args=(operations, clients, kind, limits, theirs))
+                process.start()
+                theirs.close()
+                verdict, seconds, processor, grown, note = ours.recv()
+                process.join()
+                decided[clients] = decided.get(clients, True) and verdict != "unknown"
+                print(
+                    f"{operations:>8} operations {clients:>3} clients {kind:8} {verdict:8} {seconds:8.2f} s "
+                    f"({processor:.2f} s of processor time) {grown:>6} MB more; {note}",
+                    flush=True,
+                )
+    within = [clients for clients, all_decided in decided.items() if all_decided]
+    print(f"most clients decided within {options.seconds:g} s in every case: {max(within, default=0)}")
+
+
+if __name__ == "__main__":
+    main()

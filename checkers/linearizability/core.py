@@ -1,0 +1,560 @@
+"""The compiled search: just-in-time linearization over sets of configurations.
+
+Events are taken in order. Between two returns there is a set of configurations: what the state may be, and which
+pending operations have then taken effect. Nothing is decided before it must be: when an operation returns that has not
+taken effect, every order of pending operations that ends in it is tried (Lowe, "Testing for linearizability", 2017,
+after Wing and Gong, 1993). No configuration left: that operation cannot be placed. So what is kept depends on how much
+is pending at once, not on the length of the history.
+
+Five rules leave out configurations from which nothing follows that does not follow from another one that is kept:
+
+1. An action that only reads takes effect as soon as the state allows it.
+2. Of equal pending actions the one that returns first takes effect first; those that ended info come last.
+3. Right before a blind action any other blind one may have happened unseen. So when one takes effect all others that
+   are pending become *optional*: they may still take effect, and need not.
+4. A blind action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
+5. At each return, a configuration is dropped when another with the same state can do all that it can: ``dominates``.
+
+All memory belongs to the caller (``workspace``): ``advance`` stops wherever an array is full, a transition is unknown
+or its budget is spent, and goes on from there when called again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.linearizability.compiled import compiled
+from checkers.linearizability.layout import WORD, Layout
+
+Ints = NDArray[np.int64]
+
+# What ``advance`` returns.
+PLACED: Final = 0
+"""Every operation has its place."""
+STUCK: Final = 1
+"""The operation ``AT`` has none; ``current`` and ``seen`` are what was possible before it."""
+FULL_ROWS: Final = 2
+FULL_TRAIL: Final = 3
+MISSING: Final = 4
+"""Of ``requests`` the transitions are wanted."""
+SPENT: Final = 5
+WRONG_READ: Final = 6
+"""The action ``AT`` reads, and changed the state."""
+WRONG_BLIND: Final = 7
+"""The action ``AT`` is blind, and was refused, or left another state than before."""
+WIDE: Final = 8
+"""The set is larger than ``WIDEST``; the caller may set a part of it aside."""
+
+# Places in ``counters``.
+EVENT: Final = 0
+PHASE: Final = 1
+AT: Final = 2
+CURRENT: Final = 3
+SEEN: Final = 4
+NEXT: Final = 5
+HEAD: Final = 6
+"""How many of ``current`` (phase 1) or ``seen`` (phase 2) are dealt with."""
+TRAIL: Final = 7
+PENDING: Final = 8
+READS: Final = 9
+OPEN: Final = 10
+GENERATION: Final = 11
+STAMP: Final = 12
+REQUESTS: Final = 13
+BUDGET: Final = 14
+WIDEST: Final = 15
+LARGEST: Final = 16
+"""The largest set of configurations kept at one return."""
+EXPLORED: Final = 17
+COUNTERS: Final = 18
+
+MOST_COMPARED: Final = 64
+"""Rows of one state that a new one is compared with; beyond that it is kept unasked."""
+
+
+class Memory(NamedTuple):
+    """All that changes. A row's trail is the place of its latest operation in the trail, whose parents lead back."""
+
+    counters: Ints
+    current: Ints
+    current_trail: Ints
+    seen: Ints
+    seen_trail: Ints
+    next: Ints
+    next_trail: Ints
+    seen_table: Ints
+    """Open addressing: generation and index of a row in one integer."""
+    next_table: Ints
+    heads: Ints
+    links: Ints
+    trail_parent: Ints
+    trail_op: Ints
+    trail_event: Ints
+    pending: Ints
+    """Operations that change something and are pending, the first to return first."""
+    pending_reads: Ints
+    available: Ints
+    """Per group, how many were called."""
+    open_groups: Ints
+    blind_mask: Ints
+    """The slots of blind pending operations."""
+    blind_state: Ints
+    """Per action: whether it is known (0, 1), and the state that it leaves."""
+    tried: Ints
+    row: Ints
+    requests: Ints
+    known: Ints
+    """Transitions of interned models: state and action in one integer, -1 where there is none."""
+    known_next: Ints
+    """The state after it, or -1: refused."""
+
+
+@compiled
+def hashed(row: Ints, width: int) -> int:
+    value = 7
+    for place in range(width):
+        part = row[place]
+        value = ((value ^ (part & 0x7FFFFFFF)) * 1000003) & 0x7FFFFFFF
+        value = ((value ^ ((part >> 31) & 0x7FFFFFFF)) * 1540483) & 0x7FFFFFFF
+        value ^= value >> 15
+    return value
+
+
+@compiled
+def find(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int:
+    """The place of ``row``'s entry, or of the free place where it belongs."""
+    last = len(table) - 1
+    place = hashed(row, width) & last
+    while table[place] >> 32 == generation:
+        index = table[place] & 0xFFFFFFFF
+        equal = True
+        for at in range(width):
+            if rows[index, at] != row[at]:
+                equal = False
+                break
+        if equal:
+            return place
+        place = (place + 1) & last
+    return place
+
+
+@compiled
+def keep(table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row: Ints, trail: int, width: int) -> bool:
+    """Adds a row as number ``count`` unless it is there."""
+    place = find(table, generation, rows, row, width)
+    if table[place] >> 32 == generation:
+        return False
+    table[place] = generation << 32 | count
+    for at in range(width):
+        rows[count, at] = row[at]
+    trails[count] = trail
+    return True
+
+
+@compiled
+def rebuild(table: Ints, generation: int, rows: Ints, count: int, width: int) -> None:
+    """Enters rows into a new table."""
+    for index in range(count):
+        table[find(table, generation, rows, rows[index], width)] = generation << 32 | index
+
+
+@compiled
+def slot_of(known: Ints, key: int) -> int:
+    last = len(known) - 1
+    place = ((key & 0x7FFFFFFF) * 1000003 ^ ((key >> 31) & 0x7FFFFFFF) * 1540483) & last
+    while known[place] >= 0 and known[place] != key:
+        place = (place + 1) & last
+    return place
+
+
+@compiled
+def remember(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> None:
+    for index in range(len(keys)):
+        place = slot_of(known, keys[index])
+        known[place] = keys[index]
+        known_next[place] = states[index]
+
+
+@compiled
+def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state: int, kind: int) -> Any:
+    """1 and the next state; 0: refused; -1: not known yet, and asked for."""
+    if not interned:
+        allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
+        return (1 if allowed else 0), after
+    key = state << 31 | layout.x[kind]
+    place = slot_of(memory.known, key)
+    if memory.known[place] == key:
+        after = memory.known_next[place]
+        return (1 if after >= 0 else 0), after
+    if memory.counters[REQUESTS] < len(memory.requests):
+        memory.requests[memory.counters[REQUESTS]] = key
+        memory.counters[REQUESTS] += 1
+    return -1, 0
+
+
+@compiled
+def follow(memory: Memory, trail: int, op: int) -> int:
+    """A new entry of the trail. The caller made sure that there is room."""
+    counters = memory.counters
+    at: int = counters[TRAIL]
+    memory.trail_parent[at] = trail
+    memory.trail_op[at] = op
+    memory.trail_event[at] = counters[EVENT]
+    counters[TRAIL] += 1
+    return at
+
+
+@compiled
+def observe(step: Any, interned: bool, layout: Layout, memory: Memory, row: Ints, trail: int) -> int:
+    """Lets every pending read take effect that the row's state allows (rule 1). Returns the trail.
+
+    -2: a transition is missing; -3: an action that reads changed the state.
+    """
+    missing = False
+    for index in range(memory.counters[READS]):
+        op = memory.pending_reads[index]
+        word, bit = 1 + layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
+        if row[word] & bit:
+            continue
+        allowed, after = transition(step, interned, layout, memory, row[0], layout.kind[op])
+        if allowed < 0:
+            missing = True
+        elif allowed:
+            if after != row[0]:
+                memory.counters[AT] = layout.kind[op]
+                return -3
+            row[word] |= bit
+            trail = follow(memory, trail, op)
+    return -2 if missing else trail
+
+
+@compiled
+def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) -> None:
+    """Keeps a row for the next return, without the slot of the operation that returns and without the mark."""
+    counters = memory.counters
+    word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
+    done, optional, mark = row[1 + word], row[1 + layout.words + word], row[layout.width - 1]
+    row[1 + word] = done & ~bit
+    row[1 + layout.words + word] = optional & ~bit
+    row[layout.width - 1] = 0
+    if keep(
+        memory.next_table,
+        counters[GENERATION],
+        memory.next,
+        memory.next_trail,
+        counters[NEXT],
+        row,
+        trail,
+        layout.width,
+    ):
+        counters[NEXT] += 1
+    row[1 + word], row[1 + layout.words + word], row[layout.width - 1] = done, optional, mark
+
+
+@compiled
+def take_events(layout: Layout, memory: Memory) -> bool:
+    """Calls up to the next return become pending; that return's operation is then ``AT``. False: there is none."""
+    counters = memory.counters
+    while counters[EVENT] < len(layout.events):
+        event = layout.events[counters[EVENT]]
+        if event < 0:
+            counters[AT] = ~event
+            return True
+        slot, kind = layout.slot[event], layout.kind[event]
+        if slot < 0:
+            if memory.available[~slot] == 0:
+                memory.open_groups[counters[OPEN]] = ~slot
+                counters[OPEN] += 1
+            memory.available[~slot] += 1
+        elif layout.reads[kind]:
+            memory.pending_reads[counters[READS]] = event
+            counters[READS] += 1
+        else:
+            place = counters[PENDING]
+            while place > 0 and layout.rank[memory.pending[place - 1]] > layout.rank[event]:
+                memory.pending[place] = memory.pending[place - 1]
+                place -= 1
+            memory.pending[place] = event
+            counters[PENDING] += 1
+            if layout.blind[kind]:
+                memory.blind_mask[slot // WORD] |= 1 << slot % WORD
+        counters[EVENT] += 1
+    return False
+
+
+@compiled
+def forget(layout: Layout, memory: Memory, op: int) -> None:
+    """The operation is no longer pending."""
+    counters = memory.counters
+    slot, kind = layout.slot[op], layout.kind[op]
+    if layout.reads[kind]:
+        among, count = memory.pending_reads, READS
+    else:
+        among, count = memory.pending, PENDING
+    place = 0
+    while among[place] != op:
+        place += 1
+    counters[count] -= 1
+    for index in range(place, counters[count]):
+        among[index] = among[index + 1]
+    if layout.blind[kind]:
+        memory.blind_mask[slot // WORD] &= ~(1 << slot % WORD)
+
+
+@compiled
+def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask: Ints) -> bool:
+    """Whether ``one``, of the same state, can do all that ``other`` can.
+
+    For each slot: optional can do what done and what open can; of a read, done can do what open can. And it has used no
+    more of any group.
+    """
+    for word in range(layout.words):
+        done, optional = one[1 + word], one[1 + layout.words + word]
+        other_done, other_optional = other[1 + word], other[1 + layout.words + word]
+        if other_done & ~(done | optional) or other_optional & ~optional:
+            return False
+        if done & ~other_done & ~other_optional & ~read_mask[word]:
+            return False
+    for word in range(len(layout.guards)):
+        place = 1 + 2 * layout.words + word
+        if ((other[place] | layout.guards[word]) - one[place]) & layout.guards[word] != layout.guards[word]:
+            return False
+    return True
+
+
+@compiled
+def settle(layout: Layout, memory: Memory, op: int) -> None:
+    """What was kept for the next return, less what is dominated, becomes current (rule 5)."""
+    counters = memory.counters
+    forget(layout, memory, op)
+    read_mask = np.zeros(layout.words, np.int64)
+    for index in range(counters[READS]):
+        slot = layout.slot[memory.pending_reads[index]]
+        read_mask[slot // WORD] |= 1 << slot % WORD
+    last, generation, dropped = len(memory.heads) - 1, counters[GENERATION], -2
+    for index in range(counters[NEXT]):
+        row = memory.next[index]
+        place = hashed(row, 1) & last
+        first = memory.heads[place] & 0xFFFFFFFF if memory.heads[place] >> 32 == generation else -1
+        other, compared, dominated = first, 0, False
+        while other >= 0 and compared < MOST_COMPARED:
+            rival, following = memory.next[other], memory.links[other]
+            if memory.current_trail[other] != dropped and rival[0] == row[0]:
+                compared += 1
+                if dominates(layout, memory, rival, row, read_mask):
+                    dominated = True
+                    break
+                if dominates(layout, memory, row, rival, read_mask):
+                    memory.current_trail[other] = dropped
+            other = following
+        memory.current_trail[index] = dropped if dominated else memory.next_trail[index]
+        if not dominated:
+            memory.links[index] = first
+            memory.heads[place] = generation << 32 | index
+    kept = 0
+    for index in range(counters[NEXT]):
+        if memory.current_trail[index] != dropped:
+            for at in range(layout.width):
+                memory.current[kept, at] = memory.next[index, at]
+            memory.current_trail[kept] = memory.current_trail[index]
+            kept += 1
+    counters[CURRENT] = kept
+    counters[LARGEST] = max(counters[LARGEST], kept)
+    counters[EVENT] += 1
+    counters[PHASE] = 0
+
+
+@compiled
+def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -> int:
+    """Divides the current rows: those where the returning operation has its place, and those to search from."""
+    counters, row = memory.counters, memory.row
+    word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
+    while counters[HEAD] < counters[CURRENT]:
+        if counters[SEEN] >= len(memory.seen) or counters[NEXT] >= len(memory.next):
+            return FULL_ROWS
+        if counters[TRAIL] + counters[READS] >= len(memory.trail_op):
+            return FULL_TRAIL
+        for at in range(layout.width):
+            row[at] = memory.current[counters[HEAD], at]
+        trail = observe(step, interned, layout, memory, row, memory.current_trail[counters[HEAD]])
+        if trail == -3:
+            return WRONG_READ
+        if trail == -2:
+            return MISSING
+        if (row[1 + word] | row[1 + layout.words + word]) & bit:
+            hand_over(layout, memory, row, trail, op)
+        if not row[1 + word] & bit and keep(
+            memory.seen_table,
+            counters[GENERATION],
+            memory.seen,
+            memory.seen_trail,
+            counters[SEEN],
+            row,
+            trail,
+            layout.width,
+        ):
+            counters[SEEN] += 1
+        counters[HEAD] += 1
+    counters[HEAD] = 0
+    counters[PHASE] = 2
+    return PLACED
+
+
+@compiled
+def apply(
+    step: Any, interned: bool, layout: Layout, memory: Memory, op: int, number: int, kind: int, slot: int, chosen: int
+) -> int:
+    """Lets one action take effect on the row ``number`` of ``seen``. ``chosen``: its operation, or group's complement.
+
+    ``PLACED``: done, or refused.
+    """
+    counters, row, words = memory.counters, memory.row, layout.words
+    allowed, after = transition(step, interned, layout, memory, memory.seen[number, 0], kind)
+    if allowed < 0:
+        return MISSING
+    if layout.blind[kind]:
+        if not allowed or (memory.blind_state[kind, 0] and memory.blind_state[kind, 1] != after):
+            counters[AT] = kind
+            return WRONG_BLIND
+        memory.blind_state[kind, 0], memory.blind_state[kind, 1] = 1, after
+    if not allowed:
+        return PLACED
+    for at in range(layout.width):
+        row[at] = memory.seen[number, at]
+    row[0] = after
+    if slot >= 0:
+        row[1 + slot // WORD] |= 1 << slot % WORD
+        row[1 + words + slot // WORD] &= ~(1 << slot % WORD)
+    else:
+        row[layout.group_word[~slot]] += layout.group_unit[~slot]
+    if layout.blind[kind]:
+        for word in range(words):
+            row[1 + words + word] |= memory.blind_mask[word] & ~row[1 + word]
+    before = counters[TRAIL]
+    own = follow(memory, memory.seen_trail[number], chosen)
+    trail = observe(step, interned, layout, memory, row, own)
+    if trail < 0:
+        counters[TRAIL] = before
+        return WRONG_READ if trail == -3 else MISSING
+    row[layout.width - 1] = 1 if layout.blind[kind] and trail == own else 0
+    count = counters[NEXT] + counters[SEEN]
+    word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
+    if row[1 + word] & bit:
+        hand_over(layout, memory, row, trail, op)
+    else:
+        if row[1 + words + word] & bit and not memory.seen[number, 1 + words + word] & bit:
+            hand_over(layout, memory, row, trail, op)
+        if keep(
+            memory.seen_table,
+            counters[GENERATION],
+            memory.seen,
+            memory.seen_trail,
+            counters[SEEN],
+            row,
+            trail,
+            layout.width,
+        ):
+            counters[SEEN] += 1
+    if counters[NEXT] + counters[SEEN] == count:
+        counters[TRAIL] = before
+    return PLACED
+
+
+@compiled
+def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -> int:
+    """Tries each pending action on each row of ``seen``, in order; new rows come behind them."""
+    counters, tried = memory.counters, memory.tried
+    while counters[HEAD] < counters[SEEN]:
+        if counters[BUDGET] <= 0:
+            return SPENT
+        number = counters[HEAD]
+        counters[STAMP] += 1
+        counters[EXPLORED] += 1
+        unread = memory.seen[number, layout.width - 1] == 1
+        missing = False
+        for index in range(counters[PENDING] + counters[OPEN]):
+            if index < counters[PENDING]:
+                chosen = memory.pending[index]
+                kind, slot = layout.kind[chosen], layout.slot[chosen]
+                if memory.seen[number, 1 + slot // WORD] >> slot % WORD & 1:
+                    continue
+            else:
+                group = memory.open_groups[index - counters[PENDING]]
+                chosen, slot, kind = ~group, ~group, layout.group_kind[group]
+                used = memory.seen[number, layout.group_word[group]] // layout.group_unit[group]
+                if used & layout.group_mask[group] >= memory.available[group]:
+                    continue
+            if tried[kind] == counters[STAMP]:
+                continue
+            tried[kind] = counters[STAMP]
+            if unread and layout.blind[kind]:
+                continue
+            counters[BUDGET] -= 1
+            if counters[SEEN] >= len(memory.seen) or counters[NEXT] + 1 >= len(memory.next):
+                return FULL_ROWS
+            if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op):
+                return FULL_TRAIL
+            status = apply(step, interned, layout, memory, op, number, kind, slot, chosen)
+            if status == MISSING:
+                missing = True
+            elif status != PLACED:
+                return status
+        if missing:
+            return MISSING
+        counters[HEAD] += 1
+    return PLACED
+
+
+@compiled
+def advance(step: Any, interned: bool, layout: Layout, memory: Memory) -> int:
+    """Goes on until there is something to say: see the statuses above."""
+    counters = memory.counters
+    while True:
+        if counters[PHASE] == 0:
+            if not take_events(layout, memory):
+                return PLACED
+            counters[HEAD] = counters[SEEN] = counters[NEXT] = 0
+            counters[GENERATION] += 1
+            counters[PHASE] = 1
+        op = ~layout.events[counters[EVENT]]
+        if counters[PHASE] == 1:
+            status = begin(step, interned, layout, memory, op)
+            if status != PLACED:
+                return status
+        status = expand(step, interned, layout, memory, op)
+        if status != PLACED:
+            return status
+        if counters[NEXT] == 0:
+            counters[AT] = op
+            return STUCK
+        settle(layout, memory, op)
+        if counters[CURRENT] > counters[WIDEST]:
+            return WIDE
+        if counters[BUDGET] <= 0:
+            return SPENT
+        counters[BUDGET] -= 1
+
+
+@compiled
+def sweep(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
+    """Drops what no row's trail leads back to; ``trails`` (negative: none) are renumbered. Returns what is left."""
+    moved = np.zeros(count, np.int64)
+    for index in range(len(trails)):
+        at = trails[index]
+        while at >= 0 and not moved[at]:
+            moved[at] = 1
+            at = parent[at]
+    kept = 0
+    for at in range(count):
+        if moved[at]:
+            moved[at] = kept
+            parent[kept] = moved[parent[at]] if parent[at] >= 0 else -1
+            op[kept], event[kept] = op[at], event[at]
+            kept += 1
+    for index in range(len(trails)):
+        if trails[index] >= 0:
+            trails[index] = moved[trails[index]]
+    return kept

@@ -1,0 +1,99 @@
+"""Why the search stopped: the operation without a place, what was possible before it, and the longest order found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from checkers.linearizability import core
+from checkers.linearizability.encode import FOREVER, Encoded
+from checkers.linearizability.layout import Layout
+from checkers.linearizability.workspace import Workspace
+from checkers.verdict import Finding
+
+MOST_STATES: Final = 5
+MOST_OPERATIONS: Final = 20
+MOST_LINES: Final = 64
+"""Configurations whose orders are compared for the longest."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All operations by their ``index`` in the history."""
+
+    operation: int
+    """The one that has no place before it returns."""
+    order: tuple[int, ...]
+    """The longest partial linearization: legal by the model and by time; it leaves ``operation`` out."""
+    states: tuple[str, ...]
+    """What the state could be before it, over all orders; at most ``MOST_STATES`` of them."""
+    possible: int
+    """How many states there were."""
+    concurrent: tuple[int, ...]
+    """What was pending when it returned, those that ended info last."""
+
+
+def explain(encoded: Encoded, where: slice, layout: Layout, space: Workspace) -> Explanation:
+    """Of a search that is ``STUCK``."""
+    counters, memory = space.counters, space.memory
+    index = encoded.index[where]
+    rows = memory.seen[: counters[core.SEEN]]
+    states = np.unique(rows[:, 0])
+    pending = [*memory.pending[: counters[core.PENDING]], *memory.pending_reads[: counters[core.READS]]]
+    op = int(counters[core.AT])
+    called = layout.events[: counters[core.EVENT]]
+    info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
+    trails = memory.seen_trail[: min(MOST_LINES, len(rows))].tolist()
+    return Explanation(
+        operation=int(index[op]),
+        order=max((order(encoded, where, layout, space, trail) for trail in trails), key=len),
+        states=tuple(space.describe(int(state), encoded.values) for state in states[:MOST_STATES]),
+        possible=len(states),
+        concurrent=tuple(int(index[one]) for one in [*pending, *info] if one != op),
+    )
+
+
+def order(encoded: Encoded, where: slice, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
+    """The operations of one configuration as they took effect, with those that took effect unseen (rule 3).
+
+    Such a one comes right before the first blind action that took effect after it was called.
+    """
+    line = space.line(trail)
+    members = {~group: iter(np.flatnonzero(layout.slot == ~group).tolist()) for group in range(len(layout.group_kind))}
+    placed = [(op if op >= 0 else next(members[op]), event) for op, event in line]
+    called = np.empty(len(layout.kind), dtype=np.int64)
+    starts = np.flatnonzero(layout.events >= 0)
+    called[layout.events[starts]] = starts
+    here = {op for op, _ in placed}
+    returned = [~event for event in layout.events[: space.counters[core.EVENT]].tolist() if event < 0]
+    blind = [(event, at) for at, (op, event) in enumerate(placed) if layout.blind[layout.kind[op]]]
+    events = np.array([event for event, _ in blind], dtype=np.int64)
+    unseen: dict[int, list[int]] = {}
+    for op in returned:
+        if op not in here:
+            unseen.setdefault(blind[int(np.searchsorted(events, called[op]))][1], []).append(op)
+    whole = [op for at, (own, _) in enumerate(placed) for op in (*unseen.get(at, ()), own)]
+    return tuple(encoded.index[where][np.array(whole, dtype=np.int64)].tolist())
+
+
+def finding(anomaly: str, key: str | None, encoded: Encoded, where: slice, why: Explanation) -> Finding:
+    """The explanation as a finding: one sentence, and the first operations of it."""
+    rows = {index: row for row, index in enumerate(encoded.index.tolist()[where], where.start)}
+    row = rows[why.operation]
+    states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))
+    beside = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""
+    claim = (
+        f"{encoded.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{beside}, "
+        f"and then the state can only be {states}."
+    )
+    told = (why.operation, *why.concurrent, *why.order[::-1])
+    return Finding(
+        anomaly=anomaly,
+        key=key,
+        claim=claim if key is None else f"In {key}: {claim}",
+        operations=told[:MOST_OPERATIONS],
+        omitted=max(0, len(told) - MOST_OPERATIONS),
+        time=None if encoded.ret[row] == FOREVER else int(encoded.ret[row]),
+    )

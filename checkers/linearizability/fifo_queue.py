@@ -1,0 +1,87 @@
+"""The FIFO queue, and what its dequeues tell beforehand about the order of its enqueues.
+
+Of concurrent enqueues every order is possible until the dequeues come, so a long queue has very many states. But where
+no value was enqueued twice, each value leaves by the one dequeue that returned it: of two values whose dequeues did not
+overlap the one dequeued first must have been in front, and a value that was never dequeued must be behind all others.
+An enqueue that breaks this is refused at once, instead of when the dequeues come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from checkers.linearizability.model import Action, Call, Model, ModelError, Values
+
+ENQUEUE: Final = 0
+DEQUEUE: Final = 1
+EMPTY: Final = 2
+DEQUEUE_UNKNOWN: Final = 3
+NEVER: Final = 4
+
+NOBODY: Final = -1
+"""Stands for all values that no dequeue returned: nobody can tell them apart."""
+
+Window = tuple[float, float]
+ANY: Final[Window] = (float("-inf"), float("inf"))
+AFTER_ALL: Final[Window] = (float("inf"), float("inf"))
+
+State = tuple[tuple[int, Window], ...]
+"""Values with call and return of their dequeues, the front first."""
+
+
+class FifoQueue(Model):
+    """``enqueue`` has the value as its argument, ``dequeue`` as its result; the result null: the queue was empty."""
+
+    name = "fifo-queue"
+    initial: ClassVar[State] = ()
+    compiled = False
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f == "enqueue":
+            if call.argument is None:
+                raise ModelError("null is enqueued, which a dequeue of an empty queue returns, too")
+            return Action(ENQUEUE, call.number(call.argument), ANY)
+        if call.f != "dequeue":
+            raise self.unknown(call)
+        if not call.known:
+            return Action(DEQUEUE_UNKNOWN)
+        if call.result is None:
+            return Action(EMPTY, reads=True)
+        return Action(DEQUEUE, call.number(call.result))
+
+    def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
+        """Gives each enqueue the window of its value's dequeue, if values are unique."""
+        entered = Counter(action.x for action in actions if action.f == ENQUEUE)
+        left = Counter(action.x for action in actions if action.f == DEQUEUE)
+        if any(count > 1 for count in (*entered.values(), *left.values())):
+            return actions
+        windows = {
+            action.x: (float(call[at]), float(ret[at] or 0)) for at, action in enumerate(actions) if action.f == DEQUEUE
+        }
+        unknown = any(action.f == DEQUEUE_UNKNOWN for action in actions)
+        foreseen = []
+        for action, end in zip(actions, ret, strict=True):
+            if action.f != ENQUEUE:
+                foreseen.append(action)
+            elif action.x in windows:
+                foreseen.append(Action(ENQUEUE, action.x, windows[action.x]))
+            elif unknown:
+                foreseen.append(Action(ENQUEUE, NOBODY, ANY))
+            else:
+                # What nobody dequeued, and may not have been enqueued, may as well not have been.
+                foreseen.append(Action(NEVER) if end is None else Action(ENQUEUE, NOBODY, AFTER_ALL))
+        return foreseen
+
+    @staticmethod
+    def step(state: State, f: int, x: Any, y: Any) -> tuple[bool, State]:
+        if f == ENQUEUE:
+            return all(window[0] <= y[1] for _, window in state), (*state, (x, y))
+        if f == DEQUEUE:
+            return bool(state) and state[0][0] == x, state[1:]
+        return f == DEQUEUE_UNKNOWN or (f == EMPTY and not state), state[1:]
+
+    def describe(self, state: State, values: Values) -> str:
+        shown = ["a value that is never dequeued" if x == NOBODY else values.text(x) for x, _ in state[:10]]
+        return f"[{', '.join(shown)}{', ...' if len(state) > 10 else ''}]"

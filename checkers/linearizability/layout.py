@@ -1,0 +1,130 @@
+"""One key's operations as the compiled search reads them: events in order, and a place in a row for each operation.
+
+An operation that completes has a *slot* while it is pending; slots are used again, so there are as many as operations
+were ever pending at once, however long the history is. Operations that ended info are pending for good: equal ones form
+a *group*, and a row counts how many of a group it has used, in as few bits as the group's size needs.
+
+A row of integers is a configuration: the state; a bit per slot for what is *done*; a bit per slot for what is
+*optional*; the groups' counts; and a mark of the search's own.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.linearizability.compiled import compiled
+from checkers.linearizability.encode import FOREVER
+from checkers.linearizability.model import Action
+
+Ints = NDArray[np.int64]
+
+WORD: Final = 60
+"""Bits used of each integer of a row: no sign, and room for the sums that compare counts."""
+
+
+class Layout(NamedTuple):
+    """What does not change while one key is searched. All arrays are int64."""
+
+    events: Ints
+    """An operation's number where it is called, its complement where it returns. Equal times: calls first."""
+    kind: Ints
+    """Per operation: its action, numbered within the key."""
+    slot: Ints
+    """Per operation: its slot, or the complement of its group."""
+    rank: Ints
+    """Per operation: the event at which it returns."""
+    f: Ints
+    """Per action, here and below: what ``step`` takes. Interned models have the action's number in ``x``."""
+    x: Ints
+    y: Ints
+    reads: Ints
+    blind: Ints
+    group_kind: Ints
+    """Per group, here and below: its action; then the word of a row, the unit and the mask of its count."""
+    group_word: Ints
+    group_unit: Ints
+    group_mask: Ints
+    guards: Ints
+    """Per word of counts: a bit above each count; the difference of two rows leaves it set where it is not negative."""
+    words: int
+    """How many words the done bits take, and the optional ones."""
+    width: int
+    """Integers in a row."""
+
+
+def lay_out(actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints) -> Layout:
+    """``actions``: those of this key; ``action`` indexes into them. ``numbers``: theirs in a table of states."""
+    count = len(action)
+    info = ret == FOREVER
+    done = np.flatnonzero(~info)
+    times = np.concatenate([call, ret[done]])
+    returns = np.concatenate([np.zeros(count, np.int64), np.ones(len(done), np.int64)])
+    marks = np.concatenate([np.arange(count, dtype=np.int64), ~done])
+    events = marks[np.lexsort((marks, returns, times))]
+    slot, slots = _slots(events, info)
+    rank = np.full(count, FOREVER, dtype=np.int64)
+    ends = np.flatnonzero(events < 0)
+    rank[~events[ends]] = ends
+    group_kind, group = np.unique(action[info], return_inverse=True)
+    slot[info] = ~group
+    words = max(1, -(-slots // WORD))
+    word, unit, mask, guards = _fields(np.bincount(group, minlength=len(group_kind)), 1 + 2 * words)
+    numbered = [one[:3] for one in actions] if numbers is None else [(0, number, 0) for number in numbers]
+    step = np.array(numbered, dtype=np.int64).reshape(-1, 3)
+    return Layout(
+        events=events,
+        kind=action,
+        slot=slot,
+        rank=rank,
+        f=step[:, 0].copy(),
+        x=step[:, 1].copy(),
+        y=step[:, 2].copy(),
+        reads=np.array([one.reads for one in actions], dtype=np.int64),
+        blind=np.array([one.blind for one in actions], dtype=np.int64),
+        group_kind=group_kind,
+        group_word=word,
+        group_unit=unit,
+        group_mask=mask,
+        guards=guards,
+        words=words,
+        width=2 + 2 * words + len(guards),
+    )
+
+
+@compiled
+def _slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
+    """The slot of each operation that completes, and how many slots there are."""
+    slot = np.zeros(len(info), np.int64)
+    free = np.empty(len(info) + 1, np.int64)
+    kept = slots = 0
+    for event in events:
+        if event < 0:
+            free[kept] = slot[~event]
+            kept += 1
+        elif not info[event]:
+            if kept:
+                kept -= 1
+                slot[event] = free[kept]
+            else:
+                slot[event] = slots
+                slots += 1
+    return slot, slots
+
+
+def _fields(sizes: Ints, first: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Packs counts up to each of ``sizes``, with a guard bit each, into words from ``first`` on."""
+    word, unit, mask = (np.zeros(len(sizes), np.int64) for _ in range(3))
+    guards: list[int] = []
+    used = WORD
+    for group, size in enumerate(sizes.tolist()):
+        bits = size.bit_length()
+        if used + bits + 1 > WORD:
+            guards.append(0)
+            used = 0
+        word[group], unit[group], mask[group] = first + len(guards) - 1, 1 << used, (1 << bits) - 1
+        guards[-1] |= 1 << used + bits
+        used += bits + 1
+    return word, unit, mask, np.array(guards, dtype=np.int64)

@@ -1,0 +1,109 @@
+"""What a model is: how an operation becomes an action on a state, and what the action does to it.
+
+A model is an ordinary class. ``encode`` says what one operation did, from its JSON; ``step`` applies it. Where states
+and actions are integers, ``step`` is compiled by numba and called by the compiled search itself. Where a state is
+anything else that can be hashed (``compiled = False``), ``step`` stays plain Python: each pair of a state and an action
+is asked for once, states get numbers, and the search sees those only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+INITIAL: Final = 0
+"""The number of JSON's null: the value of what was never written."""
+
+
+class ModelError(Exception):
+    """A history does not fit a model, or a model contradicts itself; the message says where."""
+
+
+class Action(NamedTuple):
+    """What an operation did. ``f``, ``x`` and ``y`` are for ``step`` alone: integers where the model is compiled.
+
+    Two flags let the search leave out orders that cannot matter. They are claims about ``step``, which is held to them:
+    ``reads``: the action never changes a state that allows it. ``blind``: every state allows it, and it leaves the same
+    state behind whatever was there before, as a plain write does.
+    """
+
+    f: int
+    x: Hashable = 0
+    y: Hashable = 0
+    reads: bool = False
+    blind: bool = False
+
+
+class Values:
+    """Numbers for values: equal JSON values have equal numbers, null has 0 (``INITIAL``)."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {b"null": INITIAL}
+        self._texts: list[str] = ["null"]
+
+    def number(self, value: Any) -> int:
+        text = msgspec.json.encode(value, order="deterministic")
+        number = self._numbers.setdefault(text, len(self._texts))
+        if number == len(self._texts):
+            self._texts.append(text.decode())
+        return number
+
+    def text(self, number: int) -> str:
+        """The value's JSON; raises ``IndexError`` for a number that was not given."""
+        return self._texts[number]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operation as the history has it. ``known`` False: it ended ``info``, so nobody knows its result."""
+
+    f: str
+    argument: Any
+    result: Any
+    known: bool
+    values: Values
+
+    def number(self, value: Any) -> int:
+        return self.values.number(value)
+
+
+class Model:
+    """The rules of one object. Subclass it, give ``name``, ``encode`` and ``step``; an instance holds no state."""
+
+    name: ClassVar[str]
+    initial: ClassVar[Any] = INITIAL
+    compiled: ClassVar[bool] = True
+    """Whether ``step`` takes and gives integers only and keeps to the Python that numba compiles."""
+    register: ClassVar[tuple[int, int] | None] = None
+    """The ``f`` of a read and of a write (``x`` is the value), where the object is a plain register: keys whose values
+    are unique are then judged by their zones, without a search."""
+
+    def encode(self, call: Call) -> Action | None:
+        """What the operation did, or None when it says nothing, such as a read of unknown result.
+
+        Raises ``ModelError`` when the model knows no such operation.
+        """
+        raise NotImplementedError
+
+    def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
+        """The actions of one key, which may say more once all of them are known; ``ret`` None: ended info.
+
+        For models that can refuse an action earlier by what the rest of the history holds. It must not change whether
+        there is a legal order.
+        """
+        return actions
+
+    @staticmethod
+    def step(state: Any, f: int, x: Any, y: Any) -> tuple[bool, Any]:
+        """Whether this state allows the action, and the state after it."""
+        raise NotImplementedError
+
+    def describe(self, state: Any, values: Values) -> str:
+        """A state in words, for the explanation."""
+        return str(state)
+
+    def unknown(self, call: Call) -> ModelError:
+        return ModelError(f"the model {self.name} knows no operation {call.f!r}")

@@ -1,0 +1,157 @@
+"""The models that come along: register, CAS register, key-value with append, mutex, FIFO queue, set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from checkers.linearizability.fifo_queue import FifoQueue
+from checkers.linearizability.model import Action, Call, Model, ModelError, Values
+
+READ: Final = 0
+WRITE: Final = 1
+CAS: Final = 2
+CAS_REFUSED: Final = 3
+
+
+class Register(Model):
+    """``read`` returns the value; ``write`` has it as its argument. Null is the initial value."""
+
+    name = "register"
+    register = (READ, WRITE)
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f == "read":
+            return Action(READ, call.number(call.result), reads=True) if call.known else None
+        if call.f == "write":
+            return Action(WRITE, call.number(call.argument), blind=True)
+        raise self.unknown(call)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 0:
+            return state == x, state
+        return True, x
+
+    def describe(self, state: int, values: Values) -> str:
+        return values.text(state)
+
+
+class CasRegister(Register):
+    """A register with ``cas``, whose argument is ``[expected, value]``.
+
+    A CAS that ended ok with the result false found another value there; one that ended fail says nothing.
+    """
+
+    name = "cas-register"
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f != "cas":
+            return super().encode(call)
+        if not isinstance(call.argument, list) or len(call.argument) != 2:
+            raise ModelError(f"the argument of a cas is [expected, value], not {call.argument!r}")
+        expected, value = (call.number(part) for part in call.argument)
+        if call.known and call.result is False:
+            return Action(CAS_REFUSED, expected, reads=True)
+        return Action(CAS, expected, value)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 0:
+            return state == x, state
+        if f == 1:
+            return True, x
+        if f == 2:
+            return state == x, y
+        return state != x, state
+
+
+class KeyValue(Model):
+    """One key of a store of strings: ``read`` or ``get``, ``write`` or ``put``, ``append``. At first the empty string.
+
+    A null that was read is the empty string.
+    """
+
+    name = "kv"
+    initial = ""
+    compiled = False
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f in ("read", "get"):
+            return Action(READ, self._string(call.f, call.result or ""), reads=True) if call.known else None
+        if call.f in ("write", "put"):
+            return Action(WRITE, self._string(call.f, call.argument), blind=True)
+        if call.f == "append":
+            return Action(CAS, self._string(call.f, call.argument))
+        raise self.unknown(call)
+
+    @staticmethod
+    def step(state: str, f: int, x: str, y: int) -> tuple[bool, str]:
+        if f == READ:
+            return state == x, state
+        return True, x if f == WRITE else state + x
+
+    def describe(self, state: str, values: Values) -> str:
+        return repr(state) if len(state) <= 60 else f"{state[:20]!r}...{state[-20:]!r} ({len(state)} characters)"
+
+    @staticmethod
+    def _string(f: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise ModelError(f"the values of kv are strings; {f} has {value!r}")
+        return value
+
+
+class Mutex(Model):
+    """``acquire`` and ``release``; nobody looks who releases."""
+
+    name = "mutex"
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f not in ("acquire", "release"):
+            raise self.unknown(call)
+        return Action(int(call.f == "release"))
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        return state == f, 1 - state
+
+    def describe(self, state: int, values: Values) -> str:
+        return "held" if state else "free"
+
+
+class Set(Model):
+    """``add`` has the element as its argument; ``read`` returns the list of all elements. At first empty."""
+
+    name = "set"
+    compiled = False
+    ADD: ClassVar[int] = 0
+    READ: ClassVar[int] = 1
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f == "add":
+            return Action(self.ADD, 1 << call.number(call.argument))
+        if call.f != "read":
+            raise self.unknown(call)
+        if not call.known:
+            return None
+        if not isinstance(call.result, list):
+            raise ModelError(f"a read of a set returns the list of its elements, not {call.result!r}")
+        elements = 0
+        for element in call.result:
+            elements |= 1 << call.number(element)
+        return Action(self.READ, elements, reads=True)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        return (True, state | x) if f == Set.ADD else (state == x, state)
+
+    def describe(self, state: int, values: Values) -> str:
+        bits = (number for number in range(state.bit_length()) if state >> number & 1)
+        elements = [values.text(number) for number in bits]
+        return f"{{{', '.join(elements[:10])}{', ...' if len(elements) > 10 else ''}}}"
+
+
+MODELS: Final[Mapping[str, Model]] = {
+    model.name: model for model in (Register(), CasRegister(), KeyValue(), Mutex(), FifoQueue(), Set())
+}
+"""By name, as ``--model`` takes them."""

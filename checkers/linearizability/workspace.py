@@ -1,0 +1,251 @@
+"""Owns the memory of the compiled search, and so its limits: every array is made, and made larger, here.
+
+The limit holds for the bytes of all arrays together, the copy that is alive while one grows included, and of the states
+that an interned model has reached. The search stops before the array that would pass it is made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.linearizability import core
+from checkers.linearizability.layout import Layout
+from checkers.linearizability.model import Action, Model, ModelError
+
+Ints = NDArray[np.int64]
+
+ROWS: Final = 64
+"""Configurations that there is room for at first."""
+
+REQUESTS: Final = 256
+NOWHERE: Final = -1
+
+
+class OutOfMemory(Exception):
+    """The limit would be passed; the message says at how many configurations."""
+
+
+class States:
+    """Numbers for the states of an interned model, and what its ``step`` said, kept for all keys."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._numbers: dict[Action, int] = {}
+        self.actions: list[Action] = []
+        self.numbers: dict[Hashable, int] = {model.initial: 0}
+        self.states: list[Hashable] = [model.initial]
+        self.known = np.full(1024, NOWHERE, dtype=np.int64)
+        self.known_next = np.zeros(1024, dtype=np.int64)
+        self.count = 0
+        self._bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """Roughly: a state, its two places and its entry in the table."""
+        return self._bytes + self.known.nbytes * 2
+
+    def number(self, action: Action) -> int:
+        """The action's number in this table."""
+        number = self._numbers.setdefault(action, len(self.actions))
+        if number == len(self.actions):
+            self.actions.append(action)
+        return number
+
+    def answer(self, requests: Ints) -> None:
+        """Steps each pair of state and action that was asked for."""
+        keys = np.unique(requests)
+        after = np.array([self._after(int(key) >> 31, int(key) & 0x7FFFFFFF) for key in keys], dtype=np.int64)
+        self.count += len(keys)
+        while self.count * 2 > len(self.known):
+            known, known_next = self.known, self.known_next
+            self.known = np.full(len(known) * 2, NOWHERE, dtype=np.int64)
+            self.known_next = np.zeros(len(known) * 2, dtype=np.int64)
+            there = known >= 0
+            core.remember(self.known, self.known_next, known[there], known_next[there])
+        core.remember(self.known, self.known_next, keys, after)
+
+    def _after(self, state: int, action: int) -> int:
+        f, x, y, *_ = self.actions[action]
+        allowed, after = self.model.step(self.states[state], f, x, y)
+        if not allowed:
+            return -1
+        number = self.numbers.setdefault(after, len(self.states))
+        if number == len(self.states):
+            self.states.append(after)
+            self._bytes += sys.getsizeof(after) + 120
+        return number
+
+
+@dataclass
+class Saved:
+    """Where the search stood at a return: enough to go on from there."""
+
+    counters: Ints
+    arrays: dict[str, Ints]
+
+    KEPT = ("pending", "pending_reads", "available", "open_groups", "blind_mask", "blind_state")
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class Workspace:
+    """The memory of one key's search. Raises ``OutOfMemory`` where it would need more than ``limit`` bytes."""
+
+    def __init__(self, layout: Layout, initial: int, limit: int, states: States) -> None:
+        self.layout = layout
+        self.limit = limit
+        self.states = states
+        self.saved: Saved | None = None
+        self.peak = 0
+        kinds, groups, operations = len(layout.f), len(layout.group_kind), len(layout.kind)
+
+        def zeros(*shape: int) -> Ints:
+            return np.zeros(shape, dtype=np.int64)
+
+        rows = {name: zeros(ROWS, layout.width) for name in ("current", "seen", "next")}
+        trails = {f"{name}_trail": zeros(ROWS) for name in ("current", "seen", "next")}
+        room = 4 * (operations + ROWS)
+        self.memory = core.Memory(
+            counters=zeros(core.COUNTERS),
+            **rows,
+            **trails,
+            seen_table=zeros(2 * ROWS),
+            next_table=zeros(2 * ROWS),
+            heads=zeros(2 * ROWS),
+            links=zeros(ROWS),
+            trail_parent=zeros(room),
+            trail_op=zeros(room),
+            trail_event=zeros(room),
+            pending=zeros(operations + 1),
+            pending_reads=zeros(operations + 1),
+            available=zeros(groups + 1),
+            open_groups=zeros(groups + 1),
+            blind_mask=zeros(layout.words),
+            blind_state=zeros(kinds, 2),
+            tried=zeros(kinds),
+            row=zeros(layout.width),
+            requests=zeros(REQUESTS),
+            known=states.known,
+            known_next=states.known_next,
+        )
+        self.memory.current[0, 0] = initial
+        self.memory.current_trail[0] = NOWHERE
+        self.counters[core.CURRENT] = self.counters[core.LARGEST] = 1
+        self._check(0)
+
+    @property
+    def counters(self) -> Ints:
+        return self.memory.counters
+
+    @property
+    def bytes(self) -> int:
+        """Of all arrays, and of what is saved and interned."""
+        own: int = sum(array.nbytes for name, array in self.memory._asdict().items() if not name.startswith("known"))
+        return own + self.states.bytes + (self.saved.bytes if self.saved else 0)
+
+    def grow_rows(self) -> None:
+        """Twice the room for configurations."""
+        memory, counters, width = self.memory, self.counters, self.layout.width
+        room = 2 * len(memory.seen)
+        self._check(8 * (3 * room * (width + 1) + 6 * room + room))
+        made: dict[str, Ints] = {}
+        for name in ("current", "seen", "next"):
+            made[name] = _longer(getattr(memory, name), room)
+            made[f"{name}_trail"] = _longer(getattr(memory, f"{name}_trail"), room)
+        made |= {name: np.zeros(2 * room, dtype=np.int64) for name in ("seen_table", "next_table", "heads")}
+        made["links"] = np.zeros(room, dtype=np.int64)
+        self.memory = memory._replace(**made)
+        generation = int(counters[core.GENERATION])
+        core.rebuild(self.memory.seen_table, generation, self.memory.seen, int(counters[core.SEEN]), width)
+        core.rebuild(self.memory.next_table, generation, self.memory.next, int(counters[core.NEXT]), width)
+
+    def clear_trail(self) -> None:
+        """Drops what no configuration came from; if that is little, twice the room."""
+        memory, counters = self.memory, self.counters
+        used = {"current": core.CURRENT, "seen": core.SEEN, "next": core.NEXT}
+        trails = [getattr(memory, f"{name}_trail")[: counters[place]] for name, place in used.items()]
+        if self.saved:
+            trails.append(self.saved.arrays["current_trail"])
+        together = np.concatenate(trails)
+        self._check(8 * int(counters[core.TRAIL]))
+        counters[core.TRAIL] = core.sweep(
+            memory.trail_parent, memory.trail_op, memory.trail_event, int(counters[core.TRAIL]), together
+        )
+        start = 0
+        for trail in trails:
+            trail[:] = together[start : start + len(trail)]
+            start += len(trail)
+        room = len(memory.trail_op)
+        if int(counters[core.TRAIL]) * 2 > room:
+            self._check(8 * 3 * 2 * room)
+            names = ("trail_parent", "trail_op", "trail_event")
+            self.memory = memory._replace(**{name: _longer(getattr(memory, name), 2 * room) for name in names})
+
+    def answer(self) -> None:
+        """Steps what the search asked for, and hands it the table."""
+        count = int(self.counters[core.REQUESTS])
+        self.states.answer(self.memory.requests[:count])
+        self.counters[core.REQUESTS] = 0
+        self.memory = self.memory._replace(known=self.states.known, known_next=self.states.known_next)
+        self._check(0)
+
+    def cut(self, kept: int) -> None:
+        """Goes on with the first ``kept`` configurations alone; the first time, all of them are saved."""
+        if self.saved is None:
+            arrays = {name: getattr(self.memory, name).copy() for name in Saved.KEPT}
+            count = self.counters[core.CURRENT]
+            arrays |= {name: getattr(self.memory, name)[:count].copy() for name in ("current", "current_trail")}
+            self.saved = Saved(self.counters.copy(), arrays)
+            self._check(0)
+        self.counters[core.CURRENT] = kept
+
+    def restore(self) -> None:
+        """Back to where the set was cut for the first time, with all of it."""
+        saved = self.saved
+        assert saved is not None, "nothing was cut"
+        for place in (core.EVENT, core.PHASE, core.CURRENT, core.PENDING, core.READS, core.OPEN):
+            self.counters[place] = saved.counters[place]
+        for name, array in saved.arrays.items():
+            getattr(self.memory, name)[: len(array)] = array
+        self.saved = None
+
+    def line(self, trail: int) -> list[tuple[int, int]]:
+        """The operations on the way to a configuration, in order, each with the event at which it was placed.
+
+        One that ended info is told as its group's complement.
+        """
+        found = []
+        while trail != NOWHERE:
+            found.append((int(self.memory.trail_op[trail]), int(self.memory.trail_event[trail])))
+            trail = int(self.memory.trail_parent[trail])
+        return found[::-1]
+
+    def describe(self, state: int, values: Any) -> str:
+        model = self.states.model
+        return model.describe(state if model.compiled else self.states.states[state], values)
+
+    def broken(self, what: str, actions: list[Action]) -> ModelError:
+        """``AT`` is an action that breaks its own claim."""
+        return ModelError(f"{self.states.model.name}: {actions[int(self.counters[core.AT])]} {what}")
+
+    def _check(self, more: int) -> None:
+        """Raises before ``more`` bytes are made that the limit has no room for."""
+        wanted = self.bytes + more
+        if wanted > self.limit:
+            configurations = int(self.counters[core.SEEN] + self.counters[core.NEXT])
+            raise OutOfMemory(f"{configurations} configurations at once, {wanted} bytes of {self.limit}")
+        self.peak = max(self.peak, wanted)
+
+
+def _longer(array: Ints, room: int) -> Ints:
+    made = np.zeros((room, *array.shape[1:]), dtype=np.int64)
+    made[: len(array)] = array
+    return made

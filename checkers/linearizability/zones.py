@@ -1,0 +1,139 @@
+"""Registers whose values are unique, in near-linear time: zones (Gibbons and Korach, "Testing shared memories", 1997).
+
+All operations on one value, its write and its reads, are a cluster; its zone lies between its first return and its last
+call. Where the first return is earlier the register held the value all that time (a forward zone), else one moment is
+enough (a backward one). A history is linearizable iff every value that was read was written, no read returned before
+its write was called, no two forward zones overlap, and no backward zone lies inside a forward one. One sort by where
+zones begin and a running maximum of where forward ones end finds all that contradict: O(n log n), for all keys at once.
+
+Conditions, key by key: reads and plain writes only, no value written twice, none that is the initial one. The initial
+value's zone begins before everything. A write that ended info counts only if its value was read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.linearizability.encode import FOREVER, Encoded
+from checkers.linearizability.model import INITIAL
+from checkers.verdict import Finding
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+BEFORE: Final = np.iinfo(np.int64).min
+Zoned = tuple[dict[str | None, Finding | None], list[tuple[str | None, slice]]]
+
+
+def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
+    """For each key that fulfils the conditions, None or its first contradiction; and the other keys, to be searched."""
+    assert encoded.model.register is not None
+    read, write = encoded.model.register
+    parts = np.array([action[:2] for action in encoded.actions], dtype=np.int64).reshape(-1, 2)[encoded.action]
+    reads, value = parts[:, 0] == read, parts[:, 1]
+    writes = np.flatnonzero(parts[:, 0] == write)
+    unfit = np.zeros(len(encoded.keys), dtype=np.bool_)
+    unfit[encoded.key[~reads & (parts[:, 0] != write)]] = True
+    writes = writes[np.lexsort((value[writes], encoded.key[writes]))]
+    again = (np.diff(encoded.key[writes]) == 0) & (np.diff(value[writes]) == 0)
+    unfit[encoded.key[writes[1:][again]]] = True
+    unfit[encoded.key[writes[value[writes] == INITIAL]]] = True
+    rest = [(key, where) for key, where in encoded.by_key() if unfit[encoded.key[where.start]]]
+    fit = {key: None for key, where in encoded.by_key() if not unfit[encoded.key[where.start]]}
+    rows = np.flatnonzero(~unfit[encoded.key])
+    found = _violations(encoded, rows, reads[rows], value[rows])
+    judged: dict[str | None, Finding | None] = dict(fit)
+    for number, (claim, involved) in found.items():
+        key = encoded.keys[number]
+        judged[key] = Finding(
+            anomaly=anomaly,
+            key=key,
+            claim=claim if key is None else f"In {key}: {claim}",
+            operations=tuple(int(encoded.index[row]) for row in involved),
+            time=int(encoded.call[involved[0]]),
+        )
+    return judged, rest
+
+
+def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict[int, tuple[str, tuple[int, ...]]]:
+    """Per key with a violation: one of them in words, and its operations' rows."""
+    found: dict[int, tuple[str, tuple[int, ...]]] = {}
+    if len(rows) == 0:
+        return found
+    key, call, ret = encoded.key[rows], encoded.call[rows], encoded.ret[rows]
+    _, dense = np.unique(value, return_inverse=True)
+    _, cluster = np.unique(key * (dense.max() + 1) + dense, return_inverse=True)
+    count = int(cluster.max()) + 1
+    writer = np.full(count, -1, dtype=np.int64)
+    writer[cluster[~reads]] = np.flatnonzero(~reads)
+    initial = np.zeros(count, dtype=np.bool_)
+    initial[cluster[value == INITIAL]] = True
+    seen = np.zeros(count, dtype=np.bool_)
+    seen[cluster[reads]] = True
+    for at in np.flatnonzero(reads & (writer[cluster] < 0) & ~initial[cluster]).tolist():
+        told = f"{encoded.named(int(rows[at]))} returned a value that nobody wrote."
+        found.setdefault(int(key[at]), (told, (int(rows[at]),)))
+    written = writer[cluster]
+    for at in np.flatnonzero(reads & (written >= 0) & (ret < call[written])).tolist():
+        source = int(rows[written[at]])
+        told = f"{encoded.named(int(rows[at]))} returned before its value's {encoded.named(source)} was called."
+        found.setdefault(int(key[at]), (told, (int(rows[at]), source)))
+    first, last = np.full(count, FOREVER), np.full(count, BEFORE)
+    np.minimum.at(first, cluster, ret)
+    np.maximum.at(last, cluster, call)
+    first[initial] = BEFORE
+    certain = np.zeros(count, dtype=np.bool_)
+    certain[cluster[ret < FOREVER]] = True
+    owner = np.zeros(count, dtype=np.int64)
+    owner[cluster] = key
+    zones = np.flatnonzero(certain | seen)
+    forward = first[zones] < last[zones]
+    low, high = np.minimum(first, last)[zones], np.maximum(first, last)[zones]
+    sort = np.lexsort((zones, forward, low, owner[zones]))
+    zones, forward, low, high = zones[sort], forward[sort], low[sort], high[sort]
+    reach, by = _reach(owner[zones], forward, high)
+    late = np.flatnonzero(reach > np.where(forward, low, high))
+    calls, returns = _moments(cluster, call, last), _moments(cluster, ret, first)
+    for at in late.tolist():
+        number, long = int(owner[zones[at]]), int(zones[by[at]])
+        if number in found:
+            continue
+        inner = int(zones[at])
+        involved = [calls[long], returns[inner], returns[long]]
+        last_call, there = (encoded.named(int(rows[place])) for place in involved[:2])
+        value_text = encoded.values.text(int(value[calls[long]]))
+        told = (
+            f"{last_call} still used {value_text}, which had been there before; yet "
+            f"{encoded.values.text(int(value[returns[inner]]))} was there in between: {there}."
+        )
+        unique = dict.fromkeys(int(rows[place]) for place in involved if place >= 0)
+        found[number] = (told, tuple(unique))
+    return found
+
+
+def _reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
+    """For each zone, how far the forward zones of its key that come before it reach, and which one does."""
+    count = len(owner)
+    if count == 0:
+        return high, owner
+    rank = np.empty(count, dtype=np.int64)
+    rank[np.argsort(high, kind="stable")] = np.arange(count)
+    starts = np.r_[True, owner[1:] != owner[:-1]]
+    block = np.cumsum(starts) * (count + 1)
+    # Ranks of later keys are lifted above those of earlier ones, so one running maximum serves all keys.
+    lifted = np.where(forward, rank + 1, 0) + block
+    running = np.r_[0, np.maximum.accumulate(lifted)[:-1]] - block
+    any_before = running > 0
+    by = np.argsort(high, kind="stable")[np.where(any_before, running - 1, 0)]
+    return np.where(any_before, high[by], BEFORE), by
+
+
+def _moments(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
+    """Per cluster, an operation of it at that time, or -1."""
+    found = np.full(len(wanted), -1, dtype=np.int64)
+    there = np.flatnonzero(time == wanted[cluster])
+    found[cluster[there]] = there
+    return found
