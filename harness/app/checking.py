@@ -21,7 +21,7 @@ from harness.app.check_options import AUTO, PARQUET, Asked
 from harness.app.estimate import Estimate
 from harness.app.evidence import look_up, operations_of
 from harness.app.failure import Ending, describe
-from harness.app.recheck import Search, rejudge, stored_operations
+from harness.app.recheck import Search, rejudge, search_by_name, stored_operations
 from harness.app.settings import SettingsError
 from harness.app.stored import judge_again, open_stored
 from harness.core.history import HistoryError
@@ -38,7 +38,7 @@ class Checked:
     text: str
 
 
-def check(asked: Asked, engines: Engines, estimate: Estimate, search: Search | None) -> Checked:
+def check(asked: Asked, engines: Engines, estimate: Estimate, search: Search = search_by_name) -> Checked:
     """Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage."""
     path = _foreign_file(asked)
     if path is not None:
@@ -74,7 +74,9 @@ def _foreign_file(asked: Asked) -> Path | None:
     return path
 
 
-def _foreign(asked: Asked, path: Path, engines: Engines, estimate: Estimate, search: Search | None) -> Checked:
+def _foreign(
+    asked: Asked, path: Path, engines: Engines, estimate: Estimate, search: Search = search_by_name
+) -> Checked:
     if asked.model is None:
         raise SettingsError(f"say what {path} is a history of: --model={'|'.join(MODELS)}")
     try:

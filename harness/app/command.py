@@ -207,12 +207,11 @@ def _check(arguments: argparse.Namespace) -> Exit:
     from checkers.verdict import Verdict
     from harness.app.checking import Checked, check
     from harness.app.estimate import estimating
-    from harness.app.recheck import installed_search
 
     asked = check_options.asked(arguments)
     engine = _input(lambda: parse_engine(arguments.engine, arguments.spark_master))
     with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
-        checked: Checked = _input(lambda: check(asked, engines, estimate, installed_search()))
+        checked: Checked = _input(lambda: check(asked, engines, estimate))
     print(msgspec.json.encode(checked.judgement).decode() if arguments.json else checked.text)
     if checked.judgement.interrupted:
         print("assay: interrupted", file=sys.stderr)

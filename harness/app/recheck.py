@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -40,20 +38,14 @@ BATCH: Final = 50_000
 MOST_FINDINGS: Final = 20
 
 
-def installed_search() -> Search | None:
-    """The search for linearizations, or None where this installation has none."""
-    if find_spec("checkers.linearizability") is None:
-        return None
-    found: Any = import_module("checkers.linearizability")
+def search_by_name(ops: pa.Table, model: str) -> Judgement:
+    """Raises ``HistoryError`` when the operations are not those of the model."""
+    from checkers.linearizability import MODELS, ModelError, search
 
-    def search(ops: pa.Table, model: str) -> Judgement:
-        try:
-            judgement: Judgement = found.search(ops, found.MODELS[model])
-        except found.ModelError as error:
-            raise HistoryError(f"the operations are not those of {model}: {error}") from error
-        return judgement
-
-    return search
+    try:
+        return search(ops, MODELS[model])
+    except ModelError as error:
+        raise HistoryError(f"the operations are not those of {model}: {error}") from error
 
 
 def stored_operations(folder: Path) -> pa.Table:
@@ -82,7 +74,7 @@ def _readable_values(folder: Path, ops: pa.Table) -> None:
                 ) from error
 
 
-def rejudge(ops: pa.Table, model: str, engines: Engines, watch: Watch, search: Search | None) -> Judgement:
+def rejudge(ops: pa.Table, model: str, engines: Engines, watch: Watch, search: Search = search_by_name) -> Judgement:
     """Whether ``ops`` are those of a linearizable ``model``. Raises ``HistoryError`` when they are not the model's.
 
     ``KeyboardInterrupt`` ends it, with what is known until then.
@@ -90,14 +82,6 @@ def rejudge(ops: pa.Table, model: str, engines: Engines, watch: Watch, search: S
     effects = register_effects(ops) if model in SQL_MODELS else None
     if effects is not None:
         return _by_checks(ops, effects, engines, watch)
-    if search is None:
-        return _verdict(
-            Judgement(
-                verdict=Verdict.UNKNOWN, anomalies={}, forbidden=(), tolerated=(), findings=(), examined=(), unknown=(),
-                operations=ops.num_rows, effects=0, seconds=0.0, engine="none",
-            ),
-            [f"this {model} needs a search for linearizations, which this installation has not"],
-        )  # fmt: skip
     return _verdict(_by_search(ops, model, search, watch), doubts(ops))
 
 

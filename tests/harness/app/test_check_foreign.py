@@ -308,13 +308,6 @@ def judged_pass(ops: pa.Table, model: str) -> Judgement:
     return judged(ops, Verdict.PASS)
 
 
-def test_without_a_search_what_needs_one_is_unknown() -> None:
-    with Engines("duckdb") as engines:
-        judgement = rejudge(many(2), "kv", engines, lambda *step: None, None)
-    assert judgement.verdict is Verdict.UNKNOWN
-    assert "needs a search for linearizations" in judgement.unknown[0]
-
-
 def test_a_folder_of_parquet_gives_the_same_operations_and_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -455,3 +448,19 @@ def test_what_is_no_json_and_no_mark_of_the_end(tmp_path: Path, capsys: pytest.C
     (parquet(tmp_path / "b") / "closed.json").unlink()
     (tmp_path / "b" / "closed.json").mkdir()
     assert "closed.json is damaged" in refused(capsys, str(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_queue_goes_through_the_search(kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """First in first out, or the other way round."""
+    lines = []
+    for n in range(8):
+        lines += [f"{{:process 0, :type {kind}, :f :enqueue, :value {n}}}" for kind in (":invoke", ":ok")]
+    for n in range(8) if kept else reversed(range(8)):
+        lines += [
+            "{:process 0, :type :invoke, :f :dequeue, :value nil}",
+            f"{{:process 0, :type :ok, :f :dequeue, :value {n}}}",
+        ]
+    (tmp_path / "h.edn").write_text("\n".join(lines) + "\n")
+    code = main(["check", str(tmp_path / "h.edn"), "--model=fifo-queue", "--json"])
+    assert verdict(code, capsys.readouterr().out) == ((Exit.PASS, "pass") if kept else (Exit.FAIL, "fail"))
