@@ -123,7 +123,7 @@ def _check(path: Path, name: str) -> int:
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names of columns are text, too
         raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
     for field in SCHEMAS[name]:
         position = schema.get_field_index(field.name)
