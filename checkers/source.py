@@ -7,9 +7,10 @@ from typing import Final
 
 from checkers.check import build
 from checkers.contract import Contract
-from checkers.engine import Engine
+from checkers.engine import Engine, EngineError
 from checkers.objects import KINDS, sort_keys
 from harness.core.history import SCHEMAS, HistoryError, HistoryReader
+from harness.core.history.reader import plainly
 
 OPTIONAL: Final = ("faults", "events", "replicas")
 """Data sets that a history brought along may lack; they are empty then."""
@@ -28,7 +29,10 @@ def register_history(engine: Engine, folder: Path) -> HistoryReader:
 def register_parts(engine: Engine, reader: HistoryReader) -> None:
     """The same for a history that is open already."""
     for name, schema in SCHEMAS.items():
-        engine.register(name, reader.paths(name), schema)
+        try:
+            engine.register(name, reader.paths(name), schema)
+        except EngineError as error:  # what one reader of Parquet puts up with, another may not
+            raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {plainly(error)}") from error
     build(engine, (KINDS,))
 
 
