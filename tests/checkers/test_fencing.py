@@ -34,7 +34,9 @@ def stale(op: int, token: int, when: tuple[int, int], kind: str = "guarded", err
 
 def found(folder: Path, rows: list[Row], contract: Contract | None = None) -> list[Finding]:
     judged = judge(write(folder / "history", rows), contract or forbid(ANOMALY))
-    return [finding for finding in judged.findings if finding.anomaly == ANOMALY]
+    told = [finding for finding in judged.findings if finding.anomaly == ANOMALY]
+    assert judged.anomalies.get(ANOMALY, 0) == len(told), "each that is counted is told"
+    return told
 
 
 HAVE = [
@@ -61,6 +63,8 @@ HAVE = [
     ([step(1, "guarded", 3, (1, 2)), step(2, "acquire", 3, (3, 4))],
      [step(0, "acquire", 3, (0, 1)), step(1, "guarded", 3, (2, 3)), step(2, "acquire", 3, (4, 5))],
      "process 2 has been given token 3 in an operation called at 3.000 s"),
+    ([step(1, "guarded", 4, (1, 5), group="a"), step(2, "guarded", 3, (6, 7), group="a")],
+     [step(1, "guarded", 4, (1, 5), group="a"), step(2, "guarded", 3, (6, 7), group="b")], "under token 3"),
 ]  # fmt: skip
 
 
