@@ -19,18 +19,18 @@ demo:  ## a broker cluster under partitions, its history checked, and a report (
 	if [ -s "$$report" ]; then echo "assay: the report is store/latest/report.html ($$report)"; \
 	else echo "assay: there is no report"; fi; exit $$status
 
-test:  ## every test; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
+test:  ## every test but those marked long; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
 	@$(MAKE) -j2 venv layer browser zookeeper clients
 	@if $(BIN)/python -c 'import sys; from cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
 	@status=0; echo "assay: tests that need no cluster of containers, on all cores ..."; \
-	$(BIN)/pytest tests -m "not docker" -n auto --dist=worksteal || status=$$?; \
+	$(BIN)/pytest tests -m "not docker and not long" -n auto --dist=worksteal || status=$$?; \
 	echo "assay: tests in containers, one at a time ..."; $(BIN)/pytest tests -m docker || status=$$?; exit $$status
 
 check: venv  ## ruff, mypy --strict, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest tests -q -m "not docker and not browser and not spark and not slow" -n auto --dist=worksteal
+	@$(BIN)/pytest tests -q -m "not docker and not browser and not spark and not slow and not long" -n auto --dist=worksteal
 
 docker:  ## a Docker engine: installed and started if none answers (root)
 	@scripts/docker up

@@ -9,6 +9,7 @@ from checkers.check import build
 from checkers.contract import Contract
 from checkers.engine import Engine, EngineError
 from checkers.objects import KINDS, sort_keys
+from checkers.validate import readable
 from harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from harness.core.history.reader import plainly
 
@@ -31,7 +32,8 @@ def register_parts(engine: Engine, reader: HistoryReader) -> None:
     for name, schema in SCHEMAS.items():
         try:
             engine.register(name, reader.paths(name), schema)
-        except EngineError as error:  # what one reader of Parquet puts up with, another may not
+        except EngineError as error:
+            readable(reader)  # names the file; but what one reader of Parquet puts up with, another may not
             raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {plainly(error)}") from error
     build(engine, (KINDS,))
 

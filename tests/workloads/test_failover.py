@@ -1,5 +1,5 @@
 """The coordinator of a group whose members rebalance all the time is killed exactly at each of five points, and the
-group is as correct afterwards as before: twenty runs for each.
+group is as correct afterwards as before: five runs for each, or twenty (-m long).
 
 In a cluster of containers, three runs for each point::
 
@@ -31,7 +31,8 @@ from workloads import test_offsets
 from workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
 
 SCHEDULES = Path(__file__).parent.parent.parent / "schedules"
-RUNS = 20
+RUNS = 5
+MANY = pytest.param(20, marks=pytest.mark.long)
 TOGETHER = 2
 """So many members at least commit in one generation once the coordinator is gone."""
 
@@ -112,12 +113,13 @@ def together(history: HistoryReader, since: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("runs", [RUNS, MANY])
 @pytest.mark.parametrize(("number", "event"), POINTS)
 def test_the_group_is_correct_whenever_its_coordinator_dies(
-    number: int, event: str, engines: Engines, tmp_path: Path
+    number: int, event: str, runs: int, engines: Engines, tmp_path: Path
 ) -> None:
     schedule = SCHEDULES / f"failover-{number}.json"
-    for seed in range(RUNS):
+    for seed in range(runs):
         attempt = run(schedule, seed, engines, tmp_path)
         assert attempt.judgement is not None
         assert attempt.judgement.verdict is Verdict.PASS, (seed, attempt.judgement)

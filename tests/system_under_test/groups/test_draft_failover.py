@@ -23,7 +23,7 @@ from system_under_test.protocol.draft_groups import DraftHeartbeatRequest
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 
-SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 20))]
 """Odd ones add partitions, even ones have a member that sleeps, where the expected outcome depends on it."""
 SESSION = 2.0
 
