@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -160,6 +161,8 @@ def test_the_second_interrupt_aborts(toy_project: pytest.Pytester) -> None:
 def interrupt_at(project: pytest.Pytester, *operations: int) -> None:
     """Ctrl-C from inside the client, once per number, when so many operations have been invoked."""
     toy = project.path / "toy_log.py"
+    sys.modules.pop("toy_log", None)  # another test of this process may have left its own
+    importlib.invalidate_caches()
     toy.write_text(
         toy.read_text()
         .replace("class ToyClient:", "import itertools, os, signal\nCOUNT = itertools.count(1)\n\n\nclass ToyClient:")
