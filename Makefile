@@ -24,8 +24,8 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	@if $(BIN)/python -c 'import sys; from cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
 	@status=0; echo "assay: tests that need no cluster of containers, on all cores ..."; \
-	$(BIN)/pytest tests -m "not docker and not long" -n auto --dist=worksteal || status=$$?; \
-	echo "assay: tests in containers, one at a time ..."; $(BIN)/pytest tests -m docker || status=$$?; exit $$status
+	$(BIN)/pytest tests -m "not docker and not long and not alone" -n auto --dist=worksteal || status=$$?; \
+	echo "assay: tests in containers, one at a time ..."; $(BIN)/pytest tests -m "docker or alone" || status=$$?; exit $$status
 
 check: venv  ## ruff, mypy --strict, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .

@@ -136,6 +136,7 @@ def test_a_cluster_that_does_not_start_is_an_error_not_a_failure(toy_project: py
     assert json.loads((toy_project.path / "store/latest/run.json").read_text())["status"] == "error"
 
 
+@pytest.mark.alone
 def test_the_first_interrupt_stops_checks_and_reports_what_there_is(toy_project: pytest.Pytester) -> None:
     interrupt_at(toy_project, 200)
     result = toy_project.runpytest_inprocess(*SIM, "--repeat=2")
@@ -149,6 +150,7 @@ def test_the_first_interrupt_stops_checks_and_reports_what_there_is(toy_project:
     assert json.loads((run / "verdict.json").read_text())["operations"] >= 200
 
 
+@pytest.mark.alone
 def test_the_second_interrupt_aborts(toy_project: pytest.Pytester) -> None:
     interrupt_at(toy_project, 200, 200)
     result = toy_project.runpytest_subprocess(*SIM)
