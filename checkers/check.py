@@ -86,6 +86,8 @@ class Check:
     """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
     examined: str
     tell: Callable[[Row, Evidence], Told]
+    evidence_views: tuple[View, ...] = ()
+    """What ``evidence`` reads besides; made only when something was found."""
     needs_close: bool = False
     """Proves nothing about a run that was not closed."""
     needs_end: bool = False
@@ -127,6 +129,7 @@ def count(engine: Engine, check: Check) -> int:
 
 def findings(engine: Engine, check: Check) -> list[Finding]:
     """The first instances in words; leader, epoch and faults are for the judge to add."""
+    build(engine, check.evidence_views)
     rows = engine.rows(check.evidence)
     evidence = Evidence(involved(engine, {op for row in rows for op in _named(row)}))
     return [_finding(check.anomaly, row, check.tell(row, evidence), evidence) for row in rows]

@@ -30,14 +30,7 @@ from typing import Final
 from checkers.check import Family
 from checkers.log_integrity import ABORTED_READ, DUPLICATE, INCONSISTENT_OFFSET, PHANTOM
 from checkers.log_loss import LOST_WRITE, UNSEEN, VANISHED
-from checkers.log_order import (
-    ACTED,
-    HIGH_WATERMARK_REGRESSION,
-    MOMENTS,
-    NONMONOTONIC_SEND,
-    REAL_TIME_ORDER,
-    SEND_SKIP,
-)
+from checkers.log_order import HIGH_WATERMARK_REGRESSION, NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
 from checkers.log_polls import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from checkers.log_views import LOG_VIEWS
 
@@ -62,7 +55,7 @@ LOG_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
 
 LOG: Final = Family(
     name="log",
-    views=(*LOG_VIEWS, ACTED, MOMENTS, *POLL_VIEWS),
+    views=(*LOG_VIEWS, *POLL_VIEWS),
     checks=_CHECKS,
     applies="""
         select count(*) as examined from effect_kinds e left join object_keys q on e.key = q.key and q.family = 'queue'

@@ -41,10 +41,11 @@ INCONSISTENT_OFFSET: Final = Check(
         View(
             "found_inconsistent_offset",
             """
-            select key, position, min(value) as low,
-                case when count(*) > count(value) then null else max(value) end as high, count(*) as held
-            from log_placed where position is not null and acks + observed > 0
-            group by key, position having count(*) > 1
+            select p.key as key, p.position as position, min(p.value) as low,
+                case when count(*) > count(p.value) then null else max(p.value) end as high, count(*) as held
+            from log_placed p join log_offsets o on p.key = o.key and p.position = o.position
+            where o.held > 1 and p.acks + p.observed > 0
+            group by p.key, p.position
             """,
             keep=True,
         ),

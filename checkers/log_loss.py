@@ -130,17 +130,15 @@ UNSEEN: Final = Check(
             select key, min(call) as final_call from log_effects
             where phase in ('sentinel', 'drain') and key is not null group by key
             """,
+            keep=True,
         ),
         View(
             "log_due",
             """
             select p.key as key, p.value as value, p.position as position, p.okay_op as okay_op
-            from log_placed p join log_final f on p.key = f.key
-                left join log_offsets o on p.key = o.key and p.position = o.position
-                left join log_starts t on p.key = t.key
-                left join log_compacted c on p.key = c.key
-            where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and (o.judged = 1
-                or (p.position is null and c.key is null and coalesce(t.log_start, 0) <= 0))
+            from log_judged p join log_final f on p.key = f.key
+            where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
+                and (p.position is not null or (p.compacted is null and p.log_start <= 0))
             """,
         ),
         View(

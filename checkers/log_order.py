@@ -29,17 +29,37 @@ ENDS: Final = View(
 TIMELINE: Final = View(
     "log_timeline",
     f"""
-    select p.key as key, 2 * p.position as place,
-        case when p.acks > 0 then p.acked_call else v.call end as call,
-        least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as ret,
-        coalesce(p.seen, {INFINITY}) as seen
+    select key, 2 * position as place, acked_call as call,
+        least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
+    from log_placed where position < {PLACEABLE} and value is not null and acks > 0
+    union all
+    select p.key, 2 * p.position, v.call, coalesce(p.seen, {INFINITY}), coalesce(p.seen, {INFINITY})
     from log_placed p join log_values v on p.key = v.key and p.value = v.value
-    where p.position < {PLACEABLE} and p.value is not null
+    where p.position < {PLACEABLE} and p.value is not null and p.acks = 0
     union all
     select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
     from log_ends e cross join log_declared d where d.linearizable_ends = 1 and e.position < {PLACEABLE}
     """,
 )
+
+ACTED: Final = View(
+    "log_acted",
+    """
+    select op, key, min(call) as call, min(ret) as ret from effects
+    where kind in ('append', 'observe', 'end') group by op, key
+    """,
+    keep=True,
+)
+
+MOMENTS: Final = View(
+    "log_moments",
+    """
+    select key, call as moment, 0 as is_return, min(op) as op from log_acted group by key, call
+    union all
+    select key, ret as moment, 1 as is_return, min(op) as op from log_acted where ret is not null group by key, ret
+    """,
+)
+"""The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""
 
 
 def _what(place: int, key: str) -> str:
@@ -103,26 +123,8 @@ REAL_TIME_ORDER: Final = Check(
         """,
     examined="select count(*) as examined from log_timeline",
     tell=_real_time,
+    evidence_views=(ACTED, MOMENTS),
 )
-
-ACTED: Final = View(
-    "log_acted",
-    """
-    select op, key, min(call) as call, min(ret) as ret from effects
-    where kind in ('append', 'observe', 'end') group by op, key
-    """,
-    keep=True,
-)
-
-MOMENTS: Final = View(
-    "log_moments",
-    """
-    select key, call as moment, 0 as is_return, min(op) as op from log_acted group by key, call
-    union all
-    select key, ret as moment, 1 as is_return, min(op) as op from log_acted where ret is not null group by key, ret
-    """,
-)
-"""The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""
 
 
 def _send_went_back(row: Row, evidence: Evidence) -> Told:
@@ -249,17 +251,33 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     anomaly="high-watermark-regression",
     views=(
         View(
-            "log_end_epochs",
-            "select key, epoch from log_ends where epoch is not null group by key, epoch",
-        ),
-        View(
             "log_end_moments",
             """
-            select e.key as key, p.epoch as level, e.ret as moment, 1 as told, e.op as op, e.sub as sub,
-                e.position as position
-            from log_ends e join log_end_epochs p on e.key = p.key where e.epoch <= p.epoch
+            select key, ret as moment, 1 as told, epoch, op, sub, position from log_ends
             union all
-            select key, epoch, call, 0, op, sub, position from log_ends where epoch is not null
+            select key, call, 0, epoch, op, sub, position from log_ends
+            """,
+        ),
+        View(
+            "log_end_suspects",
+            """
+            select key, epoch from (
+                select key, told, epoch, position,
+                    max(case when told = 1 and epoch is not null then position end) over (partition by key
+                        order by moment nulls first, told nulls first, op nulls first, sub nulls first
+                        rows between unbounded preceding and 1 preceding) as former
+                from log_end_moments) as moments
+            where told = 0 and epoch is not null and former > position group by key, epoch
+            """,
+            keep=True,
+        ),
+        View(
+            "log_end_levels",
+            """
+            select m.key as key, s.epoch as level, m.moment as moment, m.told as told, m.op as op, m.sub as sub,
+                m.position as position
+            from log_end_moments m join log_end_suspects s on m.key = s.key
+            where (m.told = 1 and m.epoch <= s.epoch) or (m.told = 0 and m.epoch = s.epoch)
             """,
         ),
         View(
@@ -270,7 +288,7 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
                     max(case when told = 1 then position end) over (partition by key, level
                         order by moment nulls first, told nulls first, op nulls first, sub nulls first
                         rows between unbounded preceding and 1 preceding) as former
-                from log_end_moments) as moments
+                from log_end_levels) as moments
             where told = 0 and former > position
             """,
             keep=True,
@@ -290,3 +308,4 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     examined="select count(*) as examined from log_ends where epoch is not null",
     tell=_end_went_back,
 )
+"""An end above a later one is looked into epoch by epoch only where it is so when epochs are left out: seldom."""

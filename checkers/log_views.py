@@ -28,14 +28,19 @@ SENDS: Final = View(
     keep=True,
 )
 
-BEGUN: Final = View(
-    "log_begun",
+UNEVEN: Final = View(
+    "log_uneven",
     """
-    select op, key, count(*) as polls, min(sub) as first_sub from log_effects where kind = 'observe-begin'
-    group by op, key
+    select op, key from (
+        select op, key, min(sub) as first_row,
+            min(case when kind = 'observe-begin' then sub end) as first_begin,
+            cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls
+        from log_effects where kind in ('observe-begin', 'observe', 'observe-end') group by op, key) as reads
+    where polls <> 1 or first_begin > first_row
     """,
     keep=True,
 )
+"""Operations whose rows of a key are not those of one poll from its beginning on. Nearly always there are none."""
 
 _POLLED: Final = (
     "e.op as op, e.sub as sub, e.process as process, e.key as key, e.kind as kind, e.position as position, "
@@ -45,55 +50,84 @@ _POLLED: Final = (
 POLLED: Final = View(
     "log_polled",
     f"""
-    select {_POLLED}, cast(case when e.sub >= b.first_sub then 1 else 0 end as bigint) as segment
-    from log_effects e left join log_begun b on e.op = b.op and e.key = b.key
-    where e.kind in ('observe-begin', 'observe', 'observe-end') and coalesce(b.polls, 1) = 1
+    select {_POLLED}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
+    from log_effects e left join log_uneven u on e.op = u.op and e.key = u.key
+    where e.kind in ('observe-begin', 'observe', 'observe-end') and u.op is null
     union all
     select {_POLLED},
         cast(sum(case when e.kind = 'observe-begin' then 1 else 0 end) over (
             partition by e.op, e.key order by e.op nulls first, e.sub nulls first
             rows between unbounded preceding and current row) as bigint) as segment
-    from log_effects e join log_begun b on e.op = b.op and e.key = b.key
-    where e.kind in ('observe-begin', 'observe', 'observe-end') and b.polls > 1
+    from log_effects e join log_uneven u on e.op = u.op and e.key = u.key
+    where e.kind in ('observe-begin', 'observe', 'observe-end')
     """,
     keep=True,
 )
 """``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
 one, and then no rows need be sorted."""
 
-PASSES: Final = View(
-    "log_passes",
+POLLS: Final = View(
+    "log_polls",
     """
-    select op, key, segment, first_offset, next_offset, call, case when low = high then 1 else 0 end as straight from (
+    select op, key, segment, first_offset, next_offset, call, records,
+        case when doubtful = 0 and first_offset >= 0 and first_offset < next_offset then 1 else 0 end as passing,
+        case when low = high and least >= first_offset and greatest_one < next_offset and valued = records
+            then 1 else 0 end as plain
+    from (
         select op, key, segment, min(call) as call,
             max(case when kind = 'observe-begin' then position end) as first_offset,
             min(case when kind = 'observe-end' then position end) as next_offset,
             min(case when kind = 'observe' then greatest(position, 0) - sub end) as low,
             max(case when kind = 'observe' then greatest(position, 0) - sub end) as high,
+            min(case when kind = 'observe' then position end) as least,
+            max(case when kind = 'observe' then position end) as greatest_one,
+            count(case when kind = 'observe' then 1 end) as records,
+            count(case when kind = 'observe' and position is not null then value end) as valued,
             max(case when outcome = 'ok' then 0 else 1 end) as doubtful
-        from log_polled where segment > 0 group by op, key, segment) as polls
-    where doubtful = 0 and first_offset >= 0 and first_offset < next_offset
+        from log_polled where segment > 0 group by op, key, segment) as ranges
     """,
     keep=True,
 )
-"""``straight``: its offsets rise by one from row to row, so it showed none of them twice."""
+"""``plain``: each record has a value and an offset in the range, and the offsets rise by one from row to row, so that
+none was shown twice."""
 
-_SHOWN: Final = """
-    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
-    from log_polled p join log_passes s on p.op = s.op and p.key = s.key and p.segment = s.segment
-    where p.kind = 'observe' and p.value is not null and p.position >= s.first_offset and p.position < s.next_offset
+PASSES: Final = View(
+    "log_passes",
+    "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1",
+)
+
+ODD: Final = View(
+    "log_odd",
     """
+    select op, key, segment, passing, first_offset, next_offset from log_polls
+    where records > 0 and (passing = 0 or plain = 0)
+    """,
+    keep=True,
+)
+"""Polls of which not every record is shown once: few, so that nearly all are told without a join of all with all."""
+
+ODDLY_SHOWN: Final = View(
+    "log_oddly_shown",
+    """
+    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
+    from log_polled p join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+    where s.passing = 1 and p.kind = 'observe' and p.value is not null
+        and p.position >= s.first_offset and p.position < s.next_offset
+    group by p.key, p.value, p.position, p.op, p.segment
+    """,
+)
 
 SHOWN: Final = View(
     "log_shown",
-    f"""
-    {_SHOWN} and s.straight = 1
+    """
+    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
+    from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+    where p.kind = 'observe' and p.segment > 0 and s.op is null
     union all
-    {_SHOWN} and s.straight = 0 group by p.key, p.value, p.position, p.op, p.segment
+    select key, value, position, op, segment from log_oddly_shown
     """,
-    keep=True,
 )
-"""One row per poll and (value, offset) in its range."""
+"""One row per poll and (value, offset) in its range. Read for evidence alone."""
 
 PLACED: Final = View(
     "log_placed",
@@ -123,13 +157,15 @@ PLACED: Final = View(
             0 as observed, 0 as drained, cast(null as bigint) as seen, cast(null as bigint) as seen_op, 0 as shown
         from log_sends where value is not null
         union all
-        select key, value, position, 0, null, null, null, 0, null, null, 0, 0, null, 0, null, null,
-            1, case when phase = 'drain' then 1 else 0 end, coalesce(ret, {INFINITY}), op, 0
-        from log_polled where kind = 'observe'
+        select p.key, p.value, p.position, 0, null, null, null, 0, null, null, 0, 0, null, 0, null, null,
+            1, case when p.phase = 'drain' then 1 else 0 end, coalesce(p.ret, {INFINITY}), p.op,
+            case when p.segment > 0 and s.op is null then 1 else 0 end
+        from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+        where p.kind = 'observe'
         union all
         select key, value, position, 0, null, null, null, 0, null, null, 0, 0, null, 0, null, null,
             0, 0, null, null, 1
-        from log_shown) as sources
+        from log_oddly_shown) as sources
     group by key, value, position
     """,
     keep=True,
@@ -154,6 +190,7 @@ STARTS: Final = View(
     """
     select key, max(position) as log_start from log_effects where kind = 'start' and position is not null group by key
     """,
+    keep=True,
 )
 
 LAST_OF_KEY: Final = View(
@@ -180,23 +217,36 @@ KEPT: Final = View(
     where l.doubtful = 0 and p.position = l.last_offset
     group by p.key, p.position
     """,
+    keep=True,
 )
+
+JUDGED: Final = View(
+    "log_judged",
+    """
+    select p.key as key, p.value as value, p.position as position, p.acks as acks, p.acked as acked,
+        p.ack_op as ack_op, p.okays as okays, p.okayed as okayed, p.okay_op as okay_op, p.sentinel as sentinel,
+        p.observed as observed, p.seen as seen, p.seen_op as seen_op, p.shown as shown, c.key as compacted,
+        coalesce(t.log_start, 0) as log_start,
+        case when p.position < coalesce(t.log_start, 0) then 0
+            when c.key is not null and k.key is null then 0 else 1 end as judged
+    from log_placed p
+        left join log_starts t on p.key = t.key
+        left join log_compacted c on p.key = c.key
+        left join log_kept k on p.key = k.key and p.position = k.position
+    """,
+)
+"""The rows of ``log_placed``; ``judged`` 0 where retention or compaction may have taken the offset."""
 
 OFFSETS: Final = View(
     "log_offsets",
     """
-    select o.key as key, o.position as position, o.observed as observed,
-        case when o.position < coalesce(t.log_start, 0) then 0
-            when c.key is not null and k.key is null then 0 else 1 end as judged
-    from (select key, position, max(case when observed > 0 then 1 else 0 end) as observed
-          from log_placed where position is not null group by key, position) o
-        left join log_starts t on o.key = t.key
-        left join log_compacted c on o.key = c.key
-        left join log_kept k on o.key = k.key and o.position = k.position
+    select key, position, max(case when observed > 0 then 1 else 0 end) as observed, min(judged) as judged,
+        cast(sum(case when acks + observed > 0 then 1 else 0 end) as bigint) as held
+    from log_judged where position is not null group by key, position
     """,
     keep=True,
 )
-"""Every offset that a send or a poll ever told; ``judged`` 0 where retention or compaction may have taken it."""
+"""Every offset that a send or a poll ever told, and how many values it ``held``."""
 
 COVER: Final = View(
     "log_cover",
@@ -235,11 +285,10 @@ GONE: Final = View(
         p.observed as observed, p.seen as seen, p.seen_op as seen_op, c.passes - p.shown as without_it,
         case when c.passes > p.shown then null else t.settled end as settled,
         case when c.passes > p.shown then null else t.sentinel_op end as sentinel_op
-    from log_placed p
-        join log_offsets o on p.key = o.key and p.position = o.position
+    from log_judged p
         join log_cover c on p.key = c.key and p.position = c.position
         left join log_settled t on p.key = t.key
-    where o.judged = 1 and p.value is not null and (c.passes > p.shown or (p.position >= t.settled
+    where p.judged = 1 and p.value is not null and (c.passes > p.shown or (p.position >= t.settled
         and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))
     """,
     keep=True,
@@ -248,15 +297,19 @@ GONE: Final = View(
 
 LOG_VIEWS: Final = (
     SENDS,
-    BEGUN,
+    UNEVEN,
     POLLED,
+    POLLS,
     PASSES,
+    ODD,
+    ODDLY_SHOWN,
     SHOWN,
     PLACED,
     VALUES,
     STARTS,
     LAST_OF_KEY,
     KEPT,
+    JUDGED,
     OFFSETS,
     COVER,
     SETTLED,

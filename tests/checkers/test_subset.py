@@ -28,7 +28,7 @@ TEXTS = [
     *(KINDS, SHAPES, KEYS, *COUNTER_VIEWS, *MAX_VIEWS, *SET_VIEWS, *QUEUE_VIEWS),
     *(*TRANSACTION_VIEWS, *EDGE_VIEWS),
     *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),
-    *(view for check in CHECKS for view in check.views),
+    *(view for check in CHECKS for view in (*check.views, *check.evidence_views)),
     *(View(f"evidence of {check.anomaly}", check.evidence) for check in CHECKS),
     *(View(f"examined of {check.anomaly}", check.examined) for check in CHECKS),
 ]
