@@ -121,7 +121,7 @@ REAL_TIME_ORDER: Final = Check(
         group by f.key, f.place, f.returned, f.before, f.overtaken, f.future_ret, f.future_call, k.op, l.op, r.op, c.op
         order by f.key nulls first, f.place nulls first
         """,
-    examined="select count(*) as examined from log_timeline",
+    examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
     tell=_real_time,
     evidence_views=(ACTED, MOMENTS),
 )

@@ -61,7 +61,6 @@ POLLED: Final = View(
     from log_effects e join log_uneven u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end')
     """,
-    keep=True,
 )
 """``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
 one, and then no rows need be sorted."""
@@ -241,7 +240,9 @@ OFFSETS: Final = View(
     "log_offsets",
     """
     select key, position, max(case when observed > 0 then 1 else 0 end) as observed, min(judged) as judged,
-        cast(sum(case when acks + observed > 0 then 1 else 0 end) as bigint) as held
+        cast(sum(case when acks + observed > 0 then 1 else 0 end) as bigint) as held,
+        cast(sum(case when acks > 0 then 1 else 0 end) as bigint) as acked_values,
+        cast(sum(case when observed > 0 then 1 else 0 end) as bigint) as observed_values
     from log_judged where position is not null group by key, position
     """,
     keep=True,
@@ -251,19 +252,21 @@ OFFSETS: Final = View(
 COVER: Final = View(
     "log_cover",
     """
-    select key, position,
+    select key, position, acked_values, observed_values,
         cast(sum(delta) over (partition by key order by position nulls first
             rows between unbounded preceding and current row) as bigint) as passes
     from (
-        select key, position, cast(sum(delta) as bigint) as delta from (
-            select key, first_offset as position, 1 as delta from log_passes
-            union all select key, next_offset, -1 from log_passes
-            union all select key, position, 0 from log_offsets) as ends
+        select key, position, cast(sum(delta) as bigint) as delta, max(acked_values) as acked_values,
+            max(observed_values) as observed_values
+        from (
+            select key, first_offset as position, 1 as delta, 0 as acked_values, 0 as observed_values from log_passes
+            union all select key, next_offset, -1, 0, 0 from log_passes
+            union all select key, position, 0, acked_values, observed_values from log_offsets) as ends
         group by key, position) as edges
     """,
     keep=True,
 )
-"""How many polls passed each offset."""
+"""How many polls passed each offset, and how many values were acknowledged and observed there."""
 
 SETTLED: Final = View(
     "log_settled",

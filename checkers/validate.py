@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from checkers.check import View, build
 from checkers.engine import Engine, Row
 from checkers.engine.base import quoted
 from harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
@@ -34,6 +36,14 @@ _WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 """Columns that take one of a few words."""
 
 
+class _When(Enum):
+    """Of which histories a rule holds: of those written to their end, of the others, of all."""
+
+    CLOSED = auto()
+    OPEN = auto()
+    ALWAYS = auto()
+
+
 @dataclass(frozen=True)
 class Rule:
     """``sql`` gives at most one row: the first to break it. ``names``: the columns that find it in its file."""
@@ -44,16 +54,18 @@ class Rule:
     reason: Callable[[Row], str]
     last: bool = False
     """Of several such rows the last is the one to name."""
-    needs_close: bool = False
-    """Holds only of a history that was written to its end."""
+    when: _When = _When.ALWAYS
+    views: tuple[View, ...] = ()
+    """What ``sql`` reads besides the history."""
 
 
 def validate(engine: Engine, reader: HistoryReader, *, complete: bool = True) -> None:
     """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``."""
     _as_closed(reader)
     for rule in RULES:
-        if rule.needs_close and not complete:
+        if rule.when is (_When.OPEN if complete else _When.CLOSED):
             continue
+        build(engine, rule.views)
         for row in engine.rows(rule.sql):
             path, number = _locate(reader, rule, row)
             raise HistoryError(f"{path}: row {number}: {rule.reason(row)}")
@@ -240,6 +252,17 @@ def _belongs(row: Row) -> str:
     raise AssertionError(f"the rule found an effect that differs in nothing: {dict(row)}")
 
 
+def _mismatch(join: str, unknown: str) -> str:
+    return f"""
+        select e.op as op, e.sub as sub, o."index" as known, e.process as process, o.process as op_process,
+            e.call as call, o.call as op_call, e.ret as ret, o.ret as op_ret, e.phase as phase, o.phase as op_phase
+        from effects e {join} ops o on e.op = o."index"
+        where {unknown} e.process <> o.process or e.call <> o.call or e.phase <> o.phase
+            or e.ret is distinct from o.ret
+        order by e.op nulls first, e.sub nulls first limit 1
+        """
+
+
 def _fault(row: Row) -> str:
     if row["former_time"] is None:
         return f"fault {row['id']} is {row['phase']}, but was never {row['former']}"
@@ -267,6 +290,19 @@ def _fault_steps() -> str:
         'order by id nulls first, "time" nulls first limit 1'
     )
 
+
+DOUBTFUL: Final = View(
+    "doubtful_operations",
+    """
+    select op from (
+        select op, count(*) as many, min(sub) as low, max(sub) as high,
+            bit_or(case when sub between 0 and 61 then cast(1 as bigint) << sub end) as present
+        from effects group by op) as operations
+    where many > 1 and (low < 0 or high > 61 or bit_count(present) <> many)
+    """,
+    keep=True,
+)
+"""Operations of which an effect may be there twice: a bit for each effect shows that of most there is none."""
 
 RULES: Final = (
     _in_itself(
@@ -319,33 +355,28 @@ RULES: Final = (
     _in_itself("effects", ("op", "sub"), {}, lambda row: str(row["broken"])),
     Rule(
         data="effects",
-        sql="select op, sub, count(*) as many from effects group by op, sub having count(*) > 1 "
-        "order by op nulls first, sub nulls first limit 1",
+        views=(DOUBTFUL,),
+        sql="""
+            select e.op as op, e.sub as sub, count(*) as many from effects e join doubtful_operations d on e.op = d.op
+            group by e.op, e.sub having count(*) > 1 order by e.op nulls first, e.sub nulls first limit 1
+            """,
         names=("op", "sub"),
         reason=lambda row: f"effect {row['sub']} of operation {row['op']} is there {row['many']} times",
         last=True,
     ),
     Rule(
         data="effects",
-        sql="""
-            select e.op as op, e.sub as sub, o."index" as known, e.process as process, o.process as op_process,
-                e.call as call, o.call as op_call, e.ret as ret, o.ret as op_ret, e.phase as phase, o.phase as op_phase
-            from effects e join ops o on e.op = o."index"
-            where e.process <> o.process or e.call <> o.call or e.phase <> o.phase or e.ret is distinct from o.ret
-            order by e.op nulls first, e.sub nulls first limit 1
-            """,
+        sql=_mismatch("left join", 'o."index" is null or'),
         names=("op", "sub"),
         reason=_belongs,
+        when=_When.CLOSED,
     ),
     Rule(
         data="effects",
-        sql="""
-            select e.op as op, e.sub as sub, o."index" as known from effects e left join ops o on e.op = o."index"
-            where o."index" is null order by e.op nulls first, e.sub nulls first limit 1
-            """,
+        sql=_mismatch("join", ""),  # effects are sealed before their operations
         names=("op", "sub"),
         reason=_belongs,
-        needs_close=True,  # effects are sealed before their operations
+        when=_When.OPEN,
     ),
     _in_itself("faults", ("id", "time"), {}, lambda row: str(row["broken"])),
     Rule(data="faults", sql=_fault_steps(), names=("id", "phase"), reason=_fault),

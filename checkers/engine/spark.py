@@ -32,15 +32,18 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from checkers.engine.base import EngineError, EngineUnavailable, Row, conformed, empty
 
 LOCAL: Final = "local[2]"
-DRIVER_MEMORY: Final = "3g"
+DRIVER_MEMORY: Final = "4g"
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
+
+FEW_ROWS: Final = 10_000
+"""A table with at most so many is known to the optimizer."""
 
 LEAST_PARTITIONS: Final = 4
 PARTITION_ROWS: Final = 2_000_000
@@ -116,7 +119,7 @@ class SparkApplication:
         session = self._session.newSession()
         for name, value in _session_settings(self.master, effects).items():
             session.conf.set(name, value)
-        return Spark(session)
+        return Spark(session, plans_by_size=effects is None or effects >= SMALL_ROWS)
 
     def close(self) -> None:
         """Idempotent."""
@@ -151,8 +154,10 @@ class Spark:
 
     name = "spark"
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, *, plans_by_size: bool = False) -> None:
+        """``plans_by_size``: look at how large each table is, which pays where reading one twice takes long."""
         self._session = session
+        self._plans_by_size = plans_by_size
         self._names: dict[str, None] = {}
 
     def __enter__(self) -> Self:
@@ -187,8 +192,16 @@ class Spark:
         with _failures(sql):
             # The disk takes what memory does not, as DuckDB's tables spill.
             made = self._session.sql(sql).localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+            if self._plans_by_size:
+                made = self._known_if_few(made)
             made.createOrReplaceTempView(name)
         self._names[name] = None
+
+    def _known_if_few(self, made: DataFrame) -> DataFrame:
+        """Few rows as constants, of which the optimizer knows how many there are: joins with them need no shuffle, and
+        those with none vanish."""
+        first = made.limit(FEW_ROWS + 1).toArrow()
+        return made if first.num_rows > FEW_ROWS else self._session.createDataFrame(first, made.schema)
 
     def rows(self, sql: str) -> list[Row]:
         with _failures(sql):
@@ -218,7 +231,12 @@ def _settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, 
         "spark.driver.memory": memory,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    java = ["-XX:-UsePerfData", f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"]
+    # Checks of many columns become methods too long for the JVM to compile unless told to.
+    java = [
+        "-XX:-UsePerfData",
+        "-XX:-DontCompileHugeMethods",
+        f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
+    ]
     if master.startswith("local"):
         settings |= {
             "spark.driver.host": "127.0.0.1",
