@@ -74,6 +74,42 @@ def test_a_register_in_every_form(
         assert judgement.anomalies == {"stale-read": 1}
 
 
+REFUSED = """\
+0 :invoke :write 1
+0 :ok :write 1
+1 :invoke :read nil
+1 :fail :read :timed-out
+2 :invoke :cas [1 3]
+1 :invoke :cas [4 2]
+1 :fail :cas [4 2]
+2 :info :cas :timed-out
+0 :invoke :read nil
+0 :ok :read 3
+1 :invoke :cas [{expected} 2]
+1 :fail :cas {said}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "option", "ends"),
+    [
+        (4, "[4 2]", True, (0, "pass")),
+        (3, "[3 2]", True, (1, "fail")),
+        (3, "[3 2]", False, (0, "pass")),
+        (3, ":timed-out", True, (0, "pass")),
+    ],
+)
+def test_a_refused_cas_contradicts_the_value_it_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], expected: int, said: str, option: bool, ends: tuple[int, str]
+) -> None:
+    """As in old logs of etcd: what timed out may have taken effect, and here did; the last cas failed all the same."""
+    text = "2 :invoke :read nil\n2 :ok :read nil\n" * 10 + REFUSED.format(expected=expected, said=said)
+    path = tmp_path / "etcd.log"
+    path.write_text("".join(f"INFO  jepsen.util - {line}\n" for line in text.splitlines()))
+    code = main(["check", str(path), "--model=cas-register", "--json", *(["--cas-refusals"] if option else [])])
+    assert verdict(code, capsys.readouterr().out) == ends
+
+
 def test_what_is_wrong_is_told_with_the_operations_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
