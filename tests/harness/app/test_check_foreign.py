@@ -121,6 +121,15 @@ def test_what_is_wrong_is_told_with_the_operations_of_the_file(
     assert out.splitlines()[-1] == "0 events of the nemesis and 0 other lines left out"
 
 
+def test_a_key_says_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "h.edn").write_text(register({7: 5}).replace("{", '{:key "a\x1b[1A\\nPASS" '))
+    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.FAIL
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL stale-read: ")
+    assert out.replace("\n", "").isprintable()
+    assert not any(line.startswith("PASS") for line in out.splitlines())
+
+
 @pytest.mark.parametrize("text", ["[]", "{:process :nemesis :type :info :f :start}", register({}, writes=2)])
 def test_next_to_no_history_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (tmp_path / "h.edn").write_text(text)
@@ -151,6 +160,11 @@ def test_what_cannot_be_judged_is_one_line_and_64(tmp_path: Path, capsys: pytest
     (tmp_path / "sub").mkdir()
     assert "--format=edn is for a file" in refused(capsys, str(tmp_path / "sub"), "--format=edn")
     assert "there is no ops/ in it" in refused(capsys, str(tmp_path / "sub"), "--model=register")
+    both = refused(capsys, str(path), "--model=register", "--family=register")
+    assert "--family is for checks in SQL, and --model for the search" in both
+    assert "--model=kv has none" in refused(capsys, str(path), "--model=kv", "--cas-refusals")
+    folder = refused(capsys, str(tmp_path / "sub"), "--model=cas-register", "--cas-refusals")
+    assert "--cas-refusals is for a file" in folder
     path.write_bytes(b"")
     assert "the file is empty" in refused(capsys, str(path), "--model=register")
     path.write_bytes(b"\x1f\x8b\x08")

@@ -176,7 +176,15 @@ MALFORMED = {
     "a process too large": ("{:process 2147483648, :type :ok, :f :read}", 1, 1, ":process is '2147483648'"),
     "a process in words": ('{:process "a", :type :ok, :f :read}', 1, 1, "clients are numbers from 0 on"),
     "a time that is none": (f"{CALL} :time 1.5}}", 1, 1, ":time is '1.5'; it is a whole number"),
-    "a time beyond 64 bits": (f"{CALL} :time {2**63}}}", 1, 1, ":time is "),
+    "a time beyond the last": (f"{CALL} :time {2**62}}}", 1, 1, ":time is '4611686018427387904'; it is a whole number"),
+    "an index beyond 64 bits": (f"{CALL} :index {2**63}}}", 1, 1, ":index is "),
+    "what a terminal would obey": (
+        '{:process 0, :type :invoke, :f "\x1b[31m\n", :value nil}', 1, 1, r":\x1b[31m\n is no operation of cas-register"
+    ),
+    "an end on a key with a line end": (
+        '{:process 1, :type :invoke, :f :read, :key "a\nb"} {:process 1, :type :ok, :f :read, :key "c\nd"}', 2, 5,
+        r"this operation was called on key a\nb, and ends on key c\nd",
+    ),
     "an operation without a name": ("{:process 0, :type :ok, :f 7}", 1, 1, ":f is '7'; it is a name"),
     "another value than it was called with": (
         "{:process 0, :type :invoke, :f :write, :value 1}\n{:process 0, :type :ok, :f :write, :value 2}", 2, 1,
@@ -342,6 +350,13 @@ def test_a_pipe_is_not_looked_at_before_it_is_read(tmp_path: Path) -> None:
         with pytest.raises(MalformedError, match=r"no regular file, .* say which it is with --format=edn"):
             recognise(pipe)
         assert read(pipe, Format.EDN, MODEL).ops.num_rows == 1
+
+
+def test_the_last_times_of_all_leave_room_for_each_other(tmp_path: Path) -> None:
+    last = 2**62 - 1
+    path = written(tmp_path, f"{CALL}, :time {last}}}\n{{:process 0, :type :ok, :f :read, :time {last}}}")
+    (row,) = read(path, Format.EDN, MODEL).ops.to_pylist()
+    assert (row["call"], row["ret"]) == (last, last + 1)
 
 
 def test_the_order_of_the_file_may_count_instead_of_times(tmp_path: Path) -> None:
