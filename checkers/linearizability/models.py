@@ -120,12 +120,13 @@ class Mutex(Model):
 
 
 class Set(Model):
-    """``add`` has the element as its argument; ``read`` returns the list of all elements. At first empty."""
+    """``add`` has the element as its argument; ``read`` returns the list of all elements, each once. At first empty."""
 
     name = "set"
     compiled = False
     ADD: ClassVar[int] = 0
     READ: ClassVar[int] = 1
+    NO_SET: ClassVar[int] = -1
 
     def encode(self, call: Call) -> Action | None:
         if call.f == "add":
@@ -138,7 +139,8 @@ class Set(Model):
             raise ModelError(f"a read of a set returns the list of its elements, not {call.result!r}")
         elements = 0
         for element in call.result:
-            elements |= 1 << call.number(element)
+            bit = 1 << call.number(element)
+            elements = self.NO_SET if elements & bit else elements | bit
         return Action(self.READ, elements, reads=True)
 
     @staticmethod

@@ -40,11 +40,17 @@ class Checked:
 
 def check(asked: Asked, engines: Engines, estimate: Estimate, search: Search = search_by_name) -> Checked:
     """Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage."""
+    if asked.family is not None and asked.model is not None:
+        raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
+    if asked.refusals and asked.model is not None and "cas" not in MODELS[asked.model]:
+        raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={asked.model} has none")
     path = _foreign_file(asked)
     if path is not None:
         return _foreign(asked, path, engines, estimate, search)
-    if asked.family is not None and asked.model is not None:
-        raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
+    if asked.refusals:
+        raise SettingsError(
+            f"--cas-refusals is for a file, and {asked.path} is a folder, in which refusals are results"
+        )
     if asked.format not in (AUTO, PARQUET):
         raise SettingsError(f"--format={asked.format} is for a file, and {asked.path} is a folder")
     if asked.model is not None:

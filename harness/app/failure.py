@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from checkers.verdict import Finding, Judgement, Verdict
+from harness.core.printable import printable
 
 LINES: Final = 25
 WIDTH: Final = 300
@@ -120,5 +121,5 @@ def _footer(ending: Ending) -> Iterator[str]:
 
 
 def _clip(line: str) -> str:
-    flat = " ".join(line.splitlines())
+    flat = printable(" ".join(line.splitlines()))
     return flat if len(flat) <= WIDTH else flat[: WIDTH - 1] + "…"

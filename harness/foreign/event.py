@@ -15,6 +15,8 @@ INVOKE: Final = "invoke"
 TYPES: Final = (INVOKE, *Outcome)
 MOST_PROCESSES: Final = 2**31
 LARGEST: Final = 2**63
+LATEST: Final = 2**62
+"""Nanoseconds, 146 years: later ones leave no room for the nanoseconds between events of one time."""
 NO_KEY: Final = object()
 """An event without ``:key``; nil is a key like any other."""
 
@@ -53,8 +55,8 @@ def from_map(path: Path, place: Place, value: Any) -> Event:
         f=name_of(path, place, "f", said["f"]),
         value=said.get("value"),
         key=said.get("key", NO_KEY),
-        time=_natural(path, place, "time", said),
-        index=_natural(path, place, "index", said),
+        time=_natural(path, place, "time", said, LATEST),
+        index=_natural(path, place, "index", said, LARGEST),
         error=None if error is None else text_of(error),
     )
 
@@ -83,10 +85,12 @@ def name_of(path: Path, place: Place, what: str, value: Any) -> str:
     return text_of(value)
 
 
-def _natural(path: Path, place: Place, name: str, said: dict[str, Any]) -> int | None:
+def _natural(path: Path, place: Place, name: str, said: dict[str, Any], end: int) -> int | None:
     value = said.get(name)
-    if value is not None and (type(value) is not int or not 0 <= value < LARGEST):
-        raise MalformedError(path, place, f":{name} is {shown(_said(value))}; it is a whole number from 0 on")
+    if value is not None and (type(value) is not int or not 0 <= value < end):
+        raise MalformedError(
+            path, place, f":{name} is {shown(_said(value))}; it is a whole number from 0 on, below {end}"
+        )
     return value
 
 

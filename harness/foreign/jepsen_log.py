@@ -24,6 +24,8 @@ from harness.foreign.source import Read, lines
 
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
 """An operation, whole or not: a process and something that begins like a type."""
+_BEGUN: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
+"""What an operation begins with. A line that ends there was cut; one that has two has lost the end of the first."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
 _REMEMBERED: Final = 10_000
 
@@ -37,7 +39,7 @@ class LogReader:
         self.skipped = 0
 
     def events(self, read: Read) -> Iterator[Event]:
-        """Raises ``MalformedError`` for a line that is half an operation, and for a last line that does not end."""
+        """Raises ``MalformedError`` for a line that is half an operation, or two, or the last and without end."""
         for number, line, ended in lines(self._path, read):
             if not ended and line.strip():
                 place = Place(number, len(line) + 1)
@@ -45,10 +47,26 @@ class LogReader:
                     self._path, place, "the last line has no end: the file may be cut short; if not, end it with one"
                 )
             match = LINE.search(line)
+            self._refuse_damaged(number, line, match is not None)
             if match is None:
                 self.skipped += 1
                 continue
             yield self._event(number, line, match)
+
+    def _refuse_damaged(self, number: int, line: str, found: bool) -> None:
+        """What would otherwise be passed over, and an operation with it."""
+        if "\0" in line:
+            place = Place(number, line.index("\0") + 1)
+            raise MalformedError(self._path, place, "a zero byte: the file is damaged, or in another encoding")
+        if found and line.count("jepsen.util") == 1:
+            return
+        begun = list(_BEGUN.finditer(line))
+        if len(begun) > 1:
+            place = Place(number, begun[1].start() + 1)
+            raise MalformedError(self._path, place, "a second operation on one line: the end of the first is lost")
+        if begun and not line[begun[0].end() :].strip():
+            place = Place(number, begun[0].start() + 1)
+            raise MalformedError(self._path, place, f"{shown(line[begun[0].start() :])} is cut behind the process")
 
     def _event(self, number: int, line: str, match: re.Match[str]) -> Event:
         place = Place(number, match.start("process") + 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.history import HistoryError
+from harness.core.printable import printable
 
 SHOWN: Final = 60
 
@@ -24,12 +25,12 @@ class MalformedError(HistoryError):
 
     def __init__(self, path: Path, place: Place | None, reason: str) -> None:
         where = "" if place is None else f" line {place.line}, column {place.column}:"
-        super().__init__(f"{path}:{where} {reason}")
+        super().__init__(f"{path}:{where} {printable(reason)}")
         self.path = path
         self.place = place
         self.reason = reason
 
 
 def shown(text: str) -> str:
-    """A piece of a file in an error: on one line, short, nothing in it that a terminal would obey."""
+    """A piece of a file in an error: quoted and short."""
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")

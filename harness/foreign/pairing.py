@@ -151,6 +151,12 @@ class Pairing:
             shape = self._shape(event)
             if not shape.gives(value):
                 self._fail(event, f"the result of :{event.f} is {shape.given}, not {shown(to_json(value))}")
+            if shape.repeats and value is not None and shape.takes(value) and to_json(value) != self._argument[row]:
+                self._fail(
+                    event,
+                    f"process {process} ends :{event.f} with {shown(to_json(value))}, but called it with "
+                    f"{shown(self._argument[row])} at line {call.place.line}: which of the two it did is not said",
+                )
             self._result[row] = None if value is None else self._kept(to_json(value))
         elif event.error is None and value is not None and to_json(value) != self._argument[row]:
             self._error[row] = self._kept(text_of(value))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import stat
 from pathlib import Path
 from typing import Final
 
 from harness.foreign.jepsen_log import LINE
 from harness.foreign.malformed import MalformedError
+from harness.foreign.source import pieces
 
 HEAD: Final = 1 << 18
 """Bytes looked at. A log may begin with the set-up of the nodes."""
@@ -19,22 +21,25 @@ class Format(enum.StrEnum):
 
 
 def recognise(path: Path) -> Format:
-    """Raises ``MalformedError`` when the file looks like neither, ``OSError``."""
+    """Raises ``MalformedError`` when the file looks like neither, or is one that can be read only once; ``OSError``."""
     if path.suffix == ".edn":
         return Format.EDN
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-    text = head.decode("utf-8", "replace")
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise MalformedError(
+            path,
+            None,
+            "this is no regular file, and what a look at its beginning takes from a pipe is gone; say which it is with "
+            "--format=edn or --format=jepsen-log",
+        )
+    text = next(pieces(path, lambda done: None, HEAD))
     if LINE.search(text):
         return Format.JEPSEN_LOG
     for line in text.splitlines():
-        begin = line.strip(" \t,\ufeff")
+        begin = line.strip(" \t,")
         if begin and not begin.startswith(";"):
             if begin[0] in "[({#":
                 return Format.EDN
             break
-    if not head:
-        raise MalformedError(path, None, "the file is empty; a history has at least one operation")
     raise MalformedError(
         path,
         None,

@@ -36,21 +36,26 @@ def _collection(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Shape:
-    """``takes``: of the call's value; ``gives``: of the value of an ok completion; each with what it should be."""
+    """``takes``: of the call's value; ``gives``: of the value of an ok completion; each with what it should be.
+
+    ``repeats``: such a value of an ok completion is the call's once more. If it is another, nobody knows which of the
+    two took effect.
+    """
 
     takes: Fits = _anything
     gives: Fits = _anything
     taken: str = "anything"
     given: str = "anything"
+    repeats: bool = False
 
 
 _GET: Final = Shape(gives=_text_or_nil, given="a string or nil; for numbers there is --model=register")
 _PUT: Final = Shape(takes=_text, taken="a string; for numbers there is --model=register")
-_REGISTER: Final = {"read": Shape(), "write": Shape()}
+_REGISTER: Final = {"read": Shape(), "write": Shape(repeats=True)}
 
 MODELS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "register": _REGISTER,
-    "cas-register": {**_REGISTER, "cas": Shape(takes=_pair, taken="the two values [from to]")},
+    "cas-register": {**_REGISTER, "cas": Shape(takes=_pair, taken="the two values [from to]", repeats=True)},
     "kv": {"get": _GET, "read": _GET, "put": _PUT, "write": _PUT, "append": _PUT},
     "mutex": {"acquire": Shape(), "release": Shape()},
     "fifo-queue": {"enqueue": Shape(), "dequeue": Shape()},

@@ -17,11 +17,11 @@ Read = Callable[[int], None]
 
 
 def pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
-    """The file's text in order, some of it at a time; line ends as they are.
+    """The file's text in order, some of it at a time; line ends as they are, without a byte order mark.
 
     Raises ``MalformedError`` at the first byte that is not UTF-8 and for a file that holds nothing at all, ``OSError``.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
     total, place = 0, Place(1, 1)
     with path.open("rb") as file:
         while True:

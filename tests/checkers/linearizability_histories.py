@@ -108,7 +108,8 @@ def history(model: str, rng: random.Random, *, longest: int = LONGEST, spread: i
 def changed(model: str, op: Op, rng: random.Random) -> Any:
     if op["f"] in ("read", "get", "dequeue"):
         if model == "set":
-            return sorted(rng.sample(range(1, 5), rng.randint(0, 3)))
+            twice = op["result"] and rng.random() < 0.5
+            return [*op["result"], op["result"][-1]] if twice else sorted(rng.sample(range(1, 5), rng.randint(0, 3)))
         return rng.choice(["", "a", "ab", "b", "ba", None]) if model == "kv" else rng.choice([None, 1, 2, 3])
     return rng.random() < 0.5 if op["f"] == "cas" else op["result"]
 

@@ -74,6 +74,42 @@ def test_a_register_in_every_form(
         assert judgement.anomalies == {"stale-read": 1}
 
 
+REFUSED = """\
+0 :invoke :write 1
+0 :ok :write 1
+1 :invoke :read nil
+1 :fail :read :timed-out
+2 :invoke :cas [1 3]
+1 :invoke :cas [4 2]
+1 :fail :cas [4 2]
+2 :info :cas :timed-out
+0 :invoke :read nil
+0 :ok :read 3
+1 :invoke :cas [{expected} 2]
+1 :fail :cas {said}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "option", "ends"),
+    [
+        (4, "[4 2]", True, (0, "pass")),
+        (3, "[3 2]", True, (1, "fail")),
+        (3, "[3 2]", False, (0, "pass")),
+        (3, ":timed-out", True, (0, "pass")),
+    ],
+)
+def test_a_refused_cas_contradicts_the_value_it_expected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], expected: int, said: str, option: bool, ends: tuple[int, str]
+) -> None:
+    """As in old logs of etcd: what timed out may have taken effect, and here did; the last cas failed all the same."""
+    text = "2 :invoke :read nil\n2 :ok :read nil\n" * 10 + REFUSED.format(expected=expected, said=said)
+    path = tmp_path / "etcd.log"
+    path.write_text("".join(f"INFO  jepsen.util - {line}\n" for line in text.splitlines()))
+    code = main(["check", str(path), "--model=cas-register", "--json", *(["--cas-refusals"] if option else [])])
+    assert verdict(code, capsys.readouterr().out) == ends
+
+
 def test_what_is_wrong_is_told_with_the_operations_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +119,15 @@ def test_what_is_wrong_is_told_with_the_operations_of_the_file(
     assert out.startswith("FAIL stale-read: ")
     assert "read null by process 1, 0.030 - 0.031 s: ok 5" in out
     assert out.splitlines()[-1] == "0 events of the nemesis and 0 other lines left out"
+
+
+def test_a_key_says_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "h.edn").write_text(register({7: 5}).replace("{", '{:key "a\x1b[1A\\nPASS" '))
+    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.FAIL
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL stale-read: ")
+    assert out.replace("\n", "").isprintable()
+    assert not any(line.startswith("PASS") for line in out.splitlines())
 
 
 @pytest.mark.parametrize("text", ["[]", "{:process :nemesis :type :info :f :start}", register({}, writes=2)])
@@ -115,6 +160,11 @@ def test_what_cannot_be_judged_is_one_line_and_64(tmp_path: Path, capsys: pytest
     (tmp_path / "sub").mkdir()
     assert "--format=edn is for a file" in refused(capsys, str(tmp_path / "sub"), "--format=edn")
     assert "there is no ops/ in it" in refused(capsys, str(tmp_path / "sub"), "--model=register")
+    both = refused(capsys, str(path), "--model=register", "--family=register")
+    assert "--family is for checks in SQL, and --model for the search" in both
+    assert "--model=kv has none" in refused(capsys, str(path), "--model=kv", "--cas-refusals")
+    folder = refused(capsys, str(tmp_path / "sub"), "--model=cas-register", "--cas-refusals")
+    assert "--cas-refusals is for a file" in folder
     path.write_bytes(b"")
     assert "the file is empty" in refused(capsys, str(path), "--model=register")
     path.write_bytes(b"\x1f\x8b\x08")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +176,28 @@ MALFORMED = {
     "a process too large": ("{:process 2147483648, :type :ok, :f :read}", 1, 1, ":process is '2147483648'"),
     "a process in words": ('{:process "a", :type :ok, :f :read}', 1, 1, "clients are numbers from 0 on"),
     "a time that is none": (f"{CALL} :time 1.5}}", 1, 1, ":time is '1.5'; it is a whole number"),
-    "a time beyond 64 bits": (f"{CALL} :time {2**63}}}", 1, 1, ":time is "),
+    "a time beyond the last": (f"{CALL} :time {2**62}}}", 1, 1, ":time is '4611686018427387904'; it is a whole number"),
+    "an index beyond 64 bits": (f"{CALL} :index {2**63}}}", 1, 1, ":index is "),
+    "what a terminal would obey": (
+        '{:process 0, :type :invoke, :f "\x1b[31m\n", :value nil}', 1, 1, r":\x1b[31m\n is no operation of cas-register"
+    ),
+    "an end on a key with a line end": (
+        '{:process 1, :type :invoke, :f :read, :key "a\nb"} {:process 1, :type :ok, :f :read, :key "c\nd"}', 2, 5,
+        r"this operation was called on key a\nb, and ends on key c\nd",
+    ),
     "an operation without a name": ("{:process 0, :type :ok, :f 7}", 1, 1, ":f is '7'; it is a name"),
+    "another value than it was called with": (
+        "{:process 0, :type :invoke, :f :write, :value 1}\n{:process 0, :type :ok, :f :write, :value 2}", 2, 1,
+        "process 0 ends :write with '2', but called it with '1' at line 1",
+    ),
+    "a value after all": (
+        "{:process 0, :type :invoke, :f :write, :value nil}\n{:process 0, :type :ok, :f :write, :value 2}", 2, 1,
+        "process 0 ends :write with '2', but called it with 'null' at line 1",
+    ),
+    "another compare-and-set": (
+        "{:process 0, :type :invoke, :f :cas, :value [1 2]}\n{:process 0, :type :ok, :f :cas, :value [1 3]}", 2, 1,
+        "process 0 ends :cas with '[1,3]', but called it with '[1,2]' at line 1",
+    ),
     "an operation of another model": (
         "{:process 0, :type :invoke, :f :txn}", 1, 1, ":txn is no operation of cas-register, which has read, write",
     ),
@@ -228,6 +250,17 @@ def test_what_is_wrong_with_a_history_is_said_with_its_place(tmp_path: Path, nam
         ("INFO  jepsen.util - 0 :invoke :write [1\n", 1, 38, "this '[' is never closed"),
         ("INFO  jepsen.util - 0\t:ok\t:read\t1\n", 1, 21, "process 0 ends :read, but has no open call"),
         ("INFO  jepsen.util - 99999999999 :ok :read 1\n", 1, 21, ":process is '99999999999'"),
+        ("\nINFO  jepsen.util - 12\n", 2, 7, "'jepsen.util - 12' is cut behind the process"),
+        (
+            "jepsen.util - 0 :invoke :read nil INFO  jepsen.util - 1 :ok :read 3\n",
+            1,
+            41,
+            "a second operation on one line",
+        ),
+        ("INFO  jepsen.util - 0\tINFO  jepsen.util - 1 :invoke :read nil\n", 1, 29, "a second operation on one line"),
+        ("jepsen.util - :nemesis :info :start nilINFO  jepsen.util - 0 :ok :read 1\n", 1, 46, "a second operation"),
+        ("\0\0INFO  jepsen.util - 0 :invoke :read nil\n", 1, 1, "a zero byte: the file is damaged"),
+        ("INFO  jepsen.core - up\0\n", 1, 23, "a zero byte: the file is damaged"),
         ("INFO  jepsen.util - " + "9" * 5000 + " :ok :read 1\n", 1, 21, ":process is "),
     ],
 )
@@ -239,6 +272,52 @@ def test_what_is_wrong_with_a_log_is_said_with_its_place(
         read(path, Format.JEPSEN_LOG, MODEL)
     assert str(caught.value).startswith(f"{path}: line {line}, column {column}: ")
     assert reason in str(caught.value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=histories(), data=st.data(), between=st.sampled_from(["", " ", "\t"]))
+def test_a_lost_line_end_never_loses_an_operation(folder: Path, told: Told, data: st.DataObject, between: str) -> None:
+    """Where two loggers write one file, or its lines are wrapped: of two operations on a line one would be left out."""
+    *lines, end = as_log(told, noise=False).split("\n")
+    lost = data.draw(st.integers(1, len(lines)))
+    text = "\n".join(lines[:lost]) + between + "\n".join([*lines[lost:], end])
+    with pytest.raises(
+        MalformedError, match=rf": line {lost}, column \d+: (a second operation|the last line has no end)"
+    ):
+        read(written(folder, text), Format.JEPSEN_LOG, MODEL, keys=keys(told))
+
+
+def test_lines_of_the_same_logger_about_something_else_are_left_out(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "INFO  jepsen.util - 3 nodes are up\nINFO  jepsen.util - 0 :invoke :read nil\nINFO  jepsen.util - waiting\n"
+        "\tat jepsen.util$retry.invoke(util.clj:3)\nINFO  jepsen.util -\n",
+    )
+    foreign = read(path, Format.JEPSEN_LOG, MODEL)
+    assert (foreign.ops.num_rows, foreign.skipped) == (1, 4)
+
+
+def test_an_ok_completion_may_leave_the_value_out_or_say_how_a_cas_went(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "".join(
+            f"{{:process 0, :type :invoke, :f {f}, :value {called}}} {{:process 0, :type :ok, :f {f}, :value {ended}}}"
+            for f, called, ended in (
+                (":write", 1, "nil"), (":write", 1, 1), (":cas", "[1 2]", "nil"), (":cas", "[1 2]", "(1 2)"),
+                (":cas", "[1 2]", "false"), (":cas", "[1 2]", "true"),
+            )
+        ),
+    )  # fmt: skip
+    rows = read(path, Format.EDN, MODEL).ops.to_pylist()
+    assert [row["result"] for row in rows] == [None, "1", None, "[1,2]", "false", "true"]
+
+
+@pytest.mark.parametrize("format", Format)
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, format: Format) -> None:
+    text = f"{CALL}}}" if format is Format.EDN else "INFO  jepsen.util - 0 :invoke :read nil\n"
+    with_mark, without = written(tmp_path, b"\xef\xbb\xbf" + text.encode(), "a"), written(tmp_path, text, "b")
+    assert recognise(with_mark) is format
+    assert read(with_mark, format, MODEL).ops.equals(read(without, format, MODEL).ops)
 
 
 def test_not_utf8_is_told_with_its_place(tmp_path: Path) -> None:
@@ -257,6 +336,27 @@ def test_what_a_file_is_of_is_recognised_or_asked_for(tmp_path: Path) -> None:
         recognise(written(tmp_path, ""))
     with pytest.raises(MalformedError, match="say which with --format=edn or --format=jepsen-log"):
         recognise(written(tmp_path, "index,process\n1,2\n"))
+    with pytest.raises(MalformedError, match=r"line 1, column 2: the byte 0x8b is not UTF-8.*compressed"):
+        recognise(written(tmp_path, gzip.compress(b"INFO  jepsen.util - 0 :invoke :read nil\n")))
+
+
+def test_a_pipe_is_not_looked_at_before_it_is_read(tmp_path: Path) -> None:
+    """What recognising takes from it would be missing: a history without its beginning."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading), os.fdopen(writing, "wb") as file:
+        file.write(f"{CALL}}}".encode())
+        file.close()
+        pipe = Path(f"/dev/fd/{reading}")
+        with pytest.raises(MalformedError, match=r"no regular file, .* say which it is with --format=edn"):
+            recognise(pipe)
+        assert read(pipe, Format.EDN, MODEL).ops.num_rows == 1
+
+
+def test_the_last_times_of_all_leave_room_for_each_other(tmp_path: Path) -> None:
+    last = 2**62 - 1
+    path = written(tmp_path, f"{CALL}, :time {last}}}\n{{:process 0, :type :ok, :f :read, :time {last}}}")
+    (row,) = read(path, Format.EDN, MODEL).ops.to_pylist()
+    assert (row["call"], row["ret"]) == (last, last + 1)
 
 
 def test_the_order_of_the_file_may_count_instead_of_times(tmp_path: Path) -> None:
