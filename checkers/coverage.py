@@ -141,7 +141,7 @@ def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
     reasons = [*_fault_reasons(known), *_operation_reasons(engine, contract, known), *_drain_reasons(engine)]
     recoveries: list[Recovery] = []
     slow: list[Finding] = []
-    if ended:
+    if ended and any(fault.healed is not None for fault in known):
         engine.table("turns", _TURNS)
         for fault in known:
             if fault.healed is not None:
@@ -166,9 +166,10 @@ def _fault_reasons(known: list[Fault]) -> list[str]:
     return reasons
 
 
-def successes(engine: Engine) -> None:
-    """Makes the table ``successes``: operations (``op``, ``call``, ``ret``) that achieved something."""
-    engine.table(
+def successes(engine: Engine, *, kept: bool = True) -> None:
+    """Makes ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; kept if it is read again."""
+    make = engine.table if kept else engine.view
+    make(
         "successes",
         "select op, min(call) as call, min(ret) as ret from effects "
         f"where outcome = 'ok' and ret is not null and kind not in {_EMPTY_HANDED} group by op",
@@ -176,7 +177,7 @@ def successes(engine: Engine) -> None:
 
 
 def _operation_reasons(engine: Engine, contract: Contract, known: list[Fault]) -> list[str]:
-    successes(engine)
+    successes(engine, kept=bool(known))
     reasons = []
     total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
