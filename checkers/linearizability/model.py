@@ -8,7 +8,9 @@ is asked for once, states get numbers, and the search sees those only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import traceback
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -20,6 +22,19 @@ INITIAL: Final = 0
 
 class ModelError(Exception):
     """A history does not fit a model, or a model contradicts itself; the message says where."""
+
+
+@contextmanager
+def asking(model: Model, about: str) -> Iterator[None]:
+    """Around a model's own code: whatever it raises becomes a ``ModelError`` that says where."""
+    try:
+        yield
+    except (ModelError, MemoryError):
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename}, line {last.lineno}"
+        raise ModelError(f"{about}: the model {model.name} raised {type(error).__name__}: {error} ({where})") from error
 
 
 class Action(NamedTuple):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from checkers.linearizability import core
 from checkers.linearizability.layout import Layout
-from checkers.linearizability.model import Action, Model, ModelError
+from checkers.linearizability.model import Action, Model, ModelError, asking
 
 Ints = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class OutOfMemory(Exception):
 
 
 class States:
-    """Numbers for the states of an interned model, and what its ``step`` said, kept for all keys."""
+    """Numbers for the states of an interned model, and what its ``step`` said."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -60,7 +60,8 @@ class States:
     def answer(self, requests: Ints) -> None:
         """Steps each pair of state and action that was asked for."""
         keys = np.unique(requests)
-        after = np.array([self._after(int(key) >> 31, int(key) & 0x7FFFFFFF) for key in keys], dtype=np.int64)
+        with asking(self.model, "step"):
+            after = np.array([self._after(int(key) >> 31, int(key) & 0x7FFFFFFF) for key in keys], dtype=np.int64)
         self.count += len(keys)
         while self.count * 2 > len(self.known):
             known, known_next = self.known, self.known_next

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from linearizability_histories import history, operation, table
+from linearizability_models import Mixer
 from linearizability_oracle import MEANING, Op, legal, linearizable
 
 from checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from checkers.linearizability.encode import encode
-from checkers.linearizability.searcher import Searched, Searcher
+from checkers.linearizability.searcher import Searched, search_key
 from checkers.linearizability.zones import judge_zones
 from checkers.verdict import Verdict
 
@@ -25,8 +26,10 @@ def searched(
 ) -> dict[int, Searched]:
     """Each history's own answer; one without operations that count has none."""
     encoded = encode(table((str(number), ops) for number, ops in enumerate(histories)), model)
-    searcher = Searcher(encoded, limits)
-    return {int(str(key)): searcher.search(key, where, witness=witness) for key, where in encoded.by_key()}
+    return {
+        int(str(key)): search_key(encoded.history(number), limits, witness=witness)
+        for number, key in enumerate(encoded.keys)
+    }
 
 
 def check_against_oracle(model: str, histories: list[list[Op]], limits: Limits = AMPLE) -> None:
@@ -70,8 +73,8 @@ def test_zones_say_what_trying_every_order_says() -> None:
     judged, rest = judge_zones(encoded, "nonlinearizable")
     assert len(judged) > HISTORIES
     assert rest
-    for key, found in judged.items():
-        ops = histories[int(str(key))]
+    for number, found in judged.items():
+        ops = histories[int(str(encoded.keys[number]))]
         assert (found is None) == linearizable(ops, MEANING["register"]), ops
     assert {found is None for found in judged.values()} == {True, False}
 
@@ -118,21 +121,6 @@ def test_operations_that_stay_open_do_not_make_the_set_grow() -> None:
     assert found.order is not None
     assert found.largest < 1000
     assert found.bytes < 1000 * len(ops)
-
-
-class Mixer(Model):
-    """Every order of its operations leaves another state: nothing can be left out."""
-
-    name = "mixer"
-
-    def encode(self, call: Call) -> Action:
-        return Action(0 if call.f == "mix" else 1, call.argument, reads=call.f != "mix")
-
-    @staticmethod
-    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
-        if f == 0:
-            return True, (state * 31 + x) % 1000003
-        return state == x, state
 
 
 def exploding(count: int, f: str) -> list[Op]:
