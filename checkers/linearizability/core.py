@@ -6,14 +6,16 @@ taken effect, every order of pending operations that ends in it is tried (Lowe, 
 after Wing and Gong, 1993). No configuration left: that operation cannot be placed. So what is kept depends on how much
 is pending at once, not on the length of the history.
 
-Five rules leave out configurations from which nothing follows that does not follow from another one that is kept:
+Six rules leave out configurations from which nothing follows that does not follow from another one that is kept:
 
 1. An action that only reads takes effect as soon as the state allows it.
 2. Of equal pending actions the one that returns first takes effect first; those that ended info come last.
-3. Right before a blind action any other blind one may have happened unseen. So when one takes effect all others that
-   are pending become *optional*: they may still take effect, and need not.
-4. A blind action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
-5. At each return, a configuration is dropped when another with the same state can do all that it can: ``dominates``.
+3. Right before a blind action any total one may have happened unseen. So when one takes effect all total ones that are
+   pending become *optional*: they may still take effect, and need not.
+4. A total action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
+5. In the lost state nothing is tried but what returns, and what is blind: all else leaves the state as it is, until a
+   blind action takes effect, and may by 3 have happened unseen.
+6. At each return, a configuration is dropped when another with the same state can do all that it can: ``dominates``.
 
 All memory belongs to the caller (``workspace``): ``advance`` stops wherever an array is full, a transition is unknown
 or its budget is spent, and goes on from there when called again.
@@ -47,6 +49,10 @@ WRONG_BLIND: Final = 7
 """The action ``AT`` is blind, and was refused, or left another state than before."""
 WIDE: Final = 8
 """The set is larger than ``WIDEST``; the caller may set a part of it aside."""
+WRONG_TOTAL: Final = 9
+"""The action ``AT`` is total, and was refused."""
+WRONG_LOST: Final = 10
+"""The action ``AT`` leads out of the lost state, and is not blind."""
 
 # Places in ``counters``.
 EVENT: Final = 0
@@ -99,8 +105,8 @@ class Memory(NamedTuple):
     available: Ints
     """Per group, how many were called."""
     open_groups: Ints
-    blind_mask: Ints
-    """The slots of blind pending operations."""
+    total_mask: Ints
+    """The slots of pending operations that every state allows."""
     blind_state: Ints
     """Per action: whether it is known (0, 1), and the state that it leaves."""
     tried: Ints
@@ -232,6 +238,16 @@ def observe(step: Any, interned: bool, layout: Layout, memory: Memory, row: Ints
 
 
 @compiled
+def search_from(layout: Layout, memory: Memory, row: Ints, trail: int) -> None:
+    """Adds a row to those that lead to the next return."""
+    counters = memory.counters
+    generation, count = counters[GENERATION], counters[SEEN]
+    counters[SEEN] += keep(
+        memory.seen_table, generation, memory.seen, memory.seen_trail, count, row, trail, layout.width
+    )
+
+
+@compiled
 def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) -> None:
     """Keeps a row for the next return, without the slot of the operation that returns and without the mark."""
     counters = memory.counters
@@ -240,17 +256,10 @@ def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) ->
     row[1 + word] = done & ~bit
     row[1 + layout.words + word] = optional & ~bit
     row[layout.width - 1] = 0
-    if keep(
-        memory.next_table,
-        counters[GENERATION],
-        memory.next,
-        memory.next_trail,
-        counters[NEXT],
-        row,
-        trail,
-        layout.width,
-    ):
-        counters[NEXT] += 1
+    generation, count = counters[GENERATION], counters[NEXT]
+    counters[NEXT] += keep(
+        memory.next_table, generation, memory.next, memory.next_trail, count, row, trail, layout.width
+    )
     row[1 + word], row[1 + layout.words + word], row[layout.width - 1] = done, optional, mark
 
 
@@ -279,8 +288,8 @@ def take_events(layout: Layout, memory: Memory) -> bool:
                 place -= 1
             memory.pending[place] = event
             counters[PENDING] += 1
-            if layout.blind[kind]:
-                memory.blind_mask[slot // WORD] |= 1 << slot % WORD
+            if layout.total[kind]:
+                memory.total_mask[slot // WORD] |= 1 << slot % WORD
         counters[EVENT] += 1
     return False
 
@@ -300,8 +309,8 @@ def forget(layout: Layout, memory: Memory, op: int) -> None:
     counters[count] -= 1
     for index in range(place, counters[count]):
         among[index] = among[index + 1]
-    if layout.blind[kind]:
-        memory.blind_mask[slot // WORD] &= ~(1 << slot % WORD)
+    if layout.total[kind]:
+        memory.total_mask[slot // WORD] &= ~(1 << slot % WORD)
 
 
 @compiled
@@ -327,7 +336,7 @@ def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask:
 
 @compiled
 def settle(layout: Layout, memory: Memory, op: int) -> None:
-    """What was kept for the next return, less what is dominated, becomes current (rule 5)."""
+    """What was kept for the next return, less what is dominated, becomes current (rule 6)."""
     counters = memory.counters
     forget(layout, memory, op)
     read_mask = np.zeros(layout.words, np.int64)
@@ -386,17 +395,8 @@ def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) ->
             return MISSING
         if (row[1 + word] | row[1 + layout.words + word]) & bit:
             hand_over(layout, memory, row, trail, op)
-        if not row[1 + word] & bit and keep(
-            memory.seen_table,
-            counters[GENERATION],
-            memory.seen,
-            memory.seen_trail,
-            counters[SEEN],
-            row,
-            trail,
-            layout.width,
-        ):
-            counters[SEEN] += 1
+        if not row[1 + word] & bit:
+            search_from(layout, memory, row, trail)
         counters[HEAD] += 1
     counters[HEAD] = 0
     counters[PHASE] = 2
@@ -421,7 +421,11 @@ def apply(
             return WRONG_BLIND
         memory.blind_state[kind, 0], memory.blind_state[kind, 1] = 1, after
     if not allowed:
-        return PLACED
+        counters[AT] = kind
+        return WRONG_TOTAL if layout.total[kind] else PLACED
+    if memory.seen[number, 0] == layout.lost and after != layout.lost and not layout.blind[kind]:
+        counters[AT] = kind
+        return WRONG_LOST
     for at in range(layout.width):
         row[at] = memory.seen[number, at]
     row[0] = after
@@ -432,14 +436,14 @@ def apply(
         row[layout.group_word[~slot]] += layout.group_unit[~slot]
     if layout.blind[kind]:
         for word in range(words):
-            row[1 + words + word] |= memory.blind_mask[word] & ~row[1 + word]
+            row[1 + words + word] |= memory.total_mask[word] & ~row[1 + word]
     before = counters[TRAIL]
     own = follow(memory, memory.seen_trail[number], chosen)
     trail = observe(step, interned, layout, memory, row, own)
     if trail < 0:
         counters[TRAIL] = before
         return WRONG_READ if trail == -3 else MISSING
-    row[layout.width - 1] = 1 if layout.blind[kind] and trail == own else 0
+    row[layout.width - 1] = 1 if layout.total[kind] and trail == own else 0
     count = counters[NEXT] + counters[SEEN]
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     if row[1 + word] & bit:
@@ -447,17 +451,7 @@ def apply(
     else:
         if row[1 + words + word] & bit and not memory.seen[number, 1 + words + word] & bit:
             hand_over(layout, memory, row, trail, op)
-        if keep(
-            memory.seen_table,
-            counters[GENERATION],
-            memory.seen,
-            memory.seen_trail,
-            counters[SEEN],
-            row,
-            trail,
-            layout.width,
-        ):
-            counters[SEEN] += 1
+        search_from(layout, memory, row, trail)
     if counters[NEXT] + counters[SEEN] == count:
         counters[TRAIL] = before
     return PLACED
@@ -474,6 +468,7 @@ def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -
         counters[STAMP] += 1
         counters[EXPLORED] += 1
         unread = memory.seen[number, layout.width - 1] == 1
+        lost = memory.seen[number, 0] == layout.lost
         missing = False
         for index in range(counters[PENDING] + counters[OPEN]):
             if index < counters[PENDING]:
@@ -487,7 +482,7 @@ def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -
                 used = memory.seen[number, layout.group_word[group]] // layout.group_unit[group]
                 if used & layout.group_mask[group] >= memory.available[group]:
                     continue
-            if tried[kind] == counters[STAMP]:
+            if tried[kind] == counters[STAMP] or (lost and chosen != op and not layout.blind[kind]):
                 continue
             tried[kind] = counters[STAMP]
             if unread and layout.blind[kind]:

@@ -40,9 +40,9 @@ def asking(model: Model, about: str) -> Iterator[None]:
 class Action(NamedTuple):
     """What an operation did. ``f``, ``x`` and ``y`` are for ``step`` alone: integers where the model is compiled.
 
-    Two flags let the search leave out orders that cannot matter. They are claims about ``step``, which is held to them:
-    ``reads``: the action never changes a state that allows it. ``blind``: every state allows it, and it leaves the same
-    state behind whatever was there before, as a plain write does.
+    Three flags let the search leave out orders that cannot matter. They are claims about ``step``, which is held to
+    them: ``reads``: the action never changes a state that allows it. ``total``: every state allows it. ``blind``: every
+    state allows it, and it leaves the same state behind whatever was there before, as a plain write does.
     """
 
     f: int
@@ -50,6 +50,7 @@ class Action(NamedTuple):
     y: Hashable = 0
     reads: bool = False
     blind: bool = False
+    total: bool = False
 
 
 class Values:
@@ -92,6 +93,9 @@ class Model:
     initial: ClassVar[Any] = INITIAL
     compiled: ClassVar[bool] = True
     """Whether ``step`` takes and gives integers only and keeps to the Python that numba compiles."""
+    lost: ClassVar[Any] = None
+    """A state, if there is one, that only blind actions lead out of: every other one that it allows is total, and
+    leaves it as it is."""
     register: ClassVar[tuple[int, int] | None] = None
     """The ``f`` of a read and of a write (``x`` is the value), where the object is a plain register: keys whose values
     are unique are then judged by their zones, without a search."""

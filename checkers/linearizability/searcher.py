@@ -14,13 +14,21 @@ from checkers.linearizability import core
 from checkers.linearizability.compiled import compiled_step
 from checkers.linearizability.encode import FOREVER, KeyHistory
 from checkers.linearizability.explain import Explanation, explain, order
-from checkers.linearizability.layout import Layout, lay_out
+from checkers.linearizability.layout import NONE, Layout, lay_out
 from checkers.linearizability.limits import Limits
 from checkers.linearizability.model import Action, Model, asking
 from checkers.linearizability.workspace import OutOfMemory, States, Workspace
 
 BUDGET: Final = 200_000
 """Steps of a model between two looks at the clock."""
+
+CLAIMS: Final = {
+    core.WRONG_READ: "reads, and changed the state",
+    core.WRONG_BLIND: "is not blind",
+    core.WRONG_TOTAL: "is total, and was refused",
+    core.WRONG_LOST: "leads out of the lost state, and is not blind",
+}
+"""What an action did against what the model says of it."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
             elif status == core.STUCK:
                 return _measured(space, Searched(why=explain(history, layout, space)))
             elif status != core.SPENT:
-                what = "reads, and changed the state" if status == core.WRONG_READ else "is not blind"
-                raise space.broken(what, actions)
+                raise space.broken(CLAIMS[status], actions)
             if deadline is not None and time.perf_counter() > deadline:
                 return _unknown(history, TIME, f"the time limit of {limits.seconds:g} s", layout, space)
     except OutOfMemory as error:
@@ -104,8 +111,11 @@ def _lay_out(history: KeyHistory, states: States) -> tuple[Layout, list[Action]]
         actions = list(dict.fromkeys(foreseen))
         places = {one: place for place, one in enumerate(actions)}
         action = np.array([places[one] for one in foreseen], dtype=np.int64)
-    known = None if model.compiled else [states.number(one) for one in actions]
-    return lay_out(actions, known, action, history.call, history.ret), actions
+    if model.compiled:
+        lost = NONE if model.lost is None else model.lost
+        return lay_out(actions, None, action, history.call, history.ret, lost), actions
+    known = [states.number(one) for one in actions]
+    return lay_out(actions, known, action, history.call, history.ret, states.lost), actions
 
 
 def _measured(space: Workspace, found: Searched) -> Searched:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers.linearizability import core
-from checkers.linearizability.layout import Layout
+from checkers.linearizability.layout import NONE, Layout
 from checkers.linearizability.model import Action, Model, ModelError, asking
 
 Ints = NDArray[np.int64]
@@ -36,14 +36,17 @@ class States:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self._bytes = 0
         self._numbers: dict[Action, int] = {}
         self.actions: list[Action] = []
         self.numbers: dict[Hashable, int] = {model.initial: 0}
         self.states: list[Hashable] = [model.initial]
+        self.lost = NONE
+        if model.lost is not None:
+            self.lost = self._number(model.lost)
         self.known = np.full(1024, NOWHERE, dtype=np.int64)
         self.known_next = np.zeros(1024, dtype=np.int64)
         self.count = 0
-        self._bytes = 0
 
     @property
     def bytes(self) -> int:
@@ -76,10 +79,13 @@ class States:
         allowed, after = self.model.step(self.states[state], f, x, y)
         if not allowed:
             return -1
-        number = self.numbers.setdefault(after, len(self.states))
+        return self._number(after)
+
+    def _number(self, state: Hashable) -> int:
+        number = self.numbers.setdefault(state, len(self.states))
         if number == len(self.states):
-            self.states.append(after)
-            self._bytes += sys.getsizeof(after) + 120
+            self.states.append(state)
+            self._bytes += sys.getsizeof(state) + 120
         return number
 
 
@@ -90,7 +96,7 @@ class Saved:
     counters: Ints
     arrays: dict[str, Ints]
 
-    KEPT = ("pending", "pending_reads", "available", "open_groups", "blind_mask", "blind_state")
+    KEPT = ("pending", "pending_reads", "available", "open_groups", "total_mask", "blind_state")
 
     @property
     def bytes(self) -> int:
@@ -129,7 +135,7 @@ class Workspace:
             pending_reads=zeros(operations + 1),
             available=zeros(groups + 1),
             open_groups=zeros(groups + 1),
-            blind_mask=zeros(layout.words),
+            total_mask=zeros(layout.words),
             blind_state=zeros(kinds, 2),
             tried=zeros(kinds),
             row=zeros(layout.width),

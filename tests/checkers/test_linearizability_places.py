@@ -103,13 +103,13 @@ def exploding(count: int) -> list[Op]:
 def check_a_share_that_is_too_small(place: Place) -> None:
     """Half of the memory is too little for ``wide``, and all of it for ``wider``."""
     ops = table([("wide", exploding(7)), ("small", exploding(2)), ("wider", exploding(9))])
-    limits = Limits(seconds=None, bytes=4_000_000)
+    limits = Limits(seconds=None, bytes=2_500_000)
     one, other = (search(ops, Mixer(), limits=limits, place=where) for where in (HERE, place))
     assert told(one) == told(other)
     (reason,) = other.unknown
     assert reason.startswith("key wider: the memory limit (")
-    assert reason.endswith("bytes of 4000000) was reached when 0 of 9 operations had returned")
-    alone = search(ops, Mixer(), limits=Limits(seconds=None, bytes=2_000_000), place=HERE)
+    assert reason.endswith("bytes of 2500000) was reached when 0 of 9 operations had returned")
+    alone = search(ops, Mixer(), limits=Limits(seconds=None, bytes=1_250_000), place=HERE)
     assert len(alone.unknown) == 2, "the share would have been enough: this tests nothing"
 
 
