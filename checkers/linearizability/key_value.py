@@ -12,6 +12,7 @@ at once, instead of when the read comes.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,6 +109,10 @@ class KeyValue(Model):
             return True, x
         after = x.strings.after(state, x.suffix)
         return after is not LOST or not x.followed, after
+
+    def size(self, state: State) -> int:
+        """The strings are the history's."""
+        return sys.getsizeof(state) + sys.getsizeof(state[1])
 
     def describe(self, state: State, values: Values) -> str:
         text, length = state

@@ -8,8 +8,9 @@ is asked for once, states get numbers, and the search sees those only.
 
 from __future__ import annotations
 
+import sys
 import traceback
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
@@ -120,9 +121,26 @@ class Model:
         """Whether this state allows the action, and the state after it."""
         raise NotImplementedError
 
+    def size(self, state: Any) -> int:
+        """Bytes of a state that is no integer, for the limit: of it and all its parts.
+
+        Override it where states share parts, or where this takes long.
+        """
+        return deep_size(state)
+
     def describe(self, state: Any, values: Values) -> str:
         """A state in words, for the explanation."""
         return str(state)
 
     def unknown(self, call: Call) -> ModelError:
         return ModelError(f"the model {self.name} knows no operation {call.f!r}")
+
+
+def deep_size(value: Any) -> int:
+    """Bytes of a value and of what it is made of; what it has twice counts twice."""
+    size = sys.getsizeof(value)
+    if isinstance(value, tuple | list | frozenset | set):
+        return size + sum(map(deep_size, value))
+    if isinstance(value, Mapping):
+        return size + sum(deep_size(key) + deep_size(one) for key, one in value.items())
+    return size + (deep_size(vars(value)) if hasattr(value, "__dict__") else 0)

@@ -1,13 +1,13 @@
 """Owns the memory of the compiled search, and so its limits: every array is made, and made larger, here.
 
 The limit holds for the bytes of all arrays together, the copy that is alive while one grows included, and of the states
-that an interned model has reached. The search stops before the array that would pass it is made.
+that an interned model has reached. The search stops before the array that would pass it is made, and within a megabyte
+of states.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,10 @@ ROWS: Final = 64
 """Configurations that there is room for at first."""
 
 REQUESTS: Final = 256
+STATE: Final = 192
+"""Bytes of a state's number, of its places in a list and in a dict that is growing, and of what rounding wastes."""
+UNCOUNTED: Final = 1_000_000
+"""Bytes of new states after which the limit is looked at."""
 NOWHERE: Final = -1
 
 
@@ -50,7 +54,7 @@ class States:
 
     @property
     def bytes(self) -> int:
-        """Roughly: a state, its two places and its entry in the table."""
+        """Of all states, with what it takes to find them, and of the table of transitions."""
         return self._bytes + self.known.nbytes * 2
 
     def number(self, action: Action) -> int:
@@ -60,13 +64,20 @@ class States:
             self.actions.append(action)
         return number
 
-    def answer(self, requests: Ints) -> None:
-        """Steps each pair of state and action that was asked for."""
+    def answer(self, requests: Ints, check: Callable[[int], None]) -> None:
+        """Steps each pair of state and action that was asked for. ``check`` is told of bytes before they are made."""
         keys = np.unique(requests)
+        after = np.empty(len(keys), dtype=np.int64)
+        counted = self._bytes
         with asking(self.model, "step"):
-            after = np.array([self._after(int(key) >> 31, int(key) & 0x7FFFFFFF) for key in keys], dtype=np.int64)
+            for at, key in enumerate(keys.tolist()):
+                after[at] = self._after(key >> 31, key & 0x7FFFFFFF)
+                if self._bytes - counted > UNCOUNTED:
+                    counted = self._bytes
+                    check(0)
         self.count += len(keys)
         while self.count * 2 > len(self.known):
+            check(4 * self.known.nbytes)
             known, known_next = self.known, self.known_next
             self.known = np.full(len(known) * 2, NOWHERE, dtype=np.int64)
             self.known_next = np.zeros(len(known) * 2, dtype=np.int64)
@@ -85,7 +96,7 @@ class States:
         number = self.numbers.setdefault(state, len(self.states))
         if number == len(self.states):
             self.states.append(state)
-            self._bytes += sys.getsizeof(state) + 120
+            self._bytes += self.model.size(state) + STATE
         return number
 
 
@@ -199,7 +210,7 @@ class Workspace:
     def answer(self) -> None:
         """Steps what the search asked for, and hands it the table."""
         count = int(self.counters[core.REQUESTS])
-        self.states.answer(self.memory.requests[:count])
+        self.states.answer(self.memory.requests[:count], self._check)
         self.counters[core.REQUESTS] = 0
         self.memory = self.memory._replace(known=self.states.known, known_next=self.states.known_next)
         self._check(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -54,3 +55,18 @@ class Deadly(Register):
         if f == DIE:
             os.kill(os.getpid(), signal.SIGKILL)
         return (state == x, state) if f == 0 else (True, x)
+
+
+class Stack(Model):
+    """Last in, first out; a state is no integer."""
+
+    name = "stack"
+    initial = ()
+    compiled = False
+
+    def encode(self, call: Call) -> Action:
+        return Action(0, json.dumps(call.argument)) if call.f == "push" else Action(1, json.dumps(call.result))
+
+    @staticmethod
+    def step(state: tuple[str, ...], f: int, x: str, y: int) -> tuple[bool, tuple[str, ...]]:
+        return (True, (*state, x)) if f == 0 else (state[-1:] == (x,), state[:-1])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from linearizability_histories import history, operation, table
-from linearizability_models import Mixer
+from linearizability_models import Mixer, Stack
 from linearizability_oracle import MEANING, Op, legal, linearizable
 
 from checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
@@ -162,21 +162,6 @@ class Account(Model):
         if f == 0:
             return state == x, state
         return state + x >= 0, state + x
-
-
-class Stack(Model):
-    """Last in, first out: a user's own model whose state is no integer."""
-
-    name = "stack"
-    initial = ()
-    compiled = False
-
-    def encode(self, call: Call) -> Action:
-        return Action(0, call.argument) if call.f == "push" else Action(1, call.result)
-
-    @staticmethod
-    def step(state: tuple[Any, ...], f: int, x: Any, y: Any) -> tuple[bool, tuple[Any, ...]]:
-        return (True, (*state, x)) if f == 0 else (state[-1:] == (x,), state[:-1])
 
 
 @pytest.mark.parametrize(
