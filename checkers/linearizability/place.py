@@ -23,7 +23,9 @@ from checkers.linearizability.pool import Chunk, NotPortableError, Pool
 PATIENCE: Final = 2.0
 """Seconds after which other processes are worth their start."""
 CHUNK: Final = 2000
-"""Operations that are handed over together, as whole keys."""
+"""Operations that are handed over together at most, unless one key has more."""
+ROUNDS: Final = 8
+"""How often each process is given something at least, if there are keys enough: one of them may be hard."""
 
 Answers = Generator[tuple[int, Answer]]
 Run = Callable[[Sequence[Chunk], Limits, int], Answers]
@@ -82,7 +84,7 @@ class ThisMachine:
 def side_by_side(run: Run, encoded: Encoded, keys: Sequence[int], limits: Limits, beside: int) -> Answers:
     """``beside`` keys at once, with a share of the memory each; then one by one those that need more."""
     narrow: list[tuple[int, Answer]] = []
-    for number, found in run(chunks(encoded, keys), limits.among(beside), beside):
+    for number, found in run(chunks(encoded, keys, beside), limits.among(beside), beside):
         if found.out_of_memory and beside > 1:
             narrow.append((number, found))
         else:
@@ -91,15 +93,16 @@ def side_by_side(run: Run, encoded: Encoded, keys: Sequence[int], limits: Limits
         yield from run([(number,)], limits.after(found.seconds), 1)
 
 
-def chunks(encoded: Encoded, keys: Sequence[int]) -> list[Chunk]:
-    """Whole keys, the longest ones first, ``CHUNK`` operations together."""
+def chunks(encoded: Encoded, keys: Sequence[int], beside: int) -> list[Chunk]:
+    """Whole keys, the longest ones first."""
+    enough = min(CHUNK, sum(map(encoded.length, keys)) // (beside * ROUNDS))
     found: list[Chunk] = []
     together: list[int] = []
     operations = 0
     for number in sorted(keys, key=lambda number: (-encoded.length(number), number)):
         together.append(number)
         operations += encoded.length(number)
-        if operations >= CHUNK:
+        if operations >= enough:
             found.append(tuple(together))
             together, operations = [], 0
     return [*found, tuple(together)] if together else found

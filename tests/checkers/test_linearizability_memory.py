@@ -15,8 +15,8 @@ from linearizability_oracle import Op
 from checkers.linearizability import MODELS, Limits, search
 from checkers.linearizability.model import deep_size
 
-LIMIT: Final = 60_000_000
-ALLOWANCE: Final = 30_000_000
+LIMIT: Final = 30_000_000
+ALLOWANCE: Final = 25_000_000
 """Bytes for what the search of anything takes: what numba loads, lists of answers, a heap with holes."""
 SCRIPT: Final = """
 import resource, sys

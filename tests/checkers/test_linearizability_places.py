@@ -203,15 +203,16 @@ def test_a_model_that_spark_cannot_load_is_one_clear_error(nowhere: Model, spark
 
 
 SCRIPT = """
-import sys
+import signal
 from checkers.linearizability import Limits, ThisMachine, search
 from linearizability_histories import operation, table
 from linearizability_models import Mixer
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this in the background ignores it
 slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
-ops = table([("quick", slow[:1]), *((f"slow {at}", slow) for at in range(3))])
+ops = table([("quick", slow[:1]), ("slow", slow)])
 told = lambda what, done, total: print(what, done, flush=True)
-judged = search(ops, Mixer(), limits=Limits(seconds=None, bytes=1 << 40),
+judged = search(ops, Mixer(), limits=Limits(seconds=60),
                 place=ThisMachine(workers=2, patience=0.0), progress=told)
 print(judged.verdict, judged.interrupted, judged.unknown)
 """
@@ -253,5 +254,5 @@ def test_nothing_is_left_behind_and_what_is_known_is_told(number: int, tmp_path:
         process.stdout.close()
         process.wait()
     if number == signal.SIGINT:
-        assert rest == "unknown True ('interrupted; 1 of 4 keys were searched',)\n"
+        assert rest == "unknown True ('interrupted; 1 of 2 keys were searched',)\n"
     assert gone(workers, time.monotonic() + 20)
