@@ -5,8 +5,9 @@ that come along), ``encode`` (operations as integers), ``zones`` (registers with
 
 Where keys are searched: ``place`` (here, or on all cores), ``pool`` and ``worker`` (processes of this machine),
 ``on_spark``; ``answer`` (what comes back). How one is searched: ``layout`` (its events, and what a configuration is
-made of), ``core`` (the compiled search), ``searcher`` (drives it), ``workspace`` (its memory and limits), ``explain``
-(why an operation has no place), ``compiled`` (numba).
+made of), ``core`` (the compiled search) and ``tables`` (what it keeps), ``searcher`` (drives it), ``workspace`` (its
+memory and limits), ``explain`` (why an operation has no place), ``compiled`` (numba); ``fifo_queue`` and ``key_value``
+are models that foresee.
 """
 
 from checkers.linearizability.limits import Limits

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizability import core
+from checkers.linearizability import tables
 from checkers.linearizability.encode import FOREVER, KeyHistory
 from checkers.linearizability.layout import Layout
 from checkers.linearizability.workspace import Workspace
@@ -39,11 +39,11 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> Explanatio
     """Of a search that is ``STUCK``."""
     counters, memory = space.counters, space.memory
     index = history.index
-    rows = memory.seen[: counters[core.SEEN]]
+    rows = memory.seen[: counters[tables.SEEN]]
     states = np.unique(rows[:, 0])
-    pending = [*memory.pending[: counters[core.PENDING]], *memory.pending_reads[: counters[core.READS]]]
-    op = int(counters[core.AT])
-    called = layout.events[: counters[core.EVENT]]
+    pending = [*memory.pending[: counters[tables.PENDING]], *memory.pending_reads[: counters[tables.READS]]]
+    op = int(counters[tables.AT])
+    called = layout.events[: counters[tables.EVENT]]
     info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
     trails = memory.seen_trail[: min(MOST_LINES, len(rows))].tolist()
     return Explanation(
@@ -67,7 +67,7 @@ def order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> 
     starts = np.flatnonzero(layout.events >= 0)
     called[layout.events[starts]] = starts
     here = {op for op, _ in placed}
-    returned = [~event for event in layout.events[: space.counters[core.EVENT]].tolist() if event < 0]
+    returned = [~event for event in layout.events[: space.counters[tables.EVENT]].tolist() if event < 0]
     blind = [(event, at) for at, (op, event) in enumerate(placed) if layout.blind[layout.kind[op]]]
     events = np.array([event for event, _ in blind], dtype=np.int64)
     unseen: dict[int, list[int]] = {}

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.linearizability import core
+from checkers.linearizability import core, tables
 from checkers.linearizability.compiled import compiled_step
 from checkers.linearizability.encode import FOREVER, KeyHistory
 from checkers.linearizability.explain import Explanation, explain, order
@@ -61,9 +61,9 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
         layout, actions = _lay_out(history, states)
         step = _step(model.step if model.compiled else _never)
         space = Workspace(layout, model.initial if model.compiled else 0, limits.bytes, states)
-        space.counters[core.WIDEST] = limits.widest
+        space.counters[tables.WIDEST] = limits.widest
         while True:
-            space.counters[core.BUDGET] = BUDGET
+            space.counters[tables.BUDGET] = BUDGET
             status = core.advance(step, not model.compiled, layout, space.memory)
             if status == core.PLACED:
                 trail = int(space.memory.current_trail[0])
@@ -78,7 +78,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
                 space.cut(max(1, limits.widest // 4))
             elif status == core.STUCK and space.saved:
                 space.restore()
-                space.counters[core.WIDEST] = np.iinfo(np.int64).max
+                space.counters[tables.WIDEST] = np.iinfo(np.int64).max
             elif status == core.STUCK:
                 return _measured(space, Searched(why=explain(history, layout, space)))
             elif status != core.SPENT:
@@ -119,14 +119,14 @@ def _lay_out(history: KeyHistory, states: States) -> tuple[Layout, list[Action]]
 
 
 def _measured(space: Workspace, found: Searched) -> Searched:
-    largest, explored = int(space.counters[core.LARGEST]), int(space.counters[core.EXPLORED])
+    largest, explored = int(space.counters[tables.LARGEST]), int(space.counters[tables.EXPLORED])
     return replace(found, largest=largest, explored=explored, bytes=space.peak)
 
 
 def _unknown(history: KeyHistory, spent: str, limit: str, layout: Layout | None, space: Workspace | None) -> Searched:
     far = 0
     if layout is not None and space is not None:
-        far = int((layout.events[: int(space.counters[core.EVENT])] < 0).sum())
+        far = int((layout.events[: int(space.counters[tables.EVENT])] < 0).sum())
     told = f"{history.name}: {limit} was reached when {far} of {len(history)} operations had returned"
     found = Searched(unknown=told, spent=spent)
     return found if space is None else _measured(space, found)
