@@ -70,3 +70,18 @@ class Stack(Model):
     @staticmethod
     def step(state: tuple[str, ...], f: int, x: str, y: int) -> tuple[bool, tuple[str, ...]]:
         return (True, (*state, x)) if f == 0 else (state[-1:] == (x,), state[:-1])
+
+
+class Text(Model):
+    """A text that grows; each state is a new one, and in a tuple."""
+
+    name = "text"
+    initial = ("",)
+    compiled = False
+
+    def encode(self, call: Call) -> Action:
+        return Action(0, call.argument)
+
+    @staticmethod
+    def step(state: tuple[str], f: int, x: str, y: int) -> tuple[bool, tuple[str]]:
+        return True, (state[0] + x,)

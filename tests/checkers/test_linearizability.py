@@ -123,6 +123,20 @@ def test_operations_that_stay_open_do_not_make_the_set_grow() -> None:
     assert found.bytes < 1000 * len(ops)
 
 
+def test_appends_of_many_clients_are_placed_by_what_is_read_later() -> None:
+    """Thirty pending appends have 30! orders; a read some time later leaves one."""
+    ops, text = [], ""
+    for start in range(0, 3000, 300):
+        tokens = [f"<{start + number}>" for number in range(30)]
+        ops += [operation("append", token, call=start + at, ret=start + 100 + at) for at, token in enumerate(tokens)]
+        text += "".join(reversed(tokens))
+        ops.append(operation("get", None, text, call=start + 200, ret=start + 210))
+    found = searched([ops, [*ops, operation("get", None, text[:-5], call=9000, ret=9001)]], MODELS["kv"])
+    assert found[0].order is not None
+    assert found[0].largest <= 30
+    assert found[1].why is not None
+
+
 def exploding(count: int, f: str) -> list[Op]:
     """Each value twice, so that nothing can be foreseen of a queue."""
     return [operation(f, number // 2 + 1, call=number, ret=100 + number) for number in range(count)]
