@@ -69,6 +69,10 @@ class Engines:
             return SPARK
         return DUCKDB if fits(reader) or not _available() else SPARK
 
+    def spark(self) -> Spark | None:
+        """A session for work that is no SQL, if Spark was asked for; raises ``EngineUnavailable`` if there is none."""
+        return self._spark(0) if self._engine == SPARK or self._master is not None else None
+
     @contextmanager
     def open(self, reader: HistoryReader) -> Iterator[Engine]:
         """An engine for this history alone. Raises ``EngineUnavailable`` when Spark is wanted and cannot be had."""

@@ -19,8 +19,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -142,6 +143,10 @@ class SparkApplication:
                 conf, {"stdout": log, "stderr": log, "cwd": str(self._folder)}
             )
         self._context = SparkContext(gateway=self._gateway, conf=conf)
+        if self.master.startswith("local"):
+            # Python functions run in this interpreter and find what it finds, unless something else is asked for.
+            self._context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+            self._context.environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
         self._session = SparkSession(self._context)
 
     def _told(self) -> str:
@@ -216,6 +221,23 @@ class Spark:
             made = self._session.createDataFrame(rows).localCheckpoint(eager=True)
             made.createOrReplaceTempView(name)
         self._names[name] = None
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        return max(1, self._session.sparkContext.defaultParallelism)
+
+    def run(self, function: Callable[[bytes], bytes], argument: bytes) -> bytes:
+        """Calls a function of a module on an executor. May be used by several threads at once."""
+        with _failures(f"run {function.__module__}.{function.__name__}"):
+            context = self._session.sparkContext
+            found: bytes = context.parallelize([argument], 1).map(function).collect()[0]
+        return found
+
+    def cancel(self) -> None:
+        """Ends what other threads run."""
+        with _failures("cancel jobs"):
+            self._session.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
         """The context's cleaner frees what the tables took, once nothing refers to them."""

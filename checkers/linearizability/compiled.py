@@ -11,6 +11,9 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numba
 from numba import types
+from numba.core.errors import NumbaError
+
+from checkers.linearizability.model import ModelError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,10 +27,17 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiled_step(step: Callable[..., Any]) -> Any:
-    """A model's step as compiled code calls it, whatever the model. Raises numba's error if it cannot be."""
+    """A model's step as compiled code calls it, whatever the model. Raises ``ModelError`` if it cannot be."""
     if numba.config.DISABLE_JIT:
         return step
     try:
-        return numba.cfunc(_STEP, cache=True)(step)
-    except RuntimeError:  # numba finds no place to keep what was not defined in a file
-        return numba.cfunc(_STEP)(step)
+        try:
+            return numba.cfunc(_STEP, cache=True)(step)
+        except RuntimeError:  # numba finds no place to keep what was not defined in a file
+            return numba.cfunc(_STEP)(step)
+    except NumbaError as error:
+        told = " ".join(str(error).split())[:400]
+        raise ModelError(
+            f"{step.__qualname__} cannot be compiled; write it in the Python that numba knows, on integers, or set "
+            f"compiled = False in its class: {told}"
+        ) from error

@@ -6,14 +6,16 @@ taken effect, every order of pending operations that ends in it is tried (Lowe, 
 after Wing and Gong, 1993). No configuration left: that operation cannot be placed. So what is kept depends on how much
 is pending at once, not on the length of the history.
 
-Five rules leave out configurations from which nothing follows that does not follow from another one that is kept:
+Six rules leave out configurations from which nothing follows that does not follow from another one that is kept:
 
 1. An action that only reads takes effect as soon as the state allows it.
 2. Of equal pending actions the one that returns first takes effect first; those that ended info come last.
-3. Right before a blind action any other blind one may have happened unseen. So when one takes effect all others that
-   are pending become *optional*: they may still take effect, and need not.
-4. A blind action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
-5. At each return, a configuration is dropped when another with the same state can do all that it can: ``dominates``.
+3. Right before a blind action any total one may have happened unseen. So when one takes effect all total ones that are
+   pending become *optional*: they may still take effect, and need not.
+4. A total action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
+5. In the lost state nothing is tried but what returns, and what is blind: all else leaves the state as it is, until a
+   blind action takes effect, and may by 3 have happened unseen.
+6. At each return, a configuration is dropped when another with the same state can do all that it can: ``dominates``.
 
 All memory belongs to the caller (``workspace``): ``advance`` stops wherever an array is full, a transition is unknown
 or its budget is spent, and goes on from there when called again.
@@ -21,13 +23,37 @@ or its budget is spent, and goes on from there when called again.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkers.linearizability.compiled import compiled
 from checkers.linearizability.layout import WORD, Layout
+from checkers.linearizability.tables import (
+    AT,
+    BUDGET,
+    CURRENT,
+    EVENT,
+    EXPLORED,
+    GENERATION,
+    HEAD,
+    LARGEST,
+    NEXT,
+    OPEN,
+    PENDING,
+    PHASE,
+    READS,
+    SEEN,
+    STAMP,
+    TRAIL,
+    WIDEST,
+    Memory,
+    follow,
+    hashed,
+    keep,
+    transition,
+)
 
 Ints = NDArray[np.int64]
 
@@ -47,164 +73,13 @@ WRONG_BLIND: Final = 7
 """The action ``AT`` is blind, and was refused, or left another state than before."""
 WIDE: Final = 8
 """The set is larger than ``WIDEST``; the caller may set a part of it aside."""
-
-# Places in ``counters``.
-EVENT: Final = 0
-PHASE: Final = 1
-AT: Final = 2
-CURRENT: Final = 3
-SEEN: Final = 4
-NEXT: Final = 5
-HEAD: Final = 6
-"""How many of ``current`` (phase 1) or ``seen`` (phase 2) are dealt with."""
-TRAIL: Final = 7
-PENDING: Final = 8
-READS: Final = 9
-OPEN: Final = 10
-GENERATION: Final = 11
-STAMP: Final = 12
-REQUESTS: Final = 13
-BUDGET: Final = 14
-WIDEST: Final = 15
-LARGEST: Final = 16
-"""The largest set of configurations kept at one return."""
-EXPLORED: Final = 17
-COUNTERS: Final = 18
+WRONG_TOTAL: Final = 9
+"""The action ``AT`` is total, and was refused."""
+WRONG_LOST: Final = 10
+"""The action ``AT`` leads out of the lost state, and is not blind."""
 
 MOST_COMPARED: Final = 64
 """Rows of one state that a new one is compared with; beyond that it is kept unasked."""
-
-
-class Memory(NamedTuple):
-    """All that changes. A row's trail is the place of its latest operation in the trail, whose parents lead back."""
-
-    counters: Ints
-    current: Ints
-    current_trail: Ints
-    seen: Ints
-    seen_trail: Ints
-    next: Ints
-    next_trail: Ints
-    seen_table: Ints
-    """Open addressing: generation and index of a row in one integer."""
-    next_table: Ints
-    heads: Ints
-    links: Ints
-    trail_parent: Ints
-    trail_op: Ints
-    trail_event: Ints
-    pending: Ints
-    """Operations that change something and are pending, the first to return first."""
-    pending_reads: Ints
-    available: Ints
-    """Per group, how many were called."""
-    open_groups: Ints
-    blind_mask: Ints
-    """The slots of blind pending operations."""
-    blind_state: Ints
-    """Per action: whether it is known (0, 1), and the state that it leaves."""
-    tried: Ints
-    row: Ints
-    requests: Ints
-    known: Ints
-    """Transitions of interned models: state and action in one integer, -1 where there is none."""
-    known_next: Ints
-    """The state after it, or -1: refused."""
-
-
-@compiled
-def hashed(row: Ints, width: int) -> int:
-    value = 7
-    for place in range(width):
-        part = row[place]
-        value = ((value ^ (part & 0x7FFFFFFF)) * 1000003) & 0x7FFFFFFF
-        value = ((value ^ ((part >> 31) & 0x7FFFFFFF)) * 1540483) & 0x7FFFFFFF
-        value ^= value >> 15
-    return value
-
-
-@compiled
-def find(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int:
-    """The place of ``row``'s entry, or of the free place where it belongs."""
-    last = len(table) - 1
-    place = hashed(row, width) & last
-    while table[place] >> 32 == generation:
-        index = table[place] & 0xFFFFFFFF
-        equal = True
-        for at in range(width):
-            if rows[index, at] != row[at]:
-                equal = False
-                break
-        if equal:
-            return place
-        place = (place + 1) & last
-    return place
-
-
-@compiled
-def keep(table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row: Ints, trail: int, width: int) -> bool:
-    """Adds a row as number ``count`` unless it is there."""
-    place = find(table, generation, rows, row, width)
-    if table[place] >> 32 == generation:
-        return False
-    table[place] = generation << 32 | count
-    for at in range(width):
-        rows[count, at] = row[at]
-    trails[count] = trail
-    return True
-
-
-@compiled
-def rebuild(table: Ints, generation: int, rows: Ints, count: int, width: int) -> None:
-    """Enters rows into a new table."""
-    for index in range(count):
-        table[find(table, generation, rows, rows[index], width)] = generation << 32 | index
-
-
-@compiled
-def slot_of(known: Ints, key: int) -> int:
-    last = len(known) - 1
-    place = ((key & 0x7FFFFFFF) * 1000003 ^ ((key >> 31) & 0x7FFFFFFF) * 1540483) & last
-    while known[place] >= 0 and known[place] != key:
-        place = (place + 1) & last
-    return place
-
-
-@compiled
-def remember(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> None:
-    for index in range(len(keys)):
-        place = slot_of(known, keys[index])
-        known[place] = keys[index]
-        known_next[place] = states[index]
-
-
-@compiled
-def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state: int, kind: int) -> Any:
-    """1 and the next state; 0: refused; -1: not known yet, and asked for."""
-    if not interned:
-        allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
-        return (1 if allowed else 0), after
-    key = state << 31 | layout.x[kind]
-    place = slot_of(memory.known, key)
-    if memory.known[place] == key:
-        after = memory.known_next[place]
-        return (1 if after >= 0 else 0), after
-    if memory.counters[REQUESTS] < len(memory.requests):
-        memory.requests[memory.counters[REQUESTS]] = key
-        memory.counters[REQUESTS] += 1
-    return -1, 0
-
-
-@compiled
-def follow(memory: Memory, trail: int, op: int) -> int:
-    """A new entry of the trail. The caller made sure that there is room."""
-    counters = memory.counters
-    at: int = counters[TRAIL]
-    memory.trail_parent[at] = trail
-    memory.trail_op[at] = op
-    memory.trail_event[at] = counters[EVENT]
-    counters[TRAIL] += 1
-    return at
 
 
 @compiled
@@ -232,6 +107,16 @@ def observe(step: Any, interned: bool, layout: Layout, memory: Memory, row: Ints
 
 
 @compiled
+def search_from(layout: Layout, memory: Memory, row: Ints, trail: int) -> None:
+    """Adds a row to those that lead to the next return."""
+    counters = memory.counters
+    generation, count = counters[GENERATION], counters[SEEN]
+    counters[SEEN] += keep(
+        memory.seen_table, generation, memory.seen, memory.seen_trail, count, row, trail, layout.width
+    )
+
+
+@compiled
 def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) -> None:
     """Keeps a row for the next return, without the slot of the operation that returns and without the mark."""
     counters = memory.counters
@@ -240,17 +125,10 @@ def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) ->
     row[1 + word] = done & ~bit
     row[1 + layout.words + word] = optional & ~bit
     row[layout.width - 1] = 0
-    if keep(
-        memory.next_table,
-        counters[GENERATION],
-        memory.next,
-        memory.next_trail,
-        counters[NEXT],
-        row,
-        trail,
-        layout.width,
-    ):
-        counters[NEXT] += 1
+    generation, count = counters[GENERATION], counters[NEXT]
+    counters[NEXT] += keep(
+        memory.next_table, generation, memory.next, memory.next_trail, count, row, trail, layout.width
+    )
     row[1 + word], row[1 + layout.words + word], row[layout.width - 1] = done, optional, mark
 
 
@@ -279,8 +157,8 @@ def take_events(layout: Layout, memory: Memory) -> bool:
                 place -= 1
             memory.pending[place] = event
             counters[PENDING] += 1
-            if layout.blind[kind]:
-                memory.blind_mask[slot // WORD] |= 1 << slot % WORD
+            if layout.total[kind]:
+                memory.total_mask[slot // WORD] |= 1 << slot % WORD
         counters[EVENT] += 1
     return False
 
@@ -300,8 +178,8 @@ def forget(layout: Layout, memory: Memory, op: int) -> None:
     counters[count] -= 1
     for index in range(place, counters[count]):
         among[index] = among[index + 1]
-    if layout.blind[kind]:
-        memory.blind_mask[slot // WORD] &= ~(1 << slot % WORD)
+    if layout.total[kind]:
+        memory.total_mask[slot // WORD] &= ~(1 << slot % WORD)
 
 
 @compiled
@@ -327,7 +205,7 @@ def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask:
 
 @compiled
 def settle(layout: Layout, memory: Memory, op: int) -> None:
-    """What was kept for the next return, less what is dominated, becomes current (rule 5)."""
+    """What was kept for the next return, less what is dominated, becomes current (rule 6)."""
     counters = memory.counters
     forget(layout, memory, op)
     read_mask = np.zeros(layout.words, np.int64)
@@ -386,17 +264,8 @@ def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) ->
             return MISSING
         if (row[1 + word] | row[1 + layout.words + word]) & bit:
             hand_over(layout, memory, row, trail, op)
-        if not row[1 + word] & bit and keep(
-            memory.seen_table,
-            counters[GENERATION],
-            memory.seen,
-            memory.seen_trail,
-            counters[SEEN],
-            row,
-            trail,
-            layout.width,
-        ):
-            counters[SEEN] += 1
+        if not row[1 + word] & bit:
+            search_from(layout, memory, row, trail)
         counters[HEAD] += 1
     counters[HEAD] = 0
     counters[PHASE] = 2
@@ -421,7 +290,11 @@ def apply(
             return WRONG_BLIND
         memory.blind_state[kind, 0], memory.blind_state[kind, 1] = 1, after
     if not allowed:
-        return PLACED
+        counters[AT] = kind
+        return WRONG_TOTAL if layout.total[kind] else PLACED
+    if memory.seen[number, 0] == layout.lost and after != layout.lost and not layout.blind[kind]:
+        counters[AT] = kind
+        return WRONG_LOST
     for at in range(layout.width):
         row[at] = memory.seen[number, at]
     row[0] = after
@@ -432,14 +305,14 @@ def apply(
         row[layout.group_word[~slot]] += layout.group_unit[~slot]
     if layout.blind[kind]:
         for word in range(words):
-            row[1 + words + word] |= memory.blind_mask[word] & ~row[1 + word]
+            row[1 + words + word] |= memory.total_mask[word] & ~row[1 + word]
     before = counters[TRAIL]
     own = follow(memory, memory.seen_trail[number], chosen)
     trail = observe(step, interned, layout, memory, row, own)
     if trail < 0:
         counters[TRAIL] = before
         return WRONG_READ if trail == -3 else MISSING
-    row[layout.width - 1] = 1 if layout.blind[kind] and trail == own else 0
+    row[layout.width - 1] = 1 if layout.total[kind] and trail == own else 0
     count = counters[NEXT] + counters[SEEN]
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     if row[1 + word] & bit:
@@ -447,17 +320,7 @@ def apply(
     else:
         if row[1 + words + word] & bit and not memory.seen[number, 1 + words + word] & bit:
             hand_over(layout, memory, row, trail, op)
-        if keep(
-            memory.seen_table,
-            counters[GENERATION],
-            memory.seen,
-            memory.seen_trail,
-            counters[SEEN],
-            row,
-            trail,
-            layout.width,
-        ):
-            counters[SEEN] += 1
+        search_from(layout, memory, row, trail)
     if counters[NEXT] + counters[SEEN] == count:
         counters[TRAIL] = before
     return PLACED
@@ -474,6 +337,7 @@ def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -
         counters[STAMP] += 1
         counters[EXPLORED] += 1
         unread = memory.seen[number, layout.width - 1] == 1
+        lost = memory.seen[number, 0] == layout.lost
         missing = False
         for index in range(counters[PENDING] + counters[OPEN]):
             if index < counters[PENDING]:
@@ -487,7 +351,7 @@ def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -
                 used = memory.seen[number, layout.group_word[group]] // layout.group_unit[group]
                 if used & layout.group_mask[group] >= memory.available[group]:
                     continue
-            if tried[kind] == counters[STAMP]:
+            if tried[kind] == counters[STAMP] or (lost and chosen != op and not layout.blind[kind]):
                 continue
             tried[kind] = counters[STAMP]
             if unread and layout.blind[kind]:
@@ -536,25 +400,3 @@ def advance(step: Any, interned: bool, layout: Layout, memory: Memory) -> int:
         if counters[BUDGET] <= 0:
             return SPENT
         counters[BUDGET] -= 1
-
-
-@compiled
-def sweep(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
-    """Drops what no row's trail leads back to; ``trails`` (negative: none) are renumbered. Returns what is left."""
-    moved = np.zeros(count, np.int64)
-    for index in range(len(trails)):
-        at = trails[index]
-        while at >= 0 and not moved[at]:
-            moved[at] = 1
-            at = parent[at]
-    kept = 0
-    for at in range(count):
-        if moved[at]:
-            moved[at] = kept
-            parent[kept] = moved[parent[at]] if parent[at] >= 0 else -1
-            op[kept], event[kept] = op[at], event[at]
-            kept += 1
-    for index in range(len(trails)):
-        if trails[index] >= 0:
-            trails[index] = moved[trails[index]]
-    return kept

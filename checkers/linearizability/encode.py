@@ -1,16 +1,17 @@
 """Turns a history's operations into arrays of integers, key by key.
 
-Operations that say the same in the same words are encoded once: a column's texts get numbers, equal rows of numbers are
+What says the same in the same words of one key is encoded once: a column's texts get numbers, equal rows of numbers are
 one *class*, and the model sees each class once. So reading JSON costs next to nothing where values repeat.
+
+Values and actions are numbered within their key, in the order in which its operations were called. So what is found of
+a key depends on its own operations only, whichever others lie beside it and wherever it is searched.
 
 What ended fail did not happen, and what ended info and reads only says nothing: both are left out here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -18,44 +19,43 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 COLUMNS: Final = ("index", "process", "f", "key", "argument", "result", "call", "ret", "outcome")
 FOREVER: Final = np.iinfo(np.int64).max
+LONGEST_SHOWN: Final = 60
+"""Characters of a value in words; what is longer is cut."""
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """All operations that count, sorted by key and then by call. One entry per operation in each array."""
+class KeyHistory:
+    """One key's operations that count, by call. One entry per operation in each array."""
 
     model: Model
+    key: str | None
     index: Ints
     """The operation's ``index`` in the history."""
     process: Ints
-    key: Ints
-    """A number into ``keys``."""
     call: Ints
     ret: Ints
     """``FOREVER`` where the outcome is info."""
     action: Ints
     """A number into ``actions``."""
-    keys: list[str | None]
     actions: list[Action]
     texts: list[str]
     """Per action: an operation that does it, in words."""
-    values: Values = field(default_factory=Values)
+    values: Values
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def by_key(self) -> Iterator[tuple[str | None, slice]]:
-        """Each key that has operations, and where they are."""
-        bounds = [0, *(np.flatnonzero(np.diff(self.key)) + 1).tolist(), len(self)]
-        for start, stop in pairwise(bounds) if len(self) else ():
-            yield self.keys[int(self.key[start])], slice(start, stop)
+    @property
+    def name(self) -> str:
+        """The key in words."""
+        return "the history" if self.key is None else f"key {self.key}"
 
     def named(self, row: int) -> str:
         """The operation in that row of the arrays, in words."""
@@ -65,72 +65,151 @@ class Encoded:
         return f"{self.texts[int(self.action[row])]} ({told})"
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """All operations that count, sorted by key and then by call. One entry per operation in each array."""
+
+    model: Model
+    index: Ints
+    process: Ints
+    key: Ints
+    """A number into ``keys``."""
+    call: Ints
+    ret: Ints
+    action: Ints
+    """A number into ``actions``."""
+    keys: list[str | None]
+    """Those that have operations that count, in the order in which the table has them first."""
+    values: list[Values]
+    """Per key."""
+    bounds: list[int]
+    """Per key where its rows begin, and then where the last ones end."""
+    actions: list[Action]
+    """Key after key."""
+    texts: list[str]
+    first: list[int]
+    """Per key its first action, and then how many there are."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def length(self, number: int) -> int:
+        """How many operations a key has."""
+        return self.bounds[number + 1] - self.bounds[number]
+
+    def history(self, number: int) -> KeyHistory:
+        """Of one key."""
+        rows = slice(self.bounds[number], self.bounds[number + 1])
+        mine = slice(self.first[number], self.first[number + 1])
+        return KeyHistory(
+            model=self.model,
+            key=self.keys[number],
+            index=self.index[rows],
+            process=self.process[rows],
+            call=self.call[rows],
+            ret=self.ret[rows],
+            action=self.action[rows] - mine.start,
+            actions=self.actions[mine],
+            texts=self.texts[mine],
+            values=self.values[number],
+        )
+
+
 def encode(ops: pa.Table, model: Model) -> Encoded:
     """Raises ``ModelError`` naming the operation when the table, or an operation, does not fit."""
     missing = [name for name in COLUMNS if name not in ops.column_names]
     if missing:
         raise ModelError(f"the operations have no column {', '.join(missing)}")
-    ops = ops.select(COLUMNS).combine_chunks()
     codes = {name: _numbered(ops[name]) for name in ("f", "key", "argument", "result", "outcome")}
     call, ret = _integers(ops["call"]), _integers(ops["ret"].fill_null(FOREVER))
-    index = _integers(ops["index"])
-    _check_times(index, call, ret, *codes["outcome"])
-    combined = _classes([codes[name][0] for name in ("f", "argument", "result", "outcome")])
+    index, key = _integers(ops["index"]), codes["key"][0]
+    outcome, outcomes = codes["outcome"][0], codes["outcome"][1].to_pylist()
+    _check_times(index, call, ret, outcome, outcomes)
+    info = np.array([text == "info" for text in outcomes], dtype=np.bool_)[outcome]
+    ret = np.where(info, FOREVER, ret)
+    order = np.lexsort((index, ret, call, key))
+    combined = _classes([codes[name][0][order] for name in ("key", "f", "argument", "result", "outcome")])
     _, first, group = np.unique(combined, return_index=True, return_inverse=True)
-    values = Values()
-    actions: dict[Action, int] = {}
-    words: list[str] = []
     number = np.empty(len(first), dtype=np.int64)
-    for place, row in enumerate(first.tolist()):
-        texts = {name: texts[numbers[row]] for name, (numbers, texts) in codes.items()}
-        action = _action(texts, model, values, int(index[row]))
-        number[place] = -1 if action is None else actions.setdefault(action, len(actions))
-        if len(actions) > len(words):
-            words.append(_words(texts))
+    numbered = _Numbered(model)
+    for place in np.argsort(first).tolist():
+        row = int(order[first[place]])
+        texts = {name: _text(texts, numbers[row]) for name, (numbers, texts) in codes.items()}
+        number[place] = numbered.action(int(key[row]), texts, int(index[row]))
     numbers = number[group]
-    kept = np.flatnonzero(numbers >= 0)
-    kept = kept[np.lexsort((ret[kept], call[kept], codes["key"][0][kept]))]
-    outcomes = codes["outcome"][1]
-    info = np.array([text == "info" for text in outcomes], dtype=np.bool_)[codes["outcome"][0][kept]]
+    kept = numbers >= 0
+    rows, numbers = order[kept], numbers[kept]
+    starts = np.flatnonzero(np.diff(key[rows], prepend=-1))
     return Encoded(
         model=model,
-        index=index[kept],
-        process=_integers(ops["process"])[kept],
-        key=codes["key"][0][kept],
-        call=call[kept],
-        ret=np.where(info, FOREVER, ret[kept]),
-        action=numbers[kept],
-        keys=codes["key"][1],
-        actions=list(actions),
-        texts=words,
-        values=values,
+        index=index[rows],
+        process=_integers(ops["process"])[rows],
+        key=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(rows)))),
+        call=call[rows],
+        ret=ret[rows],
+        action=numbers,
+        keys=[_text(codes["key"][1], code) for code in key[rows][starts].tolist()],
+        values=[numbered.values[code] for code in key[rows][starts].tolist()],
+        bounds=[*starts.tolist(), len(rows)],
+        actions=numbered.actions,
+        texts=numbered.words,
+        first=[*(numbered.first[code] for code in key[rows][starts].tolist()), len(numbered.actions)],
     )
 
 
-def _action(texts: dict[str, str | None], model: Model, values: Values, index: int) -> Action | None:
-    outcome = texts["outcome"]
-    if outcome == "fail":
-        return None
-    if outcome not in ("ok", "info"):
-        raise ModelError(f"operation {index} has the outcome {outcome!r}; it is ok, fail or info")
-    argument, result = (_decoded(texts[name], name, index) for name in ("argument", "result"))
-    known = outcome == "ok"
-    call = Call(str(texts["f"]), argument, result if known else None, known, values)
-    try:
-        action = model.encode(call)
-    except ModelError as error:
-        raise ModelError(f"operation {index}: {error}") from error
-    if action is None or (action.reads and not known):
-        return None
-    if model.compiled and not all(isinstance(part, int) for part in action[:3]):
-        raise ModelError(f"operation {index}: the compiled model {model.name} gave {action}; its parts are integers")
-    return action
+class _Numbered:
+    """The actions of one key after the other."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._known: dict[Action, int] = {}
+        self.actions: list[Action] = []
+        self.words: list[str] = []
+        self.values: dict[int, Values] = {}
+        self.first: dict[int, int] = {}
+
+    def action(self, key: int, texts: dict[str, str | None], index: int) -> int:
+        """The number of an operation's action, or -1 where it says nothing."""
+        if key not in self.values:
+            self._known = {}
+            self.values[key] = Values()
+            self.first[key] = len(self.actions)
+        action = self._encoded(texts, self.values[key], index)
+        if action is None:
+            return -1
+        number = self._known.setdefault(action, len(self.actions))
+        if number == len(self.actions):
+            self.actions.append(action)
+            self.words.append(_words(texts))
+        return number
+
+    def _encoded(self, texts: dict[str, str | None], values: Values, index: int) -> Action | None:
+        outcome, model = texts["outcome"], self._model
+        if outcome == "fail":
+            return None
+        if outcome not in ("ok", "info"):
+            raise ModelError(f"operation {index} has the outcome {outcome!r}; it is ok, fail or info")
+        argument, result = (_decoded(texts[name], name, index) for name in ("argument", "result"))
+        known = outcome == "ok"
+        call = Call(str(texts["f"]), argument, result if known else None, known, values)
+        try:
+            with asking(model, f"f {call.f}"):
+                action = model.encode(call)
+        except ModelError as error:
+            raise ModelError(f"operation {index}: {error}") from error
+        if action is None or (action.reads and not known):
+            return None
+        if model.compiled and not all(isinstance(part, int) for part in action[:3]):
+            raise ModelError(
+                f"operation {index}: the compiled model {model.name} gave {action}; its parts are integers"
+            )
+        return action
 
 
 def _words(texts: dict[str, str | None]) -> str:
     """``read() = 3``, ``write(5)``."""
     argument, result = (texts[name] or "null" for name in ("argument", "result"))
-    shown = [text if len(text) <= 60 else f"{text[:50]}..." for text in (argument, result)]
+    shown = [text if len(text) <= LONGEST_SHOWN else f"{text[:50]}..." for text in (argument, result)]
     said = f"{texts['f']}({'' if argument == 'null' else shown[0]})"
     return said if result in ("null", argument) and argument != "null" else f"{said} = {shown[1]}"
 
@@ -144,12 +223,15 @@ def _decoded(text: str | None, name: str, index: int) -> Any:
         raise ModelError(f"operation {index}: its {name} {text!r} is not JSON: {error}") from error
 
 
-def _numbered(column: pa.ChunkedArray) -> tuple[Ints, list[str | None]]:
+def _numbered(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """Each row's text as a number, and the texts; null is a text of its own."""
-    dictionary = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    if isinstance(dictionary, pa.ChunkedArray):
-        dictionary = dictionary.combine_chunks()
-    return np.asarray(dictionary.indices, dtype=np.int64), dictionary.dictionary.to_pylist()
+    dictionary = column.dictionary_encode(null_encoding="encode").combine_chunks()
+    return np.asarray(dictionary.indices, dtype=np.int64), dictionary.dictionary
+
+
+def _text(texts: pa.Array, number: int) -> str | None:
+    text: str | None = texts[int(number)].as_py()
+    return text
 
 
 def _integers(column: pa.ChunkedArray) -> Ints:

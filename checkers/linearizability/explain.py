@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizability import core
-from checkers.linearizability.encode import FOREVER, Encoded
+from checkers.linearizability import tables
+from checkers.linearizability.encode import FOREVER, KeyHistory
 from checkers.linearizability.layout import Layout
 from checkers.linearizability.workspace import Workspace
 from checkers.verdict import Finding
@@ -35,27 +35,27 @@ class Explanation:
     """What was pending when it returned, those that ended info last."""
 
 
-def explain(encoded: Encoded, where: slice, layout: Layout, space: Workspace) -> Explanation:
+def explain(history: KeyHistory, layout: Layout, space: Workspace) -> Explanation:
     """Of a search that is ``STUCK``."""
     counters, memory = space.counters, space.memory
-    index = encoded.index[where]
-    rows = memory.seen[: counters[core.SEEN]]
+    index = history.index
+    rows = memory.seen[: counters[tables.SEEN]]
     states = np.unique(rows[:, 0])
-    pending = [*memory.pending[: counters[core.PENDING]], *memory.pending_reads[: counters[core.READS]]]
-    op = int(counters[core.AT])
-    called = layout.events[: counters[core.EVENT]]
+    pending = [*memory.pending[: counters[tables.PENDING]], *memory.pending_reads[: counters[tables.READS]]]
+    op = int(counters[tables.AT])
+    called = layout.events[: counters[tables.EVENT]]
     info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
     trails = memory.seen_trail[: min(MOST_LINES, len(rows))].tolist()
     return Explanation(
         operation=int(index[op]),
-        order=max((order(encoded, where, layout, space, trail) for trail in trails), key=len),
-        states=tuple(space.describe(int(state), encoded.values) for state in states[:MOST_STATES]),
+        order=max((order(history, layout, space, trail) for trail in trails), key=len),
+        states=tuple(space.describe(int(state), history.values) for state in states[:MOST_STATES]),
         possible=len(states),
         concurrent=tuple(int(index[one]) for one in [*pending, *info] if one != op),
     )
 
 
-def order(encoded: Encoded, where: slice, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
+def order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
     """The operations of one configuration as they took effect, with those that took effect unseen (rule 3).
 
     Such a one comes right before the first blind action that took effect after it was called.
@@ -67,7 +67,7 @@ def order(encoded: Encoded, where: slice, layout: Layout, space: Workspace, trai
     starts = np.flatnonzero(layout.events >= 0)
     called[layout.events[starts]] = starts
     here = {op for op, _ in placed}
-    returned = [~event for event in layout.events[: space.counters[core.EVENT]].tolist() if event < 0]
+    returned = [~event for event in layout.events[: space.counters[tables.EVENT]].tolist() if event < 0]
     blind = [(event, at) for at, (op, event) in enumerate(placed) if layout.blind[layout.kind[op]]]
     events = np.array([event for event, _ in blind], dtype=np.int64)
     unseen: dict[int, list[int]] = {}
@@ -75,25 +75,24 @@ def order(encoded: Encoded, where: slice, layout: Layout, space: Workspace, trai
         if op not in here:
             unseen.setdefault(blind[int(np.searchsorted(events, called[op]))][1], []).append(op)
     whole = [op for at, (own, _) in enumerate(placed) for op in (*unseen.get(at, ()), own)]
-    return tuple(encoded.index[where][np.array(whole, dtype=np.int64)].tolist())
+    return tuple(history.index[np.array(whole, dtype=np.int64)].tolist())
 
 
-def finding(anomaly: str, key: str | None, encoded: Encoded, where: slice, why: Explanation) -> Finding:
+def finding(anomaly: str, history: KeyHistory, why: Explanation) -> Finding:
     """The explanation as a finding: one sentence, and the first operations of it."""
-    rows = {index: row for row, index in enumerate(encoded.index.tolist()[where], where.start)}
-    row = rows[why.operation]
+    row = int(np.flatnonzero(history.index == why.operation)[0])
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))
     beside = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""
     claim = (
-        f"{encoded.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{beside}, "
+        f"{history.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{beside}, "
         f"and then the state can only be {states}."
     )
     told = (why.operation, *why.concurrent, *why.order[::-1])
     return Finding(
         anomaly=anomaly,
-        key=key,
-        claim=claim if key is None else f"In {key}: {claim}",
+        key=history.key,
+        claim=claim if history.key is None else f"In {history.key}: {claim}",
         operations=told[:MOST_OPERATIONS],
         omitted=max(0, len(told) - MOST_OPERATIONS),
-        time=None if encoded.ret[row] == FOREVER else int(encoded.ret[row]),
+        time=None if history.ret[row] == FOREVER else int(history.ret[row]),
     )

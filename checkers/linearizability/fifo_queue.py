@@ -8,6 +8,7 @@ An enqueue that breaks this is refused at once, instead of when the dequeues com
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -22,6 +23,8 @@ NEVER: Final = 4
 
 NOBODY: Final = -1
 """Stands for all values that no dequeue returned: nobody can tell them apart."""
+
+PAIR: Final = sys.getsizeof((0, 0)) + 16
 
 Window = tuple[float, float]
 ANY: Final[Window] = (float("-inf"), float("inf"))
@@ -81,6 +84,10 @@ class FifoQueue(Model):
         if f == DEQUEUE:
             return bool(state) and state[0][0] == x, state[1:]
         return f == DEQUEUE_UNKNOWN or (f == EMPTY and not state), state[1:]
+
+    def size(self, state: State) -> int:
+        """All but one of the pairs are those of former states."""
+        return sys.getsizeof(state) + PAIR
 
     def describe(self, state: State, values: Values) -> str:
         shown = ["a value that is never dequeued" if x == NOBODY else values.text(x) for x, _ in state[:10]]

@@ -24,6 +24,8 @@ Ints = NDArray[np.int64]
 WORD: Final = 60
 """Bits used of each integer of a row: no sign, and room for the sums that compare counts."""
 
+NONE: Final = np.iinfo(np.int64).min
+
 
 class Layout(NamedTuple):
     """What does not change while one key is searched. All arrays are int64."""
@@ -42,6 +44,7 @@ class Layout(NamedTuple):
     y: Ints
     reads: Ints
     blind: Ints
+    total: Ints
     group_kind: Ints
     """Per group, here and below: its action; then the word of a row, the unit and the mask of its count."""
     group_word: Ints
@@ -49,13 +52,17 @@ class Layout(NamedTuple):
     group_mask: Ints
     guards: Ints
     """Per word of counts: a bit above each count; the difference of two rows leaves it set where it is not negative."""
+    lost: int
+    """The state that only blind actions lead out of, or ``NONE``."""
     words: int
     """How many words the done bits take, and the optional ones."""
     width: int
     """Integers in a row."""
 
 
-def lay_out(actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints) -> Layout:
+def lay_out(
+    actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints, lost: int = NONE
+) -> Layout:
     """``actions``: those of this key; ``action`` indexes into them. ``numbers``: theirs in a table of states."""
     count = len(action)
     info = ret == FOREVER
@@ -84,11 +91,13 @@ def lay_out(actions: list[Action], numbers: list[int] | None, action: Ints, call
         y=step[:, 2].copy(),
         reads=np.array([one.reads for one in actions], dtype=np.int64),
         blind=np.array([one.blind for one in actions], dtype=np.int64),
+        total=np.array([one.blind or one.total for one in actions], dtype=np.int64),
         group_kind=group_kind,
         group_word=word,
         group_unit=unit,
         group_mask=mask,
         guards=guards,
+        lost=lost,
         words=words,
         width=2 + 2 * words + len(guards),
     )

@@ -8,7 +8,10 @@ is asked for once, states get numbers, and the search sees those only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import sys
+import traceback
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -22,12 +25,25 @@ class ModelError(Exception):
     """A history does not fit a model, or a model contradicts itself; the message says where."""
 
 
+@contextmanager
+def asking(model: Model, about: str) -> Iterator[None]:
+    """Around a model's own code: whatever it raises becomes a ``ModelError`` that says where."""
+    try:
+        yield
+    except (ModelError, MemoryError):
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename}, line {last.lineno}"
+        raise ModelError(f"{about}: the model {model.name} raised {type(error).__name__}: {error} ({where})") from error
+
+
 class Action(NamedTuple):
     """What an operation did. ``f``, ``x`` and ``y`` are for ``step`` alone: integers where the model is compiled.
 
-    Two flags let the search leave out orders that cannot matter. They are claims about ``step``, which is held to them:
-    ``reads``: the action never changes a state that allows it. ``blind``: every state allows it, and it leaves the same
-    state behind whatever was there before, as a plain write does.
+    Three flags let the search leave out orders that cannot matter. They are claims about ``step``, which is held to
+    them: ``reads``: the action never changes a state that allows it. ``total``: every state allows it. ``blind``: every
+    state allows it, and it leaves the same state behind whatever was there before, as a plain write does.
     """
 
     f: int
@@ -35,6 +51,7 @@ class Action(NamedTuple):
     y: Hashable = 0
     reads: bool = False
     blind: bool = False
+    total: bool = False
 
 
 class Values:
@@ -77,6 +94,9 @@ class Model:
     initial: ClassVar[Any] = INITIAL
     compiled: ClassVar[bool] = True
     """Whether ``step`` takes and gives integers only and keeps to the Python that numba compiles."""
+    lost: ClassVar[Any] = None
+    """A state, if there is one, that only blind actions lead out of: every other one that it allows is total, and
+    leaves it as it is."""
     register: ClassVar[tuple[int, int] | None] = None
     """The ``f`` of a read and of a write (``x`` is the value), where the object is a plain register: keys whose values
     are unique are then judged by their zones, without a search."""
@@ -101,9 +121,26 @@ class Model:
         """Whether this state allows the action, and the state after it."""
         raise NotImplementedError
 
+    def size(self, state: Any) -> int:
+        """Bytes of a state that is no integer, for the limit: of it and all its parts.
+
+        Override it where states share parts, or where this takes long.
+        """
+        return deep_size(state)
+
     def describe(self, state: Any, values: Values) -> str:
         """A state in words, for the explanation."""
         return str(state)
 
     def unknown(self, call: Call) -> ModelError:
         return ModelError(f"the model {self.name} knows no operation {call.f!r}")
+
+
+def deep_size(value: Any) -> int:
+    """Bytes of a value and of what it is made of; what it has twice counts twice."""
+    size = sys.getsizeof(value)
+    if isinstance(value, tuple | list | frozenset | set):
+        return size + sum(map(deep_size, value))
+    if isinstance(value, Mapping):
+        return size + sum(deep_size(key) + deep_size(one) for key, one in value.items())
+    return size + (deep_size(vars(value)) if hasattr(value, "__dict__") else 0)

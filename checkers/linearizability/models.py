@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from checkers.linearizability.fifo_queue import FifoQueue
+from checkers.linearizability.key_value import KeyValue
 from checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
 READ: Final = 0
@@ -64,41 +65,6 @@ class CasRegister(Register):
         if f == 2:
             return state == x, y
         return state != x, state
-
-
-class KeyValue(Model):
-    """One key of a store of strings: ``read`` or ``get``, ``write`` or ``put``, ``append``. At first the empty string.
-
-    A null that was read is the empty string.
-    """
-
-    name = "kv"
-    initial = ""
-    compiled = False
-
-    def encode(self, call: Call) -> Action | None:
-        if call.f in ("read", "get"):
-            return Action(READ, self._string(call.f, call.result or ""), reads=True) if call.known else None
-        if call.f in ("write", "put"):
-            return Action(WRITE, self._string(call.f, call.argument), blind=True)
-        if call.f == "append":
-            return Action(CAS, self._string(call.f, call.argument))
-        raise self.unknown(call)
-
-    @staticmethod
-    def step(state: str, f: int, x: str, y: int) -> tuple[bool, str]:
-        if f == READ:
-            return state == x, state
-        return True, x if f == WRITE else state + x
-
-    def describe(self, state: str, values: Values) -> str:
-        return repr(state) if len(state) <= 60 else f"{state[:20]!r}...{state[-20:]!r} ({len(state)} characters)"
-
-    @staticmethod
-    def _string(f: str, value: Any) -> str:
-        if not isinstance(value, str):
-            raise ModelError(f"the values of kv are strings; {f} has {value!r}")
-        return value
 
 
 class Mutex(Model):

@@ -1,22 +1,22 @@
 """Owns the memory of the compiled search, and so its limits: every array is made, and made larger, here.
 
 The limit holds for the bytes of all arrays together, the copy that is alive while one grows included, and of the states
-that an interned model has reached. The search stops before the array that would pass it is made.
+that an interned model has reached. The search stops before the array that would pass it is made, and within a megabyte
+of states.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.linearizability import core
-from checkers.linearizability.layout import Layout
-from checkers.linearizability.model import Action, Model, ModelError
+from checkers.linearizability import tables
+from checkers.linearizability.layout import NONE, Layout
+from checkers.linearizability.model import Action, Model, ModelError, asking
 
 Ints = NDArray[np.int64]
 
@@ -24,6 +24,10 @@ ROWS: Final = 64
 """Configurations that there is room for at first."""
 
 REQUESTS: Final = 256
+STATE: Final = 192
+"""Bytes of a state's number, of its places in a list and in a dict that is growing, and of what rounding wastes."""
+UNCOUNTED: Final = 1_000_000
+"""Bytes of new states after which the limit is looked at."""
 NOWHERE: Final = -1
 
 
@@ -32,22 +36,25 @@ class OutOfMemory(Exception):
 
 
 class States:
-    """Numbers for the states of an interned model, and what its ``step`` said, kept for all keys."""
+    """Numbers for the states of an interned model, and what its ``step`` said."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self._bytes = 0
         self._numbers: dict[Action, int] = {}
         self.actions: list[Action] = []
         self.numbers: dict[Hashable, int] = {model.initial: 0}
         self.states: list[Hashable] = [model.initial]
+        self.lost = NONE
+        if model.lost is not None:
+            self.lost = self._number(model.lost)
         self.known = np.full(1024, NOWHERE, dtype=np.int64)
         self.known_next = np.zeros(1024, dtype=np.int64)
         self.count = 0
-        self._bytes = 0
 
     @property
     def bytes(self) -> int:
-        """Roughly: a state, its two places and its entry in the table."""
+        """Of all states, with what it takes to find them, and of the table of transitions."""
         return self._bytes + self.known.nbytes * 2
 
     def number(self, action: Action) -> int:
@@ -57,28 +64,39 @@ class States:
             self.actions.append(action)
         return number
 
-    def answer(self, requests: Ints) -> None:
-        """Steps each pair of state and action that was asked for."""
+    def answer(self, requests: Ints, check: Callable[[int], None]) -> None:
+        """Steps each pair of state and action that was asked for. ``check`` is told of bytes before they are made."""
         keys = np.unique(requests)
-        after = np.array([self._after(int(key) >> 31, int(key) & 0x7FFFFFFF) for key in keys], dtype=np.int64)
+        after = np.empty(len(keys), dtype=np.int64)
+        counted = self._bytes
+        with asking(self.model, "step"):
+            for at, key in enumerate(keys.tolist()):
+                after[at] = self._after(key >> 31, key & 0x7FFFFFFF)
+                if self._bytes - counted > UNCOUNTED:
+                    counted = self._bytes
+                    check(0)
         self.count += len(keys)
         while self.count * 2 > len(self.known):
+            check(4 * self.known.nbytes)
             known, known_next = self.known, self.known_next
             self.known = np.full(len(known) * 2, NOWHERE, dtype=np.int64)
             self.known_next = np.zeros(len(known) * 2, dtype=np.int64)
             there = known >= 0
-            core.remember(self.known, self.known_next, known[there], known_next[there])
-        core.remember(self.known, self.known_next, keys, after)
+            tables.remember(self.known, self.known_next, known[there], known_next[there])
+        tables.remember(self.known, self.known_next, keys, after)
 
     def _after(self, state: int, action: int) -> int:
         f, x, y, *_ = self.actions[action]
         allowed, after = self.model.step(self.states[state], f, x, y)
         if not allowed:
             return -1
-        number = self.numbers.setdefault(after, len(self.states))
+        return self._number(after)
+
+    def _number(self, state: Hashable) -> int:
+        number = self.numbers.setdefault(state, len(self.states))
         if number == len(self.states):
-            self.states.append(after)
-            self._bytes += sys.getsizeof(after) + 120
+            self.states.append(state)
+            self._bytes += self.model.size(state) + STATE
         return number
 
 
@@ -89,7 +107,7 @@ class Saved:
     counters: Ints
     arrays: dict[str, Ints]
 
-    KEPT = ("pending", "pending_reads", "available", "open_groups", "blind_mask", "blind_state")
+    KEPT = ("pending", "pending_reads", "available", "open_groups", "total_mask", "blind_state")
 
     @property
     def bytes(self) -> int:
@@ -113,8 +131,8 @@ class Workspace:
         rows = {name: zeros(ROWS, layout.width) for name in ("current", "seen", "next")}
         trails = {f"{name}_trail": zeros(ROWS) for name in ("current", "seen", "next")}
         room = 4 * (operations + ROWS)
-        self.memory = core.Memory(
-            counters=zeros(core.COUNTERS),
+        self.memory = tables.Memory(
+            counters=zeros(tables.COUNTERS),
             **rows,
             **trails,
             seen_table=zeros(2 * ROWS),
@@ -128,7 +146,7 @@ class Workspace:
             pending_reads=zeros(operations + 1),
             available=zeros(groups + 1),
             open_groups=zeros(groups + 1),
-            blind_mask=zeros(layout.words),
+            total_mask=zeros(layout.words),
             blind_state=zeros(kinds, 2),
             tried=zeros(kinds),
             row=zeros(layout.width),
@@ -138,7 +156,7 @@ class Workspace:
         )
         self.memory.current[0, 0] = initial
         self.memory.current_trail[0] = NOWHERE
-        self.counters[core.CURRENT] = self.counters[core.LARGEST] = 1
+        self.counters[tables.CURRENT] = self.counters[tables.LARGEST] = 1
         self._check(0)
 
     @property
@@ -163,37 +181,37 @@ class Workspace:
         made |= {name: np.zeros(2 * room, dtype=np.int64) for name in ("seen_table", "next_table", "heads")}
         made["links"] = np.zeros(room, dtype=np.int64)
         self.memory = memory._replace(**made)
-        generation = int(counters[core.GENERATION])
-        core.rebuild(self.memory.seen_table, generation, self.memory.seen, int(counters[core.SEEN]), width)
-        core.rebuild(self.memory.next_table, generation, self.memory.next, int(counters[core.NEXT]), width)
+        generation = int(counters[tables.GENERATION])
+        tables.rebuild(self.memory.seen_table, generation, self.memory.seen, int(counters[tables.SEEN]), width)
+        tables.rebuild(self.memory.next_table, generation, self.memory.next, int(counters[tables.NEXT]), width)
 
     def clear_trail(self) -> None:
         """Drops what no configuration came from; if that is little, twice the room."""
         memory, counters = self.memory, self.counters
-        used = {"current": core.CURRENT, "seen": core.SEEN, "next": core.NEXT}
+        used = {"current": tables.CURRENT, "seen": tables.SEEN, "next": tables.NEXT}
         trails = [getattr(memory, f"{name}_trail")[: counters[place]] for name, place in used.items()]
         if self.saved:
             trails.append(self.saved.arrays["current_trail"])
         together = np.concatenate(trails)
-        self._check(8 * int(counters[core.TRAIL]))
-        counters[core.TRAIL] = core.sweep(
-            memory.trail_parent, memory.trail_op, memory.trail_event, int(counters[core.TRAIL]), together
+        self._check(8 * int(counters[tables.TRAIL]))
+        counters[tables.TRAIL] = tables.sweep(
+            memory.trail_parent, memory.trail_op, memory.trail_event, int(counters[tables.TRAIL]), together
         )
         start = 0
         for trail in trails:
             trail[:] = together[start : start + len(trail)]
             start += len(trail)
         room = len(memory.trail_op)
-        if int(counters[core.TRAIL]) * 2 > room:
+        if int(counters[tables.TRAIL]) * 2 > room:
             self._check(8 * 3 * 2 * room)
             names = ("trail_parent", "trail_op", "trail_event")
             self.memory = memory._replace(**{name: _longer(getattr(memory, name), 2 * room) for name in names})
 
     def answer(self) -> None:
         """Steps what the search asked for, and hands it the table."""
-        count = int(self.counters[core.REQUESTS])
-        self.states.answer(self.memory.requests[:count])
-        self.counters[core.REQUESTS] = 0
+        count = int(self.counters[tables.REQUESTS])
+        self.states.answer(self.memory.requests[:count], self._check)
+        self.counters[tables.REQUESTS] = 0
         self.memory = self.memory._replace(known=self.states.known, known_next=self.states.known_next)
         self._check(0)
 
@@ -201,17 +219,17 @@ class Workspace:
         """Goes on with the first ``kept`` configurations alone; the first time, all of them are saved."""
         if self.saved is None:
             arrays = {name: getattr(self.memory, name).copy() for name in Saved.KEPT}
-            count = self.counters[core.CURRENT]
+            count = self.counters[tables.CURRENT]
             arrays |= {name: getattr(self.memory, name)[:count].copy() for name in ("current", "current_trail")}
             self.saved = Saved(self.counters.copy(), arrays)
             self._check(0)
-        self.counters[core.CURRENT] = kept
+        self.counters[tables.CURRENT] = kept
 
     def restore(self) -> None:
         """Back to where the set was cut for the first time, with all of it."""
         saved = self.saved
         assert saved is not None, "nothing was cut"
-        for place in (core.EVENT, core.PHASE, core.CURRENT, core.PENDING, core.READS, core.OPEN):
+        for place in (tables.EVENT, tables.PHASE, tables.CURRENT, tables.PENDING, tables.READS, tables.OPEN):
             self.counters[place] = saved.counters[place]
         for name, array in saved.arrays.items():
             getattr(self.memory, name)[: len(array)] = array
@@ -234,13 +252,13 @@ class Workspace:
 
     def broken(self, what: str, actions: list[Action]) -> ModelError:
         """``AT`` is an action that breaks its own claim."""
-        return ModelError(f"{self.states.model.name}: {actions[int(self.counters[core.AT])]} {what}")
+        return ModelError(f"{self.states.model.name}: {actions[int(self.counters[tables.AT])]} {what}")
 
     def _check(self, more: int) -> None:
         """Raises before ``more`` bytes are made that the limit has no room for."""
         wanted = self.bytes + more
         if wanted > self.limit:
-            configurations = int(self.counters[core.SEEN] + self.counters[core.NEXT])
+            configurations = int(self.counters[tables.SEEN] + self.counters[tables.NEXT])
             raise OutOfMemory(f"{configurations} configurations at once, {wanted} bytes of {self.limit}")
         self.peak = max(self.peak, wanted)
 

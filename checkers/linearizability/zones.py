@@ -25,11 +25,11 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 BEFORE: Final = np.iinfo(np.int64).min
-Zoned = tuple[dict[str | None, Finding | None], list[tuple[str | None, slice]]]
+Zoned = tuple[dict[int, Finding | None], list[int]]
 
 
 def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
-    """For each key that fulfils the conditions, None or its first contradiction; and the other keys, to be searched."""
+    """For each key (its number) that fulfils the conditions, None or its first contradiction; and the other keys."""
     assert encoded.model.register is not None
     read, write = encoded.model.register
     parts = np.array([action[:2] for action in encoded.actions], dtype=np.int64).reshape(-1, 2)[encoded.action]
@@ -41,21 +41,19 @@ def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
     again = (np.diff(encoded.key[writes]) == 0) & (np.diff(value[writes]) == 0)
     unfit[encoded.key[writes[1:][again]]] = True
     unfit[encoded.key[writes[value[writes] == INITIAL]]] = True
-    rest = [(key, where) for key, where in encoded.by_key() if unfit[encoded.key[where.start]]]
-    fit = {key: None for key, where in encoded.by_key() if not unfit[encoded.key[where.start]]}
+    judged: dict[int, Finding | None] = dict.fromkeys(np.flatnonzero(~unfit).tolist())
     rows = np.flatnonzero(~unfit[encoded.key])
     found = _violations(encoded, rows, reads[rows], value[rows])
-    judged: dict[str | None, Finding | None] = dict(fit)
     for number, (claim, involved) in found.items():
         key = encoded.keys[number]
-        judged[key] = Finding(
+        judged[number] = Finding(
             anomaly=anomaly,
             key=key,
             claim=claim if key is None else f"In {key}: {claim}",
             operations=tuple(int(encoded.index[row]) for row in involved),
             time=int(encoded.call[involved[0]]),
         )
-    return judged, rest
+    return judged, np.flatnonzero(unfit).tolist()
 
 
 def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict[int, tuple[str, tuple[int, ...]]]:
@@ -74,12 +72,12 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
     seen = np.zeros(count, dtype=np.bool_)
     seen[cluster[reads]] = True
     for at in np.flatnonzero(reads & (writer[cluster] < 0) & ~initial[cluster]).tolist():
-        told = f"{encoded.named(int(rows[at]))} returned a value that nobody wrote."
+        told = f"{_named(encoded, int(rows[at]))} returned a value that nobody wrote."
         found.setdefault(int(key[at]), (told, (int(rows[at]),)))
     written = writer[cluster]
     for at in np.flatnonzero(reads & (written >= 0) & (ret < call[written])).tolist():
         source = int(rows[written[at]])
-        told = f"{encoded.named(int(rows[at]))} returned before its value's {encoded.named(source)} was called."
+        told = f"{_named(encoded, int(rows[at]))} returned before its value's {_named(encoded, source)} was called."
         found.setdefault(int(key[at]), (told, (int(rows[at]), source)))
     first, last = np.full(count, FOREVER), np.full(count, BEFORE)
     np.minimum.at(first, cluster, ret)
@@ -103,11 +101,11 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
             continue
         inner = int(zones[at])
         involved = [calls[long], returns[inner], returns[long]]
-        last_call, there = (encoded.named(int(rows[place])) for place in involved[:2])
-        value_text = encoded.values.text(int(value[calls[long]]))
+        last_call, there = (_named(encoded, int(rows[place])) for place in involved[:2])
+        value_text = encoded.values[number].text(int(value[calls[long]]))
         told = (
             f"{last_call} still used {value_text}, which had been there before; yet "
-            f"{encoded.values.text(int(value[returns[inner]]))} was there in between: {there}."
+            f"{encoded.values[number].text(int(value[returns[inner]]))} was there in between: {there}."
         )
         unique = dict.fromkeys(int(rows[place]) for place in involved if place >= 0)
         found[number] = (told, tuple(unique))
@@ -137,3 +135,8 @@ def _moments(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
     there = np.flatnonzero(time == wanted[cluster])
     found[cluster[there]] = there
     return found
+
+
+def _named(encoded: Encoded, row: int) -> str:
+    number = int(encoded.key[row])
+    return encoded.history(number).named(row - encoded.bounds[number])

@@ -15,13 +15,15 @@ import pyarrow as pa
 
 from checkers.engine import Engines
 from checkers.judge import Watch
+from checkers.linearizability.limits import DEFAULT, Limits
 from checkers.verdict import Examined, Judgement
 from harness.app import store
 from harness.app.check_options import AUTO, PARQUET, Asked
 from harness.app.estimate import Estimate
 from harness.app.evidence import look_up, operations_of
 from harness.app.failure import Ending, describe
-from harness.app.recheck import Search, rejudge, search_by_name, stored_operations
+from harness.app.models import model_of
+from harness.app.recheck import rejudge, stored_operations
 from harness.app.settings import SettingsError
 from harness.app.stored import judge_again, open_stored
 from harness.core.history import HistoryError
@@ -38,15 +40,15 @@ class Checked:
     text: str
 
 
-def check(asked: Asked, engines: Engines, estimate: Estimate, search: Search = search_by_name) -> Checked:
+def check(asked: Asked, engines: Engines, estimate: Estimate) -> Checked:
     """Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage."""
     if asked.family is not None and asked.model is not None:
         raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
-    if asked.refusals and asked.model is not None and "cas" not in MODELS[asked.model]:
+    if asked.refusals and asked.model in MODELS and "cas" not in MODELS[asked.model]:
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={asked.model} has none")
     path = _foreign_file(asked)
     if path is not None:
-        return _foreign(asked, path, engines, estimate, search)
+        return _foreign(asked, path, engines, estimate)
     if asked.refusals:
         raise SettingsError(
             f"--cas-refusals is for a file, and {asked.path} is a folder, in which refusals are results"
@@ -54,9 +56,11 @@ def check(asked: Asked, engines: Engines, estimate: Estimate, search: Search = s
     if asked.format not in (AUTO, PARQUET):
         raise SettingsError(f"--format={asked.format} is for a file, and {asked.path} is a folder")
     if asked.model is not None:
-        history = store.resolve(asked.path)
+        model, history = model_of(asked.model), store.resolve(asked.path)
         ops = stored_operations(history)
-        return _told(rejudge(ops, asked.model, engines, _watch(estimate), search), ops)
+        return _told(rejudge(ops, model, engines, _watch(estimate), _limits(asked)), ops)
+    if asked.seconds is not None or asked.bytes is not None:
+        raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     stored = open_stored(asked.path).of_family(asked.family)
     judgement = judge_again(stored, engines, _watch(estimate))
     ending = Ending(
@@ -80,11 +84,10 @@ def _foreign_file(asked: Asked) -> Path | None:
     return path
 
 
-def _foreign(
-    asked: Asked, path: Path, engines: Engines, estimate: Estimate, search: Search = search_by_name
-) -> Checked:
+def _foreign(asked: Asked, path: Path, engines: Engines, estimate: Estimate) -> Checked:
     if asked.model is None:
-        raise SettingsError(f"say what {path} is a history of: --model={'|'.join(MODELS)}")
+        raise SettingsError(f"say what {path} is a history of: --model={'|'.join(MODELS)}, or your own")
+    model = model_of(asked.model)
     try:
         format = recognise(path) if asked.format == AUTO else Format(asked.format)
         size = path.stat().st_size
@@ -99,7 +102,7 @@ def _foreign(
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
-    judgement = rejudge(foreign.ops, asked.model, engines, _watch(estimate), search)
+    judgement = rejudge(foreign.ops, model, engines, _watch(estimate), _limits(asked))
     return _told(_with_reading(judgement, format, foreign), foreign.ops, foreign.told)
 
 
@@ -107,6 +110,13 @@ def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Jud
     """What was left out belongs to what the judgement rests on."""
     reading = Examined(check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.told)
     return msgspec.structs.replace(judgement, examined=(reading, *judgement.examined))
+
+
+def _limits(asked: Asked) -> Limits:
+    return Limits(
+        seconds=DEFAULT.seconds if asked.seconds is None else asked.seconds,
+        bytes=DEFAULT.bytes if asked.bytes is None else asked.bytes,
+    )
 
 
 def _told(judgement: Judgement, ops: pa.Table, *more: str) -> Checked:

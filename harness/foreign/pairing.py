@@ -22,7 +22,7 @@ from harness.foreign.event import INVOKE, Event
 from harness.foreign.keys import CAS, Keyed, Keys
 from harness.foreign.malformed import MalformedError, shown
 from harness.foreign.plain import text_of, to_json
-from harness.foreign.shapes import Shape
+from harness.foreign.shapes import ANY, Shape
 
 STEP: Final = 1_000_000
 """Nanoseconds from one event to the next where the file tells no time: event 14203 is told as 14.203 s."""
@@ -43,7 +43,14 @@ class Pairing:
     """Takes events in the order of the file. Raises ``MalformedError`` for one that cannot follow those before it."""
 
     def __init__(
-        self, path: Path, shapes: Mapping[str, Shape], model: str, keys: Keys, order: Order, *, refusals: bool = False
+        self,
+        path: Path,
+        shapes: Mapping[str, Shape] | None,
+        model: str,
+        keys: Keys,
+        order: Order,
+        *,
+        refusals: bool = False,
     ) -> None:
         self._path = path
         self._shapes = shapes
@@ -176,6 +183,8 @@ class Pairing:
         )
 
     def _shape(self, event: Event) -> Shape:
+        if self._shapes is None:
+            return ANY
         shape = self._shapes.get(event.f)
         if shape is None:
             self._fail(event, f":{event.f} is no operation of {self._model}, which has {', '.join(self._shapes)}")

@@ -47,14 +47,14 @@ def read(
     refusals: bool = False,
     progress: Read = lambda done: None,
 ) -> Foreign:
-    """The operations of a file, which must be those of ``model`` (one of ``MODELS``).
+    """The operations of a file. Those of one of ``MODELS`` must be the model's; of any other, whatever they are.
 
     ``refusals``: a CAS that ended ``:fail`` without an error found another value there, which then is a result (false).
     ``progress`` is told how many bytes were read. Raises ``MalformedError`` naming file, line, column and reason for
     the first thing that is wrong, ``OSError`` when it cannot be opened.
     """
     begun = time.perf_counter()
-    pairing = Pairing(path, MODELS[model], model, keys, order, refusals=refusals)
+    pairing = Pairing(path, MODELS.get(model), model, keys, order, refusals=refusals)
     log = LogReader(path)
     for event in jepsen_edn.events(path, progress) if format is Format.EDN else log.events(progress):
         pairing.add(event)

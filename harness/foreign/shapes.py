@@ -61,3 +61,6 @@ MODELS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "fifo-queue": {"enqueue": Shape(), "dequeue": Shape()},
     "set": {"add": Shape(), "read": Shape(gives=_collection, given="a vector, list or set")},
 }
+
+ANY: Final = Shape()
+"""Of each operation of a model that is not among these: what it takes, the model itself says."""

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from linearizability_histories import history, operation, table
+from linearizability_models import Mixer, Stack
 from linearizability_oracle import MEANING, Op, legal, linearizable
 
 from checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from checkers.linearizability.encode import encode
-from checkers.linearizability.searcher import Searched, Searcher
+from checkers.linearizability.searcher import Searched, search_key
 from checkers.linearizability.zones import judge_zones
 from checkers.verdict import Verdict
 
@@ -25,8 +26,10 @@ def searched(
 ) -> dict[int, Searched]:
     """Each history's own answer; one without operations that count has none."""
     encoded = encode(table((str(number), ops) for number, ops in enumerate(histories)), model)
-    searcher = Searcher(encoded, limits)
-    return {int(str(key)): searcher.search(key, where, witness=witness) for key, where in encoded.by_key()}
+    return {
+        int(str(key)): search_key(encoded.history(number), limits, witness=witness)
+        for number, key in enumerate(encoded.keys)
+    }
 
 
 def check_against_oracle(model: str, histories: list[list[Op]], limits: Limits = AMPLE) -> None:
@@ -70,8 +73,8 @@ def test_zones_say_what_trying_every_order_says() -> None:
     judged, rest = judge_zones(encoded, "nonlinearizable")
     assert len(judged) > HISTORIES
     assert rest
-    for key, found in judged.items():
-        ops = histories[int(str(key))]
+    for number, found in judged.items():
+        ops = histories[int(str(encoded.keys[number]))]
         assert (found is None) == linearizable(ops, MEANING["register"]), ops
     assert {found is None for found in judged.values()} == {True, False}
 
@@ -120,19 +123,18 @@ def test_operations_that_stay_open_do_not_make_the_set_grow() -> None:
     assert found.bytes < 1000 * len(ops)
 
 
-class Mixer(Model):
-    """Every order of its operations leaves another state: nothing can be left out."""
-
-    name = "mixer"
-
-    def encode(self, call: Call) -> Action:
-        return Action(0 if call.f == "mix" else 1, call.argument, reads=call.f != "mix")
-
-    @staticmethod
-    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
-        if f == 0:
-            return True, (state * 31 + x) % 1000003
-        return state == x, state
+def test_appends_of_many_clients_are_placed_by_what_is_read_later() -> None:
+    """Thirty pending appends have 30! orders; a read some time later leaves one."""
+    ops, text = [], ""
+    for start in range(0, 3000, 300):
+        tokens = [f"<{start + number}>" for number in range(30)]
+        ops += [operation("append", token, call=start + at, ret=start + 100 + at) for at, token in enumerate(tokens)]
+        text += "".join(reversed(tokens))
+        ops.append(operation("get", None, text, call=start + 200, ret=start + 210))
+    found = searched([ops, [*ops, operation("get", None, text[:-5], call=9000, ret=9001)]], MODELS["kv"])
+    assert found[0].order is not None
+    assert found[0].largest <= 30
+    assert found[1].why is not None
 
 
 def exploding(count: int, f: str) -> list[Op]:
@@ -174,21 +176,6 @@ class Account(Model):
         if f == 0:
             return state == x, state
         return state + x >= 0, state + x
-
-
-class Stack(Model):
-    """Last in, first out: a user's own model whose state is no integer."""
-
-    name = "stack"
-    initial = ()
-    compiled = False
-
-    def encode(self, call: Call) -> Action:
-        return Action(0, call.argument) if call.f == "push" else Action(1, call.result)
-
-    @staticmethod
-    def step(state: tuple[Any, ...], f: int, x: Any, y: Any) -> tuple[bool, tuple[Any, ...]]:
-        return (True, (*state, x)) if f == 0 else (state[-1:] == (x,), state[:-1])
 
 
 @pytest.mark.parametrize(

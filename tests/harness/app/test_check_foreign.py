@@ -14,18 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.engine import Engines
-from checkers.verdict import Examined, Finding, Judgement, Verdict
-from harness.app import check_options, checking, estimate, recheck
-from harness.app.check_options import Asked
-from harness.app.checking import check
+from checkers.judge import Watch
+from checkers.linearizability import MODELS, Limits
+from checkers.verdict import Judgement, Verdict
+from harness.app import check_options, checking, estimate
 from harness.app.command import Exit, main
 from harness.app.estimate import Estimate
 from harness.app.recheck import doubts, rejudge, stored_operations
 from harness.app.register_effects import register_effects
-from harness.core.history import EFFECTS, OPS, HistoryError, HistoryWriter
-from harness.foreign import MODELS, Format, Keys, Order
-
-QUIET = Estimate(lambda text: None)
+from harness.core.history import EFFECTS, OPS, HistoryWriter
+from harness.foreign import MODELS as SHAPES
+from harness.foreign import Format, Keys, Order
 
 
 def register(reads: dict[int, int], writes: int = 12) -> str:
@@ -172,7 +171,11 @@ def test_what_cannot_be_judged_is_one_line_and_64(tmp_path: Path, capsys: pytest
     other = tmp_path / "other.txt"
     other.write_text("a,b\n")
     assert "--format=edn or --format=jepsen-log" in refused(capsys, str(other), "--model=register")
-    for option in ("--model=lisp", "--format=json", "--keys=some", "--order=random"):
+    for option in (
+        "--model=lisp", "--model=a b:C", "--format=json", "--keys=some", "--order=random", "--time-limit=0",
+        "--time-limit=nan", "--time-limit=soon", "--memory-limit=2", "--memory-limit=0GB", "--memory-limit=-1GB",
+        "--memory-limit=1kB", "--memory-limit=much",
+    ):  # fmt: skip
         with pytest.raises(SystemExit) as caught:
             main(["check", str(path), option])
         assert caught.value.code == Exit.USAGE
@@ -194,7 +197,7 @@ def test_options_say_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_options_offer_what_there_is() -> None:
     """They are written down a second time, so that ``assay --help`` loads nothing heavy."""
-    assert tuple(MODELS) == check_options.MODELS
+    assert tuple(MODELS) == tuple(SHAPES) == check_options.MODELS
     assert ("auto", "parquet", *Format) == check_options.FORMATS
     assert tuple(Keys) == check_options.KEYS
     assert tuple(Order) == check_options.ORDERS
@@ -207,6 +210,7 @@ def test_help_has_an_example_for_each_format(capsys: pytest.CaptureFixture[str])
     for words in (
         "assay check store/latest", "assay check history/ ", "assay check history.edn --model=cas-register",
         "assay check jepsen.log --model=", "--keys=tuples", "INFO  jepsen.util - 0 :invoke", ":f :get, :key", "130",
+        "--model=bank.models:Account", "--time-limit=60 --memory-limit=2GB", "--spark-master=yarn",
     ):  # fmt: skip
         assert words in out
 
@@ -258,64 +262,33 @@ def test_effects_are_made_only_of_what_the_checks_can_judge() -> None:
         assert register_effects(table(*rows)) is None, rows
 
 
-def judged(ops: pa.Table, verdict: Verdict, key: str | None = None) -> Judgement:
-    """What a search says of some keys."""
-    failed = verdict is Verdict.FAIL
-    finding = Finding(anomaly="nonlinearizable", key=key, claim="It has no place.", operations=(0,))
-    return Judgement(
-        verdict=verdict, anomalies={"nonlinearizable": 1} if failed else {}, forbidden=("nonlinearizable",),
-        tolerated=(), findings=(finding,) if failed else (), unknown=(),
-        examined=(Examined(check="nonlinearizable", rows=ops.num_rows, seconds=0.5),), operations=ops.num_rows,
-        effects=0, seconds=0.5, engine="search",
-    )  # fmt: skip
-
-
 def many(keys: int, each: int = 6) -> pa.Table:
     """Gets of as many keys, round and round."""
     return table(*[(0, "get", f"k{number % keys}", "null", '""', "ok") for number in range(keys * each)])
 
 
-def test_the_search_gets_whole_keys_and_its_judgements_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recheck, "BATCH", 10)
-    seen: list[list[str]] = []
+def rejudged(ops: pa.Table, watch: Watch = lambda what, done, total: None) -> Judgement:
+    with Engines("duckdb") as engines:
+        return rejudge(ops, MODELS["kv"], engines, watch, Limits())
+
+
+def test_progress_is_told_in_operations() -> None:
     steps: list[tuple[str, int, int]] = []
-
-    def search(ops: pa.Table, model: str) -> Judgement:
-        assert model == "kv"
-        assert ops["call"].to_pylist() == sorted(ops["call"].to_pylist())
-        seen.append(ops["key"].to_pylist())
-        return judged(ops, Verdict.FAIL if "k3" in seen[-1] else Verdict.PASS, "k3")
-
-    with Engines("duckdb") as engines:
-        judgement = rejudge(many(5), "kv", engines, lambda *step: steps.append(step), search)
-    assert [sorted(set(keys)) for keys in seen] == [["k0", "k1"], ["k2", "k3"], ["k4"]]
-    assert sum(map(len, seen)) == 30
-    assert steps == [("searching 5 keys", done, 30) for done in (0, 12, 24)]
-    assert (judgement.verdict, judgement.anomalies, judgement.operations) == (
-        Verdict.FAIL, {"nonlinearizable": 1}, 30,
-    )  # fmt: skip
-    assert judgement.examined[0].rows == 30
+    assert rejudged(many(5), lambda *step: steps.append(step)).verdict is Verdict.PASS
+    assert steps == [("searching 5 keys", done, 30) for done in range(0, 31, 6)]
 
 
-@pytest.mark.parametrize(("before", "ends"), [(Verdict.PASS, Verdict.UNKNOWN), (Verdict.FAIL, Verdict.FAIL)])
-def test_ctrl_c_in_a_search_leaves_what_is_known(
-    monkeypatch: pytest.MonkeyPatch, before: Verdict, ends: Verdict
-) -> None:
-    monkeypatch.setattr(recheck, "BATCH", 10)
-    calls: list[int] = []
-
-    def search(ops: pa.Table, model: str) -> Judgement:
-        calls.append(ops.num_rows)
-        if len(calls) == 2:
+@pytest.mark.parametrize(("before", "ends"), [('""', Verdict.UNKNOWN), ('"x"', Verdict.FAIL)])
+def test_ctrl_c_in_a_search_leaves_what_is_known(before: str, ends: Verdict) -> None:
+    def watch(what: str, done: int, total: int) -> None:
+        if done == 12:
             signal.raise_signal(signal.SIGINT)
-        return judged(ops, before)
 
-    with Engines("duckdb") as engines:
-        judgement = rejudge(many(5), "kv", engines, lambda *step: None, search)
+    judgement = rejudged(table(*[(0, "get", f"k{number % 5}", "null", before, "ok") for number in range(30)]), watch)
     assert judgement.verdict is ends
     assert judgement.interrupted
     assert "interrupted; 2 of 5 keys were searched" in judgement.unknown
-    assert (len(judgement.findings) > 0) == (before is Verdict.FAIL)
+    assert len(judgement.findings) == (2 if ends is Verdict.FAIL else 0)
 
 
 @pytest.mark.parametrize(("reads", "word"), [({}, "UNKNOWN"), ({7: 99}, "FAIL")])
@@ -349,13 +322,7 @@ def test_too_little_proves_nothing() -> None:
     writes = table(*[(0, "put", "k", '"a"', None, "ok")] * 12)
     assert doubts(writes) == ["no operation that could contradict another (read, get, cas, dequeue, acquire) succeeded"]
     assert doubts(many(2)) == []
-    with Engines("duckdb") as engines:
-        judgement = rejudge(writes, "kv", engines, lambda *step: None, judged_pass)
-    assert judgement.verdict is Verdict.UNKNOWN
-
-
-def judged_pass(ops: pa.Table, model: str) -> Judgement:
-    return judged(ops, Verdict.PASS)
+    assert rejudged(writes).verdict is Verdict.UNKNOWN
 
 
 def test_a_folder_of_parquet_gives_the_same_operations_and_verdict(
@@ -371,16 +338,6 @@ def test_a_folder_of_parquet_gives_the_same_operations_and_verdict(
     assert stored_operations(tmp_path / "history").equals(ops)
     code = main(["check", str(tmp_path / "history"), "--model=register", "--json"])
     assert verdict(code, capsys.readouterr().out) == (Exit.FAIL, "fail")
-
-
-def test_a_search_may_refuse_the_operations(tmp_path: Path) -> None:
-    (tmp_path / "h.edn").write_text(register({}).replace(":value 3}", ":value 4}"))
-
-    def search(ops: pa.Table, model: str) -> Judgement:
-        raise HistoryError("the operations are not those of register: no")
-
-    with Engines("duckdb") as engines, pytest.raises(HistoryError, match="not those of register"):
-        check(Asked(tmp_path / "h.edn", model="register"), engines, QUIET, search)
 
 
 def test_an_estimate_tells_how_much_is_left() -> None:

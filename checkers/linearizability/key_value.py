@@ -1,0 +1,150 @@
+"""One key of a store of strings, and what its reads tell beforehand about the order of its appends.
+
+Of concurrent appends every order is possible until somebody reads, and strings that are built of ten thousand appends
+are long. But only that counts in a string which a read can tell apart: whether some read's string begins with it, and
+which. So a state is a place in the strings that were read: one of them, and how many of its characters are there
+already. A string that no read's begins with is *lost*: no read allows it, and appends cannot bring it back; only a
+write can. All such strings are one state.
+
+And an append that a read must follow, with no write that could come in between, cannot lose the string. It is refused
+at once, instead of when the read comes.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, Final
+
+from checkers.linearizability.model import Action, Call, Model, ModelError, Values
+
+READ: Final = 0
+WRITE: Final = 1
+APPEND: Final = 2
+
+State = tuple[str | None, int]
+"""A string that was read, and how many of its characters are there; no string, and 0: lost."""
+
+EMPTY: Final[State] = ("", 0)
+LOST: Final[State] = (None, 0)
+
+
+class Strings:
+    """The strings that were read of one key. Compared by identity."""
+
+    def __init__(self, read: set[str]) -> None:
+        ordered = sorted(read)
+        # A string that others begin with stands right before one of them.
+        self._longest = [one for one, following in pairwise([*ordered, ""]) if not following.startswith(one)]
+
+    def place(self, text: str) -> State:
+        """Where a string is: always in the same one of those that begin with it."""
+        if not text:
+            return EMPTY
+        at = bisect_left(self._longest, text)
+        if at == len(self._longest) or not self._longest[at].startswith(text):
+            return LOST
+        return self._longest[at], len(text)
+
+    def after(self, state: State, suffix: str) -> State:
+        """Where a string is that was at ``state`` before ``suffix`` was appended."""
+        text, length = state
+        if text is None:
+            return LOST
+        if len(self._longest) == 1 and text:  # nothing else begins like it
+            return (text, length + len(suffix)) if text.startswith(suffix, length) else LOST
+        return self.place(text[:length] + suffix)
+
+
+@dataclass(frozen=True)
+class Append:
+    strings: Strings
+    suffix: str
+    followed: bool
+    """A read comes after it, and no write between them."""
+
+
+class KeyValue(Model):
+    """``read`` or ``get``, ``write`` or ``put``, ``append``, of strings. At first the empty string, as null is."""
+
+    name = "kv"
+    initial: ClassVar[State] = EMPTY
+    lost: ClassVar[State] = LOST
+    compiled = False
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f in ("read", "get"):
+            return Action(READ, self._string(call.f, call.result or ""), reads=True) if call.known else None
+        if call.f in ("write", "put"):
+            return Action(WRITE, self._string(call.f, call.argument), blind=True)
+        if call.f == "append":
+            return Action(APPEND, self._string(call.f, call.argument))
+        raise self.unknown(call)
+
+    def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
+        """Puts places for strings, and says of each append whether a read must follow it."""
+        strings = Strings({str(action.x) for action in actions if action.f == READ})
+        places: dict[Action, Action] = {}
+        followed = _followed([action.f for action in actions], call, ret)
+        foreseen = []
+        for at, action in enumerate(actions):
+            if action.f == APPEND:
+                # One that may not have taken place at all need not have lost the string.
+                must = ret[at] is None or followed[at]
+                foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
+            else:
+                if action not in places:
+                    places[action] = action._replace(x=strings.place(str(action.x)))
+                foreseen.append(places[action])
+        return foreseen
+
+    @staticmethod
+    def step(state: State, f: int, x: Any, y: Any) -> tuple[bool, State]:
+        if f == READ:
+            return state == x, state
+        if f == WRITE:
+            return True, x
+        after = x.strings.after(state, x.suffix)
+        return after is not LOST or not x.followed, after
+
+    def size(self, state: State) -> int:
+        """The strings are the history's."""
+        return sys.getsizeof(state) + sys.getsizeof(state[1])
+
+    def describe(self, state: State, values: Values) -> str:
+        text, length = state
+        if text is None:
+            return "a string that no read's begins with"
+        if length <= 60:
+            return repr(text[:length])
+        return f"{text[:20]!r}...{text[length - 20 : length]!r} ({length} characters)"
+
+    @staticmethod
+    def _string(f: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise ModelError(f"the values of kv are strings; {f} has {value!r}")
+        return value
+
+
+def _followed(kinds: Sequence[int], call: Sequence[int], ret: Sequence[int | None]) -> list[bool]:
+    """Of each append, whether a read is called after it returned, and no write can come between the two.
+
+    A write can if it was called before that read returned and returned after the append was called.
+    """
+    reads = sorted((call[at], ret[at] or 0) for at, kind in enumerate(kinds) if kind == READ)
+    writes = sorted((call[at], _end(ret[at])) for at, kind in enumerate(kinds) if kind == WRITE)
+    latest = list(accumulate((end for _, end in writes), max))
+    found = []
+    for at, kind in enumerate(kinds):
+        end = ret[at]
+        after = bisect_left(reads, (end + 1, 0)) if kind == APPEND and end is not None else len(reads)
+        before = bisect_left(writes, (reads[after][1] + 1, 0.0)) if after < len(reads) else 0
+        found.append(after < len(reads) and (before == 0 or latest[before - 1] < call[at]))
+    return found
+
+
+def _end(ret: int | None) -> float:
+    return float("inf") if ret is None else ret

@@ -1,0 +1,158 @@
+"""Processes that search keys side by side on this machine.
+
+They are started anew instead of forked: this process has threads, of Arrow and perhaps of DuckDB, and nothing of what
+it runs (a script without a guard, pytest) is run again in them. Each has one connection to here; that it is closed is
+how either side learns that the other is gone. One that dies makes the key that it was at unknown, and another takes its
+place.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from checkers.linearizability.answer import Answer, died
+from checkers.linearizability.encode import KeyHistory
+from checkers.linearizability.limits import Limits
+from checkers.linearizability.model import Model
+
+WORKER: Final = "checkers.linearizability.worker"
+
+Chunk = tuple[int, ...]
+"""Numbers of keys that are handed over together."""
+
+
+class Histories(Protocol):
+    """Where the history of a key comes from, by its number."""
+
+    def history(self, number: int) -> KeyHistory: ...
+
+
+class NotPortableError(Exception):
+    """Another process cannot load the model; the message says why."""
+
+
+class _Worker:
+    """A process, and what it was given and has not answered yet, in order."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = Pipe()
+        path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", WORKER, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # a terminal's Ctrl-C is for the pool alone
+            )
+        self.ready = False
+        self.given: deque[int] = deque()
+
+    def send(self, message: object) -> bool:
+        """False: it is gone."""
+        try:
+            self.connection.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        except OSError:
+            return False
+        return True
+
+    def receive(self) -> Any:
+        """Raises ``EOFError`` when it is gone."""
+        try:
+            return self.connection.recv()
+        except (OSError, pickle.UnpicklingError) as error:
+            raise EOFError from error
+
+    def end(self) -> int:
+        """Its exit code; negative: the signal that ended it."""
+        self.connection.close()
+        if self.process.poll() is None:
+            self.process.kill()
+        return self.process.wait()
+
+
+class Pool:
+    """``workers`` processes at most, started when there is work. A context manager: leaving it ends them all."""
+
+    def __init__(self, model: Model, workers: int) -> None:
+        self._model = model
+        self._most = workers
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._workers:
+            self._workers.pop().end()
+
+    def answers(
+        self, encoded: Histories, chunks: Iterable[Chunk], limits: Limits, workers: int | None = None
+    ) -> Generator[tuple[int, Answer]]:
+        """Each key's answer, in the order in which they come. ``workers``: at most so many at work at once.
+
+        Raises ``NotPortableError`` before the first one.
+        """
+        waiting = deque(chunks)
+        while waiting or any(worker.given for worker in self._workers):
+            self._start(min(workers or self._most, len(waiting) + sum(bool(one.given) for one in self._workers)))
+            for worker in self._workers:
+                if worker.ready and not worker.given and waiting:
+                    worker.given.extend(waiting.popleft())
+                    histories = [(number, encoded.history(number)) for number in worker.given]
+                    worker.send((histories, limits))  # if it is gone, its connection says so next
+            for worker in self._heard():
+                try:
+                    message = worker.receive()
+                except EOFError:
+                    yield from self._buried(worker, encoded, waiting)
+                    continue
+                if worker.ready:
+                    number, answer = message
+                    worker.given.remove(number)
+                    yield number, answer
+                elif message is None:
+                    worker.ready = True
+                else:
+                    raise NotPortableError(message)
+
+    def _start(self, wanted: int) -> None:
+        while len(self._workers) < wanted:
+            worker = _Worker()
+            self._workers.append(worker)
+            worker.send(self._model)
+
+    def _heard(self) -> list[_Worker]:
+        heard = wait([worker.connection for worker in self._workers])
+        return [worker for worker in self._workers if worker.connection in heard]
+
+    def _buried(self, worker: _Worker, encoded: Histories, waiting: deque[Chunk]) -> Iterator[tuple[int, Answer]]:
+        """It was at the first key that it had not answered; the others of its chunk are for another process."""
+        self._workers.remove(worker)
+        code = worker.end()
+        if not worker.ready:
+            raise NotPortableError(f"a process ended with code {code} before it began")
+        if worker.given:
+            number = worker.given.popleft()
+            if worker.given:
+                waiting.appendleft(tuple(worker.given))
+            yield number, died(encoded.history(number), _told(code))
+
+
+def _told(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed, as the kernel does where memory runs out"
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,193 @@
+"""What the compiled search keeps: configurations in hash tables, the trail behind each, and transitions once asked for.
+
+All memory belongs to the caller (``workspace``), which makes it larger where it is full.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.linearizability.compiled import compiled
+from checkers.linearizability.layout import Layout
+
+Ints = NDArray[np.int64]
+
+# Places in ``counters``.
+EVENT: Final = 0
+PHASE: Final = 1
+AT: Final = 2
+CURRENT: Final = 3
+SEEN: Final = 4
+NEXT: Final = 5
+HEAD: Final = 6
+"""How many of ``current`` (phase 1) or ``seen`` (phase 2) are dealt with."""
+TRAIL: Final = 7
+PENDING: Final = 8
+READS: Final = 9
+OPEN: Final = 10
+GENERATION: Final = 11
+STAMP: Final = 12
+REQUESTS: Final = 13
+BUDGET: Final = 14
+WIDEST: Final = 15
+LARGEST: Final = 16
+"""The largest set of configurations kept at one return."""
+EXPLORED: Final = 17
+COUNTERS: Final = 18
+
+
+class Memory(NamedTuple):
+    """All that changes. A row's trail is the place of its latest operation in the trail, whose parents lead back."""
+
+    counters: Ints
+    current: Ints
+    current_trail: Ints
+    seen: Ints
+    seen_trail: Ints
+    next: Ints
+    next_trail: Ints
+    seen_table: Ints
+    """Open addressing: generation and index of a row in one integer."""
+    next_table: Ints
+    heads: Ints
+    links: Ints
+    trail_parent: Ints
+    trail_op: Ints
+    trail_event: Ints
+    pending: Ints
+    """Operations that change something and are pending, the first to return first."""
+    pending_reads: Ints
+    available: Ints
+    """Per group, how many were called."""
+    open_groups: Ints
+    total_mask: Ints
+    """The slots of pending operations that every state allows."""
+    blind_state: Ints
+    """Per action: whether it is known (0, 1), and the state that it leaves."""
+    tried: Ints
+    row: Ints
+    requests: Ints
+    known: Ints
+    """Transitions of interned models: state and action in one integer, -1 where there is none."""
+    known_next: Ints
+    """The state after it, or -1: refused."""
+
+
+@compiled
+def hashed(row: Ints, width: int) -> int:
+    value = 7
+    for place in range(width):
+        part = row[place]
+        value = ((value ^ (part & 0x7FFFFFFF)) * 1000003) & 0x7FFFFFFF
+        value = ((value ^ ((part >> 31) & 0x7FFFFFFF)) * 1540483) & 0x7FFFFFFF
+        value ^= value >> 15
+    return value
+
+
+@compiled
+def find(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int:
+    """The place of ``row``'s entry, or of the free place where it belongs."""
+    last = len(table) - 1
+    place = hashed(row, width) & last
+    while table[place] >> 32 == generation:
+        index = table[place] & 0xFFFFFFFF
+        equal = True
+        for at in range(width):
+            if rows[index, at] != row[at]:
+                equal = False
+                break
+        if equal:
+            return place
+        place = (place + 1) & last
+    return place
+
+
+@compiled
+def keep(table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row: Ints, trail: int, width: int) -> bool:
+    """Adds a row as number ``count`` unless it is there."""
+    place = find(table, generation, rows, row, width)
+    if table[place] >> 32 == generation:
+        return False
+    table[place] = generation << 32 | count
+    for at in range(width):
+        rows[count, at] = row[at]
+    trails[count] = trail
+    return True
+
+
+@compiled
+def rebuild(table: Ints, generation: int, rows: Ints, count: int, width: int) -> None:
+    """Enters rows into a new table."""
+    for index in range(count):
+        table[find(table, generation, rows, rows[index], width)] = generation << 32 | index
+
+
+@compiled
+def slot_of(known: Ints, key: int) -> int:
+    last = len(known) - 1
+    place = ((key & 0x7FFFFFFF) * 1000003 ^ ((key >> 31) & 0x7FFFFFFF) * 1540483) & last
+    while known[place] >= 0 and known[place] != key:
+        place = (place + 1) & last
+    return place
+
+
+@compiled
+def remember(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> None:
+    for index in range(len(keys)):
+        place = slot_of(known, keys[index])
+        known[place] = keys[index]
+        known_next[place] = states[index]
+
+
+@compiled
+def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state: int, kind: int) -> Any:
+    """1 and the next state; 0: refused; -1: not known yet, and asked for."""
+    if not interned:
+        allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
+        return (1 if allowed else 0), after
+    key = state << 31 | layout.x[kind]
+    place = slot_of(memory.known, key)
+    if memory.known[place] == key:
+        after = memory.known_next[place]
+        return (1 if after >= 0 else 0), after
+    if memory.counters[REQUESTS] < len(memory.requests):
+        memory.requests[memory.counters[REQUESTS]] = key
+        memory.counters[REQUESTS] += 1
+    return -1, 0
+
+
+@compiled
+def follow(memory: Memory, trail: int, op: int) -> int:
+    """A new entry of the trail. The caller made sure that there is room."""
+    counters = memory.counters
+    at: int = counters[TRAIL]
+    memory.trail_parent[at] = trail
+    memory.trail_op[at] = op
+    memory.trail_event[at] = counters[EVENT]
+    counters[TRAIL] += 1
+    return at
+
+
+@compiled
+def sweep(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
+    """Drops what no row's trail leads back to; ``trails`` (negative: none) are renumbered. Returns what is left."""
+    moved = np.zeros(count, np.int64)
+    for index in range(len(trails)):
+        at = trails[index]
+        while at >= 0 and not moved[at]:
+            moved[at] = 1
+            at = parent[at]
+    kept = 0
+    for at in range(count):
+        if moved[at]:
+            moved[at] = kept
+            parent[kept] = moved[parent[at]] if parent[at] >= 0 else -1
+            op[kept], event[kept] = op[at], event[at]
+            kept += 1
+    for index in range(len(trails)):
+        if trails[index] >= 0:
+            trails[index] = moved[trails[index]]
+    return kept

@@ -1,0 +1,59 @@
+"""One process of the pool: takes histories of keys, sends back an answer for each.
+
+    python -P -m checkers.linearizability.worker FD
+
+``FD`` is its end of a connection to the pool. The first message is a model, which is answered by None or by why it
+cannot be loaded; each further one a list of (number, history), and limits; each history is answered by (number, answer)
+as soon as it is searched. It ends with the pool, however that ends: the other side of the connection is then closed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+OOM_SCORE: Final = "500"
+"""Of -1000 to 1000: where memory runs out the kernel is to end this process rather than the one that waits for it."""
+
+
+def main(descriptor: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool ends its processes itself
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a model prints is no answer
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    connection: Connection = Connection(descriptor)
+    tasks: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
+    try:
+        pickle.loads(tasks.get())
+        import checkers.linearizability.searcher  # noqa: F401 - loads what takes long before it counts as ready
+        from checkers.linearizability.answer import answer
+    except Exception as error:  # noqa: BLE001 - a user's module may raise anything
+        connection.send(f"{type(error).__name__}: {error}")
+        return
+    connection.send(None)
+    while True:
+        histories, limits = pickle.loads(tasks.get())
+        for number, history in histories:
+            connection.send((number, answer(history, limits)))
+
+
+def _listen(connection: Connection, tasks: SimpleQueue[bytes]) -> None:
+    """Beside the search, so that a pool that is gone is noticed amid one."""
+    try:
+        while True:
+            tasks.put(connection.recv_bytes())
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

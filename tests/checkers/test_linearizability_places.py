@@ -1,0 +1,258 @@
+"""Keys are judged alike in this process, in several, and on Spark; a process that dies takes one key along."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from linearizability_histories import history, operation, table
+from linearizability_models import Deadly, Mixer, Untold
+from linearizability_oracle import MEANING, Op, linearizable
+
+from checkers.engine import Engines, EngineUnavailable
+from checkers.engine.choice import _available
+from checkers.linearizability import MODELS, Limits, Model, ModelError, Place, ThisMachine, search
+from checkers.linearizability.encode import encode
+from checkers.linearizability.on_spark import OnSpark
+from checkers.linearizability.pool import NotPortableError, Pool
+from checkers.verdict import Judgement, Verdict
+
+HERE = ThisMachine(workers=1)
+POOL = ThisMachine(workers=2, patience=0.0)
+AMPLE = Limits(seconds=None)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[OnSpark]:
+    if not _available():
+        pytest.skip("needs Java and pyspark")
+    with Engines("spark", spark_master="local[2]") as engines:
+        session = engines.spark()
+        assert session is not None
+        yield OnSpark(session)
+
+
+def told(judgement: Judgement) -> Any:
+    """All of it but how long it took."""
+    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
+    return msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
+
+
+def keyed(model: str, count: int) -> tuple[list[list[Op]], pa.Table]:
+    rng = random.Random(f"{model}-places")
+    histories = [history(model, rng) for _ in range(count)]
+    return histories, table((None if not number else str(number), ops) for number, ops in enumerate(histories))
+
+
+def check_alike(model: str, place: Place, count: int) -> None:
+    """As in one process, and as every order says."""
+    histories, ops = keyed(model, count)
+    one, other = (search(ops, MODELS[model], limits=AMPLE, place=where) for where in (HERE, place))
+    assert told(one) == told(other)
+    judged = [linearizable(mine, MEANING[model]) for mine in histories]
+    assert one.anomalies == {"nonlinearizable": judged.count(False)}
+    assert {finding.key for finding in one.findings} <= {
+        None if not number else str(number) for number, good in enumerate(judged) if not good
+    }
+
+
+@pytest.mark.parametrize("model", ["cas-register", "fifo-queue"])
+def test_several_processes_say_what_one_says(model: str) -> None:
+    check_alike(model, POOL, 120)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_several_processes_say_what_one_says_of_each_model(model: str) -> None:
+    check_alike(model, POOL, 1500)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("model", ["cas-register", "fifo-queue"])
+def test_spark_says_what_one_process_says(model: str, spark: OnSpark) -> None:
+    check_alike(model, spark, 60)
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_what_is_said_of_a_key_does_not_depend_on_its_neighbours(model: str) -> None:
+    """Whatever values they have, and in whatever order the rows lie."""
+    _, ops = keyed(model, 40)
+    whole = {finding.key: finding for finding in search(ops, MODELS[model], limits=AMPLE, place=HERE).findings}
+    assert len(whole) > 3
+    backwards = ops.take(pa.array(range(len(ops) - 1, -1, -1)))
+    for key in whole:
+        mine = pa.array([one == key for one in backwards["key"].to_pylist()])
+        (alone,) = search(backwards.filter(mine), MODELS[model], limits=AMPLE, place=HERE).findings
+        assert alone == whole[key]
+
+
+def exploding(count: int) -> list[Op]:
+    return [operation("mix", number + 1, call=number, ret=100 + number) for number in range(count)]
+
+
+def check_a_share_that_is_too_small(place: Place) -> None:
+    """Half of the memory is too little for ``wide``, and all of it for ``wider``."""
+    ops = table([("wide", exploding(7)), ("small", exploding(2)), ("wider", exploding(9))])
+    limits = Limits(seconds=None, bytes=2_500_000)
+    one, other = (search(ops, Mixer(), limits=limits, place=where) for where in (HERE, place))
+    assert told(one) == told(other)
+    (reason,) = other.unknown
+    assert reason.startswith("key wider: the memory limit (")
+    assert reason.endswith("bytes of 2500000) was reached when 0 of 9 operations had returned")
+    alone = search(ops, Mixer(), limits=Limits(seconds=None, bytes=1_250_000), place=HERE)
+    assert len(alone.unknown) == 2, "the share would have been enough: this tests nothing"
+
+
+def test_a_key_for_which_its_share_of_the_memory_is_too_little_gets_all_of_it() -> None:
+    check_a_share_that_is_too_small(POOL)
+
+
+@pytest.mark.spark
+def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark) -> None:
+    check_a_share_that_is_too_small(spark)
+
+
+def check_time(place: Place) -> None:
+    ops = table([("a", exploding(12)), ("b", exploding(1))])
+    judged = search(ops, Mixer(), limits=Limits(seconds=0.2), place=place)
+    assert judged.verdict is Verdict.UNKNOWN
+    (reason,) = judged.unknown
+    assert reason == "key a: the time limit of 0.2 s was reached when 0 of 12 operations had returned"
+
+
+@pytest.mark.parametrize("place", [POOL, ThisMachine(workers=2, patience=0.1)])
+def test_time_is_limited_for_each_key(place: Place) -> None:
+    check_time(place)
+
+
+@pytest.mark.spark
+def test_time_is_limited_on_spark(spark: OnSpark) -> None:
+    check_time(spark)
+
+
+def deadly() -> pa.Table:
+    """Keys of which one makes its process kill itself, and one fails."""
+    ops = [operation("write", 1, call=0, ret=1), operation("write", 1, call=2, ret=3)]
+    stale = operation("read", None, 2, call=4, ret=5)
+    return table([("a", ops), ("b", [*ops, operation("die", call=6, ret=7)]), ("c", ops), ("d", [*ops, stale])])
+
+
+def check_death(place: Place) -> None:
+    judged = search(deadly(), Deadly(), place=place)
+    assert judged.verdict is Verdict.FAIL
+    assert [finding.key for finding in judged.findings] == ["d"]
+    (reason,) = judged.unknown
+    assert reason.startswith("key b: the process that searched it was ")
+
+
+def test_a_process_that_is_killed_makes_its_key_unknown_and_no_other() -> None:
+    check_death(POOL)
+
+
+@pytest.mark.spark
+def test_a_process_of_spark_that_is_killed_makes_its_key_unknown_and_no_other(spark: OnSpark) -> None:
+    check_death(spark)
+
+
+def test_every_process_may_die() -> None:
+    ops = [operation("die", call=0, ret=1)]
+    judged = search(table([(str(number), ops) for number in range(4)]), Deadly(), place=POOL)
+    assert judged.verdict is Verdict.UNKNOWN
+    assert [reason.split(":")[0] for reason in judged.unknown] == [f"key {number}" for number in range(4)]
+
+
+def test_a_model_that_contradicts_itself_is_an_error_everywhere() -> None:
+    ops = [operation("peek", 1, call=0, ret=10)]
+    for place in (HERE, POOL):
+        with pytest.raises(ModelError, match="reads, and changed the state"):
+            search(table([("a", ops), ("b", ops)]), Untold(), place=place)
+
+
+class Local(Mixer):
+    """Of a module that no other process can import."""
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> Model:
+    monkeypatch.setattr(Local, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Local", Local, raising=False)
+    return Local()
+
+
+def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model) -> None:
+    ops = table([("a", exploding(3)), ("b", exploding(3))])
+    with Pool(nowhere, 2) as pool, pytest.raises(NotPortableError, match="Local"):
+        list(pool.answers(encode(ops, nowhere), [(0,), (1,)], AMPLE))
+    assert search(ops, nowhere, place=POOL).verdict is Verdict.PASS
+
+
+@pytest.mark.spark
+def test_a_model_that_spark_cannot_load_is_one_clear_error(nowhere: Model, spark: OnSpark) -> None:
+    with pytest.raises(EngineUnavailable, match="executors cannot load the model mixer; install assay"):
+        search(table([("a", exploding(3))]), nowhere, place=spark)
+
+
+SCRIPT = """
+import signal
+from checkers.linearizability import Limits, ThisMachine, search
+from linearizability_histories import operation, table
+from linearizability_models import Mixer
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this in the background ignores it
+slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
+ops = table([("quick", slow[:1]), ("slow", slow)])
+told = lambda what, done, total: print(what, done, flush=True)
+judged = search(ops, Mixer(), limits=Limits(seconds=60),
+                place=ThisMachine(workers=2, patience=0.0), progress=told)
+print(judged.verdict, judged.interrupted, judged.unknown)
+"""
+
+
+def children(parent: int) -> list[int]:
+    """What ``parent`` started and is there."""
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+def gone(pids: list[int], deadline: float) -> bool:
+    while time.monotonic() < deadline:
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_behind_and_what_is_known_is_told(number: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    path = os.pathsep.join(sys.path)
+    process = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if line.endswith(" 1\n"):
+                break
+        workers = children(process.pid)
+        assert len(workers) == 2
+        process.send_signal(number)
+        rest = process.stdout.read()
+        assert process.wait(30) == (0 if number == signal.SIGINT else -number)
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+    if number == signal.SIGINT:
+        assert rest == "unknown True ('interrupted; 1 of 2 keys were searched',)\n"
+    assert gone(workers, time.monotonic() + 20)
