@@ -44,7 +44,7 @@ def check(asked: Asked, engines: Engines, estimate: Estimate) -> Checked:
     """Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage."""
     if asked.family is not None and asked.model is not None:
         raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
-    if asked.refusals and asked.model in MODELS and "cas" not in MODELS[asked.model]:
+    if asked.refusals and asked.model is not None and "cas" not in MODELS.get(asked.model, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={asked.model} has none")
     path = _foreign_file(asked)
     if path is not None:
