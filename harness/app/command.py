@@ -47,6 +47,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay report store/latest                  write its HTML report again and say where it is
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed
+  assay nights show nights                   what the runs of many nights come to (assay nights --help)
   assay up                                   a cluster of the broker, for whatever else needs one
 """
 

@@ -30,7 +30,7 @@ from harness.app.synthetic.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
-PLANTED = ("lost-write", "poll-skip", "inconsistent-offset")
+PLANTED = ("queue-lost", "queue-duplicate")
 START_SECONDS = 120.0
 """A machine under load takes a fourth of it."""
 
@@ -124,7 +124,7 @@ def plain(judgement: Judgement) -> Judgement:
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java; apt-get install openjdk-17-jre-headless")
 def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path: Path) -> None:
     history, events, settings = tmp_path / "made", tmp_path / "events", tmp_path / "conf"
-    made = generate("log", Plan(operations=70_000, clients=20, keys=8, seed=3, plant=PLANTED), history)
+    made = generate("queue", Plan(operations=270_000, clients=20, keys=8, seed=3, plant=PLANTED), history)
     assert made.effects > 250_000
     events.mkdir()
     settings.mkdir()
@@ -132,7 +132,8 @@ def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path:
     with cluster(settings) as url:
         # A process of its own: pyspark has one Spark in a process, and other tests keep theirs.
         done = subprocess.run(
-            [sys.executable, "-m", "harness.app.command", "check", str(history), "--json", f"--spark-master={url}"],
+            [sys.executable, "-m", "harness.app.command", "check", str(history), "--family=queue", "--json",
+             f"--spark-master={url}"],
             cwd=tmp_path, capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(settings), "JAVA_TOOL_OPTIONS": QUICK},
         )  # fmt: skip
@@ -140,5 +141,5 @@ def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path:
     judgement = msgspec.json.decode(done.stdout, type=Judgement)
     assert (done.returncode, judgement.engine, judgement.verdict) == (1, "spark", Verdict.FAIL)
     assert set(PLANTED) <= set(judgement.anomalies)
-    assert plain(judgement) == plain(judge(history / "history", Contract()))
+    assert plain(judgement) == plain(judge(history / "history", Contract(family="queue")))
     assert len(tasks(events)) == WORKERS, tasks(events)

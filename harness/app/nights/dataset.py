@@ -37,7 +37,7 @@ def add(stores: Sequence[Path], into: Path, night: date | None, told: Callable[[
     _ours(into)
     for folder in [folder for folders in found for folder in folders]:
         run = record(folder)
-        _keep(into, night or began(run).date(), run)
+        keep(into, night or began(run).date(), run)
         told(run)
     return sum(map(len, found))
 
@@ -83,7 +83,7 @@ def _ours(into: Path) -> None:
         raise DataSetError(f"{into} holds something else; give a new folder, or one that `assay nights add` has made")
 
 
-def _keep(into: Path, night: date, run: Run) -> None:
+def keep(into: Path, night: date, run: Run) -> None:
     place = into / f"{PARTITION}{night.isoformat()}"
     place.mkdir(parents=True, exist_ok=True)
     part = place / f"{run.run}.parquet"

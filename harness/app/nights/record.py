@@ -41,7 +41,7 @@ def record(folder: Path) -> Run:
         return _unreadable(folder)
     settings = _settings(folder)
     run = Run(
-        run=_identity(info),
+        run=_identity(folder, info),
         folder=_place(folder),
         test=info.test,
         workload=_workload(info.test, settings),
@@ -222,9 +222,9 @@ def _place(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
-def _identity(info: RunInfo) -> str:
+def _identity(folder: Path, info: RunInfo) -> str:
     """Of what does not change while a run goes on; its owner tells one machine from another."""
-    parts = [info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
+    parts = [folder.name, info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 

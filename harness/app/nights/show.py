@@ -16,7 +16,7 @@ from rich.table import Table
 
 from harness.app.nights.tables import Tables
 
-WIDTH: Final = 160
+WIDTH: Final = 500
 """Characters of a line where there is no terminal: a table that is cut says nothing."""
 
 NEWEST: Final = ("verdicts", "recovery", "unjudged")

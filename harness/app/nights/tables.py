@@ -76,7 +76,7 @@ def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
 
 def _views(session: SparkSession, place: Path, zoo: Zoo) -> None:
     columns = ", ".join(f"`{field.name}` {ddl(field.type)}" for field in SCHEMA)
-    reader = session.read.schema(f"{columns}, `night` string")
+    reader = session.read.schema(f"{columns}, `night` string").option("__globPaths__", "false")
     reader.parquet(f"file://{place.resolve()}").createOrReplaceTempView("stored")
     known = [(defect, list(anomalies)) for defect, anomalies in sorted(zoo.items())]
     session.createDataFrame(known, "defect string, expected array<string>").createOrReplaceTempView("zoo")
