@@ -90,7 +90,7 @@ def _text(night: str | None) -> str:
 
 VIEWS: Final = {
     "runs": f"""
-        select s.*, z.expected, z.defect is not null as in_zoo,
+        select s.*, z.expected,
             filter(s.findings, f -> f.forbidden and s.verdict <=> 'fail'
                 and (z.expected is null or array_contains(z.expected, f.anomaly))) as hits
         from stored s left join zoo z on s.defect = z.defect and s.defect <> '{NONE}'

@@ -89,14 +89,16 @@ def finding(anomaly: str, time: int) -> Finding:
 def random_run(chance: random.Random) -> Run:
     """Any mixture of what the columns may hold."""
     status = chance.choice((store.FINISHED,) * 5 + ("damaged", store.ERROR))
-    verdict = chance.choice(("pass", "pass", "fail", "unknown")) if status == store.FINISHED else None
+    defect = chance.choice((NONE, NONE, "acks-early", "homemade"))
+    told = ("pass", "pass", "fail", "unknown") if defect == NONE else ("pass", "fail", "fail", "fail", "unknown")
+    verdict = chance.choice(told) if status == store.FINISHED else None
     return Run(
         run=f"{chance.getrandbits(64):016x}",
         folder=f"test/{chance.randrange(1000)}",
         test="t",
         workload=chance.choice(("log", "group")),
         nemesis=chance.choice(("none", "kill")),
-        defect=chance.choice((NONE, NONE, "acks-early", "homemade")),
+        defect=defect,
         cluster="sim",
         seed=chance.randrange(100),
         started="2026-11-21T02:00:00+00:00",
@@ -112,7 +114,7 @@ def random_run(chance: random.Random) -> Run:
         findings=tuple(
             Found(
                 anomaly=anomaly,
-                forbidden=chance.random() < 0.7,
+                forbidden=chance.random() < 0.5,
                 instances=1,
                 time=chance.choice((None, chance.randrange(60 * SECOND))),
                 since_fault=chance.choice((None, chance.randrange(-SECOND, 60 * SECOND))),
