@@ -1,13 +1,35 @@
-"""For all tests: pytest's own means of testing plugins, and no time limits per Hypothesis example.
+"""For all tests: pytest's own means of testing plugins, no time limits per Hypothesis example, and one Spark.
 
 Time limits per example fail on a busy machine and say nothing about the property.
 """
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ("pytester",)
 
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
+
+
+Application = Any  # pyspark is imported only where it is there
+
+
+@pytest.fixture(scope="session")
+def application() -> Iterator[Application]:
+    """One Spark for all tests of a session: there cannot be two in a process."""
+    if find_spec("pyspark") is None:
+        pytest.skip("there is no pyspark; pip install pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java; apt-get install openjdk-17-jre-headless")
+    from checkers.engine.spark import SparkApplication
+
+    with SparkApplication(quick=True) as running:
+        yield running

@@ -39,6 +39,7 @@ from pyspark.storagelevel import StorageLevel
 from checkers.engine.base import EngineError, EngineUnavailable, Row, conformed, empty
 
 LOCAL: Final = "local[2]"
+_LOOPBACK: Final = ("spark://127.", "spark://localhost:")
 DRIVER_MEMORY: Final = "4g"
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
@@ -99,9 +100,9 @@ class SparkApplication:
         try:
             self._start(memory)
         except (PySparkException, Py4JError, OSError) as error:
-            told = self._told()
+            reason, told = _reason(error), self._told()
             self.close()
-            raise EngineUnavailable(f"Spark did not start with master {self.master}: {error}{told}") from error
+            raise EngineUnavailable(f"Spark did not start with master {self.master}: {reason}{told}") from error
         except BaseException:
             self.close()
             raise
@@ -116,11 +117,16 @@ class SparkApplication:
 
     def engine(self, *, effects: int | None = None) -> Spark:
         """A session of its own. ``effects``: how many rows the history has, if known; few are judged in another way."""
+        large = effects is None or effects >= SMALL_ROWS
+        return Spark(self.session(effects=effects), plans_by_size=large)
+
+    def session(self, *, effects: int | None = None) -> SparkSession:
+        """The same as pyspark has it, for what is no history."""
         assert self._session is not None, "closed"
         session = self._session.newSession()
         for name, value in _session_settings(self.master, effects).items():
             session.conf.set(name, value)
-        return Spark(session, plans_by_size=effects is None or effects >= SMALL_ROWS)
+        return session
 
     def close(self) -> None:
         """Idempotent."""
@@ -268,6 +274,8 @@ def _settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, 
         }
         java.append(f"-Djava.io.tmpdir={folder}")
         java.append("-XX:+UseSerialGC" if quick else "-XX:+UseParallelGC")
+    elif master.startswith(_LOOPBACK):  # all workers are on this machine, too
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if quick:
         java.append("-XX:TieredStopAtLevel=1")
     return settings | {"spark.driver.extraJavaOptions": " ".join(java)}
@@ -317,10 +325,16 @@ def _failures(what: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         text = " ".join(what.split())
         text = text if len(text) <= 200 else f"{text[:200]} ..."
-        # py4j's own message tells the Python method that was called; the exception behind it tells what went wrong.
-        cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-        reason = cause.strip().partition("\n")[0]
-        raise EngineError(f"Spark could not run {text}: {reason}") from error
+        raise EngineError(f"Spark could not run {text}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """One line. py4j's own message tells the Python method that was called; the exception behind it what went wrong."""
+    try:
+        told = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    except (Py4JError, OSError):  # the exception lies in the JVM
+        told = "its JVM has ended"
+    return str(told).strip().partition("\n")[0]
 
 
 @contextmanager

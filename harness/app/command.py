@@ -12,7 +12,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
 from importlib import metadata
 from pathlib import Path
@@ -47,6 +47,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay report store/latest                  write its HTML report again and say where it is
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed
+  assay nights show nights                   what the runs of many nights come to (assay nights --help)
   assay up                                   a cluster of the broker, for whatever else needs one
 """
 
@@ -59,6 +60,15 @@ grow with the number of operations.
   assay check big                            1: it is found
   assay generate register --clients=200 --info-share=0.1 --bursts=3 --out=hard
   assay check hard                           0: nothing is, although every tenth operation timed out
+"""
+
+NIGHTS = """\
+Keeps what the runs of many nights came to in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
+tables over it, by Spark.
+
+  assay nights add store --into=nights                 tonight's runs; again, or from other machines, as often as wanted
+  assay nights show nights                             verdicts, recovery times, what changed, which defects were caught
+  assay nights show nights --json --require-detection  for a program; 1: the newest night missed a defect
 """
 
 EPILOG = """\
@@ -194,10 +204,39 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     generate.set_defaults(run=_generate)
 
+    _nights_commands(commands)
+
     image = commands.add_parser("image", help="the node image").add_subparsers(required=True, metavar="ACTION")
     build = image.add_parser("build", help="build the image that Docker nodes run, unless it is there")
     build.set_defaults(run=_image_build)
     return top
+
+
+def _nights_commands(commands: Any) -> None:
+    about = commands.add_parser("nights", help="what the runs of many nights come to", description=NIGHTS,
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    nights = about.add_subparsers(required=True, metavar="ACTION")
+
+    add = nights.add_parser("add", help="add the runs of stores to a data set", description=(
+        "Each run becomes one row; added again, it takes its own place. Runs that did not come to their end, or are "
+        "damaged, are rows without a verdict, and named on standard error."))  # fmt: skip
+    add.add_argument("stores", nargs="+", type=Path, metavar="STORE", help="a folder with <test>/<time>/ in it")
+    add.add_argument("--into", type=Path, required=True, metavar="DATASET", help="made if it is not there")
+    add.add_argument("--night", type=_date, metavar="DATE", help="2026-11-21 (default: the UTC day each run began on)")
+    add.set_defaults(run=_nights_add)
+
+    show = nights.add_parser("show", help="the tables over a data set, by Spark", description=(
+        "Verdicts and recovery times of the newest night, what changed since the one before, and which runs caught "
+        "which defect, over all nights."))  # fmt: skip
+    show.add_argument("dataset", type=Path, metavar="DATASET")
+    show.add_argument("--json", action="store_true", help="all tables of all nights as one JSON object")
+    show.add_argument("--out", type=Path, metavar="DIR", help="write each as Parquet and CSV, too")
+    show.add_argument(
+        "--require-detection", action="store_true",
+        help="exit 1 unless the newest night caught every one of `assay defects`, and every other that was ever run",
+    )  # fmt: skip
+    show.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
+    show.set_defaults(run=_nights_show)
 
 
 def _check(arguments: argparse.Namespace) -> Exit:
@@ -371,6 +410,44 @@ def _generate(arguments: argparse.Namespace) -> Exit:
     return Exit.PASS
 
 
+def _nights_add(arguments: argparse.Namespace) -> Exit:
+    from harness.app.nights.dataset import add
+    from harness.app.nights.rows import Run
+
+    def told(run: Run) -> None:
+        if run.verdict is None:
+            print(f"assay: {run.folder} has no verdict ({run.status}): {run.problem}", file=sys.stderr, flush=True)
+
+    number = _input(lambda: add(arguments.stores, arguments.into, arguments.night, told))
+    print(f"{number} runs added to {arguments.into}")
+    return Exit.PASS
+
+
+def _nights_show(arguments: argparse.Namespace) -> Exit:
+    from rich.console import Console
+
+    from checkers.engine import Engines
+    from harness.app.nights import show
+    from system_under_test.defects import DEFECTS
+
+    _input(Engines("spark", spark_master=arguments.spark_master).check)
+    from harness.app.nights.tables import Tables, compute
+
+    zoo = {defect.name: defect.anomalies for defect in DEFECTS.values()}
+    tables: Tables = _input(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
+    if arguments.json:
+        print(show.as_json(tables))
+    else:
+        show.show(tables, Console(width=None if sys.stdout.isatty() else show.WIDTH))
+    if arguments.out is not None:
+        for path in _input(lambda: show.write(tables, arguments.out)):
+            print(f"assay: {path}", file=sys.stderr)
+    if not arguments.require_detection or not tables.missed:
+        return Exit.PASS
+    print(f"assay: {tables.night} did not catch {', '.join(tables.missed)}", file=sys.stderr)
+    return Exit.FAIL
+
+
 def _catalogue() -> str:
     """What can be made, and planted in it."""
     lines = []
@@ -390,6 +467,13 @@ def _image_build(arguments: argparse.Namespace) -> Exit:
     return Exit.PASS
 
 
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21") from None
+
+
 def _count(text: str) -> int:
     value = int(text)
     if value < 0:
@@ -407,11 +491,13 @@ def _positive(text: str) -> int:
 def _input(read: Callable[[], Any]) -> Any:
     """What is wrong with the files given is the caller's affair, not an internal error."""
     from checkers.engine import EngineUnavailable
+    from harness.app.nights.dataset import DataSetError
     from harness.core.history import HistoryError
 
+    wrong = (FileNotFoundError, NotADirectoryError, HistoryError, EngineUnavailable, SettingsError, DataSetError)
     try:
         return read()
-    except (FileNotFoundError, NotADirectoryError, HistoryError, EngineUnavailable, SettingsError) as error:
+    except wrong as error:
         raise InputError(str(error)) from error
 
 

@@ -163,11 +163,17 @@ def swap_link(link: Path, target: Path) -> None:
 
 
 def runs(root: Path) -> list[Path]:
-    """Every run folder of a store, by test, the oldest of a test first."""
+    """Every run folder of a store, by test, the oldest of a test first.
+
+    Whoever copies a store may make folders of its links: ``latest`` is never a run.
+    """
     if not root.is_dir():
         return []
-    tests = sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
-    return [run for test in tests for run in sorted(test.iterdir()) if run.is_dir() and not run.is_symlink()]
+    return [run for test in _folders(root) for run in _folders(test)]
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(one for one in path.iterdir() if one.is_dir() and not one.is_symlink() and one.name != LATEST)
 
 
 def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:

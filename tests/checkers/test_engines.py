@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,19 +89,6 @@ DISTINCT = tuple(family for family in FAMILIES if family not in OBJECT_FAMILIES)
 """Families whose kinds of effects are theirs alone; of the others a history has one."""
 
 Application = Any  # pyspark is imported only where it is there
-
-
-@pytest.fixture(scope="session")
-def application() -> Iterator[Application]:
-    """One Spark for all tests of a session."""
-    if find_spec("pyspark") is None:
-        pytest.skip("there is no pyspark; pip install pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java; apt-get install openjdk-17-jre-headless")
-    from checkers.engine.spark import SparkApplication
-
-    with SparkApplication(quick=True) as running:
-        yield running
 
 
 @dataclass(frozen=True)
