@@ -36,8 +36,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     ),
     "group": Entry(
         "a group",
-        "members that enter generations, commit in them and fetch",
-        ("zombie-commit", "double-ownership", "fencing-violation"),
+        "members that share partitions, read on in them and commit; generations; sentinel and drain at the end",
+        ("zombie-commit", "double-ownership", "fencing-violation", "generation-reuse", "orphaned-partition"),
     ),
     "offsets": Entry(
         "an offsets",

@@ -81,6 +81,15 @@ class Part:
     outcome: NDArray[np.int8] | None = None
 
 
+def taken(column: Column, at: Ints) -> Column:
+    """Those at some places; one that stands for all goes on to."""
+    if isinstance(column, Known):
+        return Known(column.values[at], column.mask[at])
+    if isinstance(column, Named):
+        return column.at(at)
+    return column[at] if isinstance(column, np.ndarray) else column
+
+
 @dataclass(frozen=True)
 class Failures:
     """Why operations failed: ``codes`` into ``names``, below zero where nobody says."""

@@ -62,7 +62,7 @@ def found(model: str, folder: Path) -> list[Told]:
     """What the checks find; those of the tests, where the project's own need to be told the kind of object."""
     if model in PLAIN:
         return [*PLAIN[model](HistoryReader(folder / HISTORY).table("effects").to_pylist())]
-    judged = judge(folder / HISTORY, Contract())
+    judged = judge(folder / HISTORY, Contract(family=CATALOGUE[model].family))
     assert sum(judged.anomalies.values()) == len(judged.findings)
     return [(finding.anomaly, finding.key, finding) for finding in judged.findings]
 
@@ -81,10 +81,11 @@ def told_right(planted: Planted, instance: Told) -> None:
     if isinstance(finding, int):
         assert finding == planted.value
         return
-    assert set(finding.operations) & set(planted.operations)
+    # What event logs tell has no operations.
+    assert set(finding.operations) & set(planted.operations) or not finding.operations
     assert planted.time <= finding.time <= planted.until
     numbers = [number for number in (planted.position, planted.value) if number is not None]
-    assert any(str(number) in finding.claim for number in numbers)
+    assert not numbers or any(str(number) in finding.claim for number in numbers)
 
 
 def test_each_anomaly_can_be_planted() -> None:
@@ -131,10 +132,11 @@ def test_all_anomalies_in_one_history_are_found_each_in_its_place(model: str) ->
     plant = (*names, names[0])
     plan = Plan(operations=LEAST_TO_PLANT * len(plant), clients=8, keys=len(plant), seed=5, plant=plant)
     with made(model, plan) as (folder, told):
-        instances = {key: (anomaly, key, finding) for anomaly, key, finding in found(model, folder)}
-        assert Counter(anomaly for anomaly, _, _ in instances.values()) == Counter(plant)
+        instances = found(model, folder)
+        assert Counter(anomaly for anomaly, _, _ in instances) == Counter(plant)
+        places = {(anomaly, key): (anomaly, key, finding) for anomaly, key, finding in instances}
         for planted in told.planted:
-            told_right(planted, instances[planted.key])
+            told_right(planted, places[planted.anomaly, planted.key])
 
 
 @pytest.mark.parametrize("model", CATALOGUE)
