@@ -22,11 +22,11 @@ class Entry:
 CATALOGUE: Final[Mapping[str, Entry]] = {
     "log": Entry(
         "a log",
-        "sends, polls and looks at the end of partitions; a sentinel and a drain at the end",
+        "sends, polls and looks at the end of partitions; sentinel, drain; event logs of nodes, ends of replicas",
         (
             "inconsistent-offset", "duplicate", "aborted-read", "phantom", "lost-write", "vanished", "unseen",
             "real-time-order", "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip",
-            "high-watermark-regression",
+            "high-watermark-regression", "two-leaders", "two-controllers", "stale-epoch-obeyed", "replica-divergence",
         ),
     ),
     "register": Entry(

@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from harness.app.synthetic import log_rows, rows
+from harness.app.synthetic import log_replicas, log_rows, rows
 from harness.app.synthetic.log_drain import LogDrain, Special
+from harness.app.synthetic.log_events import NodeEvents
 from harness.app.synthetic.log_rows import MOST_POLLED, MOST_SENT
 from harness.app.synthetic.log_scenes import LogScene, stage
 from harness.app.synthetic.plan import Plan
@@ -37,6 +38,7 @@ class LogTraffic(Traffic):
         # Reader r is of client r % clients and key r % keys: each client has some, each key has one or more.
         self._readers = max(plan.keys, plan.clients)
         self._cursors = Cursors(self._readers)
+        self._events = NodeEvents(self.schedule, self.names)
         # The slot from which on nobody polls a key.
         self._closed = np.full(plan.keys, plan.operations, dtype=np.int64)
         self._closed[self.scene_keys] = self.schedule.scenes
@@ -71,8 +73,11 @@ class LogTraffic(Traffic):
             count=base,
             # How many values a send has.
             argument=rows.numbers(count[keep], (verb == SEND)[keep]),
+            events=self._events.of(slots, key, landed, base),
         )
 
     def finish(self, writer: HistoryWriter) -> None:
         specials = [Special(at.number, at.count, scene) for at, scene in self.played if isinstance(scene, LogScene)]
-        LogDrain(self.names, self._logs.totals, specials).write(writer, self.schedule, self.plan.operations)
+        drain = LogDrain(self.names, self._logs.totals, specials)
+        drain.write(writer, self.schedule, self.plan.operations)
+        log_replicas.write(writer, self.names, drain, self._logs.totals, specials)

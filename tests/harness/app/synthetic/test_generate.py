@@ -22,7 +22,9 @@ from plain_objects import PLAIN
 from checkers.contract import Contract
 from checkers.judge import judge
 from checkers.log import LOG_ANOMALIES
+from checkers.ownership import OWNERSHIP_ANOMALIES
 from checkers.register import REGISTER_ANOMALIES
+from checkers.replicas import REPLICA_ANOMALIES
 from checkers.verdict import Verdict
 from harness.app.command import Exit, main
 from harness.app.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate
@@ -83,14 +85,14 @@ def told_right(planted: Planted, instance: Told) -> None:
         return
     # What event logs tell has no operations.
     assert set(finding.operations) & set(planted.operations) or not finding.operations
-    assert planted.time <= finding.time <= planted.until
+    assert finding.time is None or planted.time <= finding.time <= planted.until
     numbers = [number for number in (planted.position, planted.value) if number is not None]
     assert not numbers or any(str(number) in finding.claim for number in numbers)
 
 
 def test_each_anomaly_can_be_planted() -> None:
     assert list(CATALOGUE) == list(MODELS)
-    assert set(CATALOGUE["log"].anomalies) == set(LOG_ANOMALIES)
+    assert set(CATALOGUE["log"].anomalies) == {*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES}
     assert set(CATALOGUE["register"].anomalies) == set(REGISTER_ANOMALIES)
 
 
