@@ -22,6 +22,7 @@ from harness.app.synthetic.counter import CounterTraffic
 from harness.app.synthetic.group import GroupTraffic
 from harness.app.synthetic.lease import LeaseTraffic
 from harness.app.synthetic.log import LogTraffic
+from harness.app.synthetic.max_register import MaxRegisterTraffic
 from harness.app.synthetic.offsets import OffsetsTraffic
 from harness.app.synthetic.plan import Made, Plan, Record
 from harness.app.synthetic.queue import QueueTraffic
@@ -45,6 +46,7 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
         LeaseTraffic,
         QueueTraffic,
         SetTraffic,
+        MaxRegisterTraffic,
         CounterTraffic,
     )
 }

@@ -46,7 +46,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     ),
     "lease": Entry(
         "a lease",
-        "acquire, renew and release with fencing tokens; guarded operations, refused under a stale one",
+        "acquire, renew and release with fencing tokens; guarded operations; refused when stale, and so told as lost",
         ("fencing-violation", "double-ownership"),
     ),
     "queue": Entry(
@@ -59,6 +59,12 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "add, and reads of all elements, of sets of some fifty elements one after the other",
         ("set-lost", "set-stale", "set-vanished", "set-phantom"),
         family="set",
+    ),
+    "max-register": Entry(
+        "a max register",
+        "writes, and reads of the largest value written so far",
+        ("max-phantom", "max-order"),
+        family="max-register",
     ),
     "counter": Entry(
         "a counter",
