@@ -29,6 +29,7 @@ from harness.app.synthetic.queue import QueueTraffic
 from harness.app.synthetic.register import RegisterTraffic
 from harness.app.synthetic.sets import SetTraffic
 from harness.app.synthetic.traffic import Traffic
+from harness.app.synthetic.txn import TxnListTraffic, TxnRegisterTraffic
 from harness.core.history import HistoryError, HistoryReader, HistoryWriter
 
 PLANTED: Final = "planted.json"
@@ -44,6 +45,8 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
         GroupTraffic,
         OffsetsTraffic,
         LeaseTraffic,
+        TxnListTraffic,
+        TxnRegisterTraffic,
         QueueTraffic,
         SetTraffic,
         MaxRegisterTraffic,

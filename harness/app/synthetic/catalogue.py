@@ -49,6 +49,19 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "acquire, renew and release with fencing tokens; guarded operations; refused when stale, and so told as lost",
         ("fencing-violation", "double-ownership"),
     ),
+    "txn": Entry(
+        "a transactional",
+        "transactions of one to four appends and reads, of lists that come one after the other",
+        (
+            "G0", "G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "garbage-read", "internal",
+            "duplicate-elements", "incompatible-order",
+        ),
+    ),
+    "txn-register": Entry(
+        "a transactional",
+        "transactions of one to four writes and reads, of registers",
+        ("G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "garbage-read", "internal"),
+    ),
     "queue": Entry(
         "a queue",
         "enqueue and dequeue; what is left is dequeued at the end",
