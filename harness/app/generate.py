@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from harness.app.synthetic.behind import WriterBehind
 from harness.app.synthetic.counter import CounterTraffic
 from harness.app.synthetic.group import GroupTraffic
 from harness.app.synthetic.lease import LeaseTraffic
@@ -30,7 +31,7 @@ from harness.app.synthetic.register import RegisterTraffic
 from harness.app.synthetic.sets import SetTraffic
 from harness.app.synthetic.traffic import Traffic
 from harness.app.synthetic.txn import TxnListTraffic, TxnRegisterTraffic
-from harness.core.history import HistoryError, HistoryReader, HistoryWriter
+from harness.core.history import HistoryError, HistoryReader
 
 PLANTED: Final = "planted.json"
 HISTORY: Final = "history"
@@ -68,7 +69,7 @@ def generate(model: str, plan: Plan, out: Path) -> Made:
     made_folder = not out.exists()
     unfinished = out / UNFINISHED
     try:
-        with HistoryWriter(unfinished, part_rows=4_000_000) as writer:
+        with WriterBehind(unfinished, part_rows=4_000_000) as writer:
             planted = traffic.write(writer)
         record = Record(
             model=model,

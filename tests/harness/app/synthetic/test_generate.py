@@ -249,7 +249,7 @@ def test_memory_does_not_grow_with_the_history(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(HistoryWriter, "batch", measured)
     peaks, rows = [], []
-    for operations in (10_000, 100_000):
+    for operations in (5_000, 50_000):
         largest.clear()
         tracemalloc.start()
         with made(model, Plan(operations=operations, clients=10, keys=1)):
@@ -517,6 +517,28 @@ def test_an_interrupted_one_leaves_nothing(
     assert "interrupted" in capsys.readouterr().err
     assert folder.exists() == there
     assert not there or not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("good", [0, 3, 7])
+def test_a_disk_that_is_full_is_told_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int
+) -> None:
+    """At the first batch, one in between, and the last, which the making does not wait for."""
+    monkeypatch.setattr(slots, "CHUNK", 500)
+    batch, written = HistoryWriter.batch, 0
+
+    def full(writer: HistoryWriter, name: str, rows: pa.RecordBatch) -> None:
+        nonlocal written
+        if written == good:
+            raise OSError("no space left on device")
+        written += 1
+        batch(writer, name, rows)
+
+    monkeypatch.setattr(HistoryWriter, "batch", full)
+    with pytest.raises(OSError, match="no space left"):
+        generate("counter", Plan(operations=2_000), tmp_path / "made")
+    assert written == good
+    assert not (tmp_path / "made").exists()
 
 
 def test_nothing_is_written_for_an_anomaly_that_there_is_not(tmp_path: Path) -> None:
