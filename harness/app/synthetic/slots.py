@@ -75,9 +75,9 @@ class Schedule:
         bursts = max(1, plan.operations // CLUSTER) if plan.bursts is None else plan.bursts
         self._bursts, self._length = self._windows(bursts if plan.info_share else 0)
 
-    def chunks(self) -> Iterator[Slots]:
-        """In order; the slots of the scenes are in them, too."""
-        size = max(1, CHUNK // self._plan.clients) * self._plan.clients
+    def chunks(self, bulk: int = 1) -> Iterator[Slots]:
+        """In order; the slots of the scenes are in them, too. ``bulk``: how many times smaller than others they are."""
+        size = max(1, CHUNK // bulk // self._plan.clients) * self._plan.clients
         infos = np.zeros(self._plan.clients, dtype=np.int64)
         for begin in range(0, self._plan.operations, size):
             chunk, infos = self._chunk(begin, min(begin + size, self._plan.operations), infos)

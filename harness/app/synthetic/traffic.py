@@ -70,6 +70,8 @@ class Traffic(abc.ABC):
     verbs: ClassVar[tuple[str, ...]]
     apart: int = 1
     """Scenes are in keys whose numbers are multiples of it."""
+    bulk: ClassVar[int] = 1
+    """How many times as many effects its operations have as those of others."""
     weights: ClassVar[tuple[float, ...]]
     """How often each verb is drawn; the sum is 1."""
 
@@ -115,7 +117,7 @@ class Traffic(abc.ABC):
     def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
         """Writes everything; where the anomalies are that were planted."""
         planted: list[Planted] = []
-        for slots in self.schedule.chunks():
+        for slots in self.schedule.chunks(self.bulk):
             planted += self._chunk(slots, writer)
         self.finish(writer)
         return tuple(planted)

@@ -86,6 +86,7 @@ class TxnTraffic(Traffic):
 
 class TxnListTraffic(TxnTraffic):
     model = "txn"
+    bulk = 4
     lists = True
 
     def __init__(self, plan: Plan) -> None:
