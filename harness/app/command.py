@@ -403,7 +403,8 @@ def _generate(arguments: argparse.Namespace) -> Exit:
         what = "" if planted.value is None else f", value {planted.value}"
         when = f"{planted.time / 1e9:.6f} s to {planted.until / 1e9:.6f} s"
         told = ", ".join(map(str, planted.operations))
-        print(f"planted: {planted.anomaly} in {planted.key}{where}{what}, from {when}, operations {told}")
+        place = "" if planted.key is None else f" in {planted.key}"
+        print(f"planted: {planted.anomaly}{place}{where}{what}, from {when}, operations {told}")
     family = CATALOGUE[arguments.model].family
     check = f"assay check {arguments.out}" + ("" if family is None else f" --family={family}")
     print(f"in {made.seconds:.1f} s; to check it: {check}", file=sys.stderr)

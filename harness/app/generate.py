@@ -18,17 +18,20 @@ from typing import Final
 
 import msgspec
 
+from harness.app.synthetic.behind import WriterBehind
 from harness.app.synthetic.counter import CounterTraffic
 from harness.app.synthetic.group import GroupTraffic
 from harness.app.synthetic.lease import LeaseTraffic
 from harness.app.synthetic.log import LogTraffic
+from harness.app.synthetic.max_register import MaxRegisterTraffic
 from harness.app.synthetic.offsets import OffsetsTraffic
 from harness.app.synthetic.plan import Made, Plan, Record
 from harness.app.synthetic.queue import QueueTraffic
 from harness.app.synthetic.register import RegisterTraffic
 from harness.app.synthetic.sets import SetTraffic
 from harness.app.synthetic.traffic import Traffic
-from harness.core.history import HistoryError, HistoryReader, HistoryWriter
+from harness.app.synthetic.txn import TxnListTraffic, TxnRegisterTraffic
+from harness.core.history import HistoryError, HistoryReader
 
 PLANTED: Final = "planted.json"
 HISTORY: Final = "history"
@@ -43,8 +46,11 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
         GroupTraffic,
         OffsetsTraffic,
         LeaseTraffic,
+        TxnListTraffic,
+        TxnRegisterTraffic,
         QueueTraffic,
         SetTraffic,
+        MaxRegisterTraffic,
         CounterTraffic,
     )
 }
@@ -63,7 +69,7 @@ def generate(model: str, plan: Plan, out: Path) -> Made:
     made_folder = not out.exists()
     unfinished = out / UNFINISHED
     try:
-        with HistoryWriter(unfinished, part_rows=4_000_000) as writer:
+        with WriterBehind(unfinished, part_rows=4_000_000) as writer:
             planted = traffic.write(writer)
         record = Record(
             model=model,

@@ -22,11 +22,11 @@ class Entry:
 CATALOGUE: Final[Mapping[str, Entry]] = {
     "log": Entry(
         "a log",
-        "sends, polls and looks at the end of partitions; a sentinel and a drain at the end",
+        "sends, polls and looks at the end of partitions; sentinel, drain; event logs of nodes, ends of replicas",
         (
             "inconsistent-offset", "duplicate", "aborted-read", "phantom", "lost-write", "vanished", "unseen",
             "real-time-order", "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip",
-            "high-watermark-regression",
+            "high-watermark-regression", "two-leaders", "two-controllers", "stale-epoch-obeyed", "replica-divergence",
         ),
     ),
     "register": Entry(
@@ -36,8 +36,8 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     ),
     "group": Entry(
         "a group",
-        "members that enter generations, commit in them and fetch",
-        ("zombie-commit", "double-ownership", "fencing-violation"),
+        "members that share partitions, read on in them and commit; generations; sentinel and drain at the end",
+        ("zombie-commit", "double-ownership", "fencing-violation", "generation-reuse", "orphaned-partition"),
     ),
     "offsets": Entry(
         "an offsets",
@@ -46,8 +46,21 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     ),
     "lease": Entry(
         "a lease",
-        "acquire, renew and release with fencing tokens; guarded operations, refused under a stale one",
+        "acquire, renew and release with fencing tokens; guarded operations; refused when stale, and so told as lost",
         ("fencing-violation", "double-ownership"),
+    ),
+    "txn": Entry(
+        "a transactional",
+        "transactions of one to four appends and reads, of lists that come one after the other",
+        (
+            "G0", "G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "garbage-read", "internal",
+            "duplicate-elements", "incompatible-order",
+        ),
+    ),
+    "txn-register": Entry(
+        "a transactional",
+        "transactions of one to four writes and reads, of registers",
+        ("G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "garbage-read", "internal"),
     ),
     "queue": Entry(
         "a queue",
@@ -59,6 +72,12 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "add, and reads of all elements, of sets of some fifty elements one after the other",
         ("set-lost", "set-stale", "set-vanished", "set-phantom"),
         family="set",
+    ),
+    "max-register": Entry(
+        "a max register",
+        "writes, and reads of the largest value written so far",
+        ("max-phantom", "max-order"),
+        family="max-register",
     ),
     "counter": Entry(
         "a counter",

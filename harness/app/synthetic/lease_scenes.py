@@ -9,8 +9,9 @@ from harness.app.synthetic.scene import Opening, Scene, Step
 from harness.core.operation import Effect
 
 
-def _step(f: str, lease: str, token: int, owner: str, begin: int) -> Step:
-    effect = Effect(f, lease, epoch=token, owner=f"scene-{owner}", assignment=token)
+def _step(f: str, lease: str, token: int | None, owner: str, begin: int) -> Step:
+    """Without a token, under a lease that has none."""
+    effect = Effect(f, lease, epoch=token, owner=f"scene-{owner}", assignment=token or 1)
     process = ord(owner) - ord("a")
     return Step(f, begin, begin + 1, (effect,), process=process, argument=None if f == "acquire" else token)
 
@@ -28,7 +29,14 @@ def _fencing_violation(at: Opening) -> Scene:
 
 
 def _double_ownership(at: Opening) -> Scene:
-    """Two owners are given one token."""
+    """Two owners are given one token; or, in every second slot, two hold at once a lease that has none."""
+    if at.slot % 2:
+        lease = f"{at.key}-lock"
+        steps = tuple(
+            _step(f, lease, None, owner, 2 * turn)
+            for turn, (f, owner) in enumerate((("acquire", "a"), ("acquire", "b"), ("renew", "a"), ("renew", "b")))
+        )
+        return Scene(key=lease, steps=steps)
     token = at.count + 1
     steps = (_step("acquire", at.key, token, "a", 0), _step("acquire", at.key, token, "b", 2))
     return Scene(key=at.key, steps=steps, value=token, takes=1)

@@ -11,24 +11,20 @@ from typing import Final
 
 import numpy as np
 
-from harness.app.synthetic import rows, segments
+from harness.app.synthetic import log_replicas, log_rows, rows
 from harness.app.synthetic.log_drain import LogDrain, Special
+from harness.app.synthetic.log_events import NodeEvents
+from harness.app.synthetic.log_rows import MOST_POLLED, MOST_SENT
 from harness.app.synthetic.log_scenes import LogScene, stage
 from harness.app.synthetic.plan import Plan
 from harness.app.synthetic.scene import Opening, Scene
-from harness.app.synthetic.segments import Ints
-from harness.app.synthetic.slots import Slots
 from harness.app.synthetic.state import Cursors, Tally
 from harness.app.synthetic.traffic import Acts, Block, Traffic
-from harness.app.synthetic.values import UNLANDED, values_at
 from harness.core.history import HistoryWriter
 
 SEND: Final = 0
 POLL: Final = 1
 END: Final = 2
-MOST_SENT: Final = 3
-MOST_POLLED: Final = 10
-NODES: Final = ("n1", "n2", "n3")
 
 
 class LogTraffic(Traffic):
@@ -42,6 +38,7 @@ class LogTraffic(Traffic):
         # Reader r is of client r % clients and key r % keys: each client has some, each key has one or more.
         self._readers = max(plan.keys, plan.clients)
         self._cursors = Cursors(self._readers)
+        self._events = NodeEvents(self.schedule, self.names)
         # The slot from which on nobody polls a key.
         self._closed = np.full(plan.keys, plan.operations, dtype=np.int64)
         self._closed[self.scene_keys] = self.schedule.scenes
@@ -67,54 +64,20 @@ class LogTraffic(Traffic):
             verb=verb,
             key=rows.Named(key, self.names),
             parts=[
-                *self._sends(slots, np.flatnonzero(keep & (verb == SEND)), key, count, landed, base),
-                *self._polls(slots, np.flatnonzero(keep & (verb == POLL)), key, begin, end),
-                *self._looks(slots, np.flatnonzero(keep & (verb == END)), key, base),
+                log_rows.sends(slots, np.flatnonzero(keep & (verb == SEND)), key, self.names, count, landed, base),
+                *log_rows.polls(
+                    slots, np.flatnonzero(keep & (verb == POLL)), key, self.names, begin, end, {"assignment": 1}
+                ),
+                log_rows.looks(slots, np.flatnonzero(keep & (verb == END)), key, self.names, base),
             ],
             count=base,
             # How many values a send has.
             argument=rows.numbers(count[keep], (verb == SEND)[keep]),
+            events=self._events.of(slots, key, landed, base),
         )
 
     def finish(self, writer: HistoryWriter) -> None:
         specials = [Special(at.number, at.count, scene) for at, scene in self.played if isinstance(scene, LogScene)]
-        LogDrain(self.names, self._logs.totals, specials).write(writer, self.schedule, self.plan.operations)
-
-    def _sends(
-        self, slots: Slots, sends: Ints, key: Ints, count: Ints, landed: segments.Flags, base: Ints
-    ) -> list[rows.Part]:
-        sent, rank = segments.ranks(sends, count[sends])
-        offset = base[sent] + rank
-        return [
-            rows.Part("append", sent, rows.Named(key[sent], self.names), {
-                "request": slots.index[sent],
-                "position": rows.Known(offset, slots.ok[sent]),
-                "value": np.where(landed[sent], values_at(offset), UNLANDED + slots.index[sent] * 4 + rank),
-                "epoch": slots.epoch[sent],
-                "node": rows.Named((key[sent] + slots.epoch[sent]) % len(NODES), NODES),
-            }, sub=rank),
-        ]  # fmt: skip
-
-    def _polls(self, slots: Slots, polls: Ints, key: Ints, begin: Ints, end: Ints) -> list[rows.Part]:
-        good = polls[slots.ok[polls]]
-        shown, place = segments.ranks(good, (end - begin)[good])
-        offset = begin[shown] + place
-        return [
-            rows.Part("observe-begin", polls, rows.Named(key[polls], self.names), {
-                "position": begin[polls], "assignment": 1,
-            }),
-            rows.Part("observe", shown, rows.Named(key[shown], self.names), {
-                "position": offset, "value": values_at(offset), "assignment": 1,
-            }, sub=1 + place),
-            rows.Part("observe-end", good, rows.Named(key[good], self.names), {
-                "position": end[good], "assignment": 1,
-            }, sub=1 + (end - begin)[good]),
-        ]  # fmt: skip
-
-    def _looks(self, slots: Slots, looks: Ints, key: Ints, base: Ints) -> list[rows.Part]:
-        return [
-            rows.Part("end", looks, rows.Named(key[looks], self.names), {
-                "position": rows.Known(base[looks], slots.ok[looks]),
-                "epoch": rows.Known(slots.epoch[looks], slots.ok[looks]),
-            }),
-        ]  # fmt: skip
+        drain = LogDrain(self.names, self._logs.totals, specials)
+        drain.write(writer, self.schedule, self.plan.operations)
+        log_replicas.write(writer, self.names, drain, self._logs.totals, specials)

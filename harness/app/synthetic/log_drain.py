@@ -80,7 +80,7 @@ class LogDrain:
         first = np.flatnonzero((turn.rank == 0) & self._told[turn.key])
         shown, place = ranks(polls, (end - begin)[polls])
         offset = begin[shown] + place
-        value, there = self._records(turn.key[shown], offset)
+        value, there = self.records(turn.key[shown], offset)
         shown, place, offset, value = shown[there], place[there], offset[there], value[there]
         _effects(writer, ops, [
             rows.Part("start", first, key.at(first), {"position": self._starts[turn.key[first]]}),
@@ -104,8 +104,8 @@ class LogDrain:
         end = np.minimum(begin + PER_POLL, np.where(after < 0, cut, self._ends[key]))
         return begin, end, 1 + (after >= 0).astype(np.int64)
 
-    def _records(self, key: Ints, offset: Ints) -> tuple[Ints, np.ndarray]:
-        """What is at these offsets, and whether anything is."""
+    def records(self, key: Ints, offset: Ints) -> tuple[Ints, np.ndarray]:
+        """What is at these offsets, and whether anything is; ``key`` never falls."""
         value, there = values_at(offset), np.ones(len(offset), dtype=np.bool_)
         for special in self._specials:
             if not len(key) or not key[0] <= special.key <= key[-1]:

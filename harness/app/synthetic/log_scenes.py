@@ -7,15 +7,17 @@ acknowledged. Nobody polls that key after the scene but the final reading, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from harness.app.synthetic.scene import Opening, Scene, Step
+from harness.app.synthetic.log_rows import NODES
+from harness.app.synthetic.scene import Event, Opening, Scene, Step
 from harness.app.synthetic.slots import SCENE_SLOTS
 from harness.app.synthetic.values import SCENE_VALUES, value_at
 from harness.core.operation import Effect
 
 OWN_REQUESTS: Final = 1 << 50
+OWN_EPOCHS: Final = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,14 +29,21 @@ class LogScene(Scene):
     """Where the final reading begins, told as the log's start."""
     cut: int | None = None
     """Where the final reading breaks off and goes on under a new assignment."""
+    diverges: bool = False
+    """Whether one replica holds another record at the base offset."""
 
 
 class _Stage:
     """One key at a base offset."""
 
     def __init__(self, at: Opening) -> None:
-        self.key, self.base, self.epoch = at.key, at.count, at.epoch
+        self.key, self.base, self.epoch, self.slot = at.key, at.count, at.epoch, at.slot
+        self._number = at.number
         self._request = OWN_REQUESTS + at.slot * SCENE_SLOTS
+
+    def node(self, after: int) -> str:
+        """The node so many places after the one that leads the log."""
+        return NODES[(self._number + self.epoch + after) % len(NODES)]
 
     def value(self, rank: int) -> int:
         return value_at(self.base + rank)
@@ -65,6 +74,11 @@ class _Stage:
 
     def end(self, begin: int, end: int, rank: int) -> Step:
         return Step("end", begin, end, (Effect("end", self.key, position=self.base + rank, epoch=self.epoch),))
+
+    def aside(self, epoch: int) -> LogScene:
+        """What is wrong is no matter of the log, but of a controller's epoch."""
+        scene = self.scene((self.send(0, 1, self.at(0)),), (self.value(0),), rank=None, value=epoch)
+        return replace(scene, key=None, about=self.key)
 
     def scene(
         self,
@@ -164,6 +178,36 @@ def _high_watermark_regression(on: _Stage) -> LogScene:
     return on.scene(steps, (on.value(0),))
 
 
+def _two_leaders(on: _Stage) -> LogScene:
+    """Two nodes that both append in one epoch."""
+    steps = (on.send(0, 1, on.at(0)), on.send(2, 3, on.at(1)))
+    events = tuple(
+        Event("first-append-in-epoch", 2 * rank, on.node(rank), key=on.key, epoch=on.epoch, position=on.base + rank)
+        for rank in (0, 1)
+    )
+    return replace(on.scene(steps, (on.value(0), on.value(1)), rank=1), events=events)
+
+
+def _two_controllers(on: _Stage) -> LogScene:
+    """Of an epoch that is nobody else's."""
+    epoch = OWN_EPOCHS + on.slot
+    events = tuple(Event("became-controller", tick, on.node(tick), controller_epoch=epoch) for tick in (0, 1))
+    return replace(on.aside(epoch), events=events)
+
+
+def _stale_epoch_obeyed(on: _Stage) -> LogScene:
+    """In a life of the node that begins and ends with the scene."""
+    events = tuple(
+        Event("request-obeyed", tick, on.node(0), controller_epoch=on.epoch + 1 - tick, incarnation=on.slot + 2)
+        for tick in (0, 1)
+    )
+    return replace(on.aside(on.epoch), events=events)
+
+
+def _replica_divergence(on: _Stage) -> LogScene:
+    return replace(on.scene((on.send(0, 1, on.at(0)),), (on.value(0),)), diverges=True)
+
+
 _SCENES: Final[Mapping[str, Callable[[_Stage], LogScene]]] = {
     "inconsistent-offset": _inconsistent_offset,
     "duplicate": _duplicate,
@@ -178,6 +222,10 @@ _SCENES: Final[Mapping[str, Callable[[_Stage], LogScene]]] = {
     "nonmonotonic-poll": _nonmonotonic_poll,
     "poll-skip": _poll_skip,
     "high-watermark-regression": _high_watermark_regression,
+    "two-leaders": _two_leaders,
+    "two-controllers": _two_controllers,
+    "stale-epoch-obeyed": _stale_epoch_obeyed,
+    "replica-divergence": _replica_divergence,
 }
 
 

@@ -70,7 +70,8 @@ class Planted(msgspec.Struct, frozen=True, kw_only=True):
     """Where one anomaly is."""
 
     anomaly: str
-    key: str
+    key: str | None
+    """None: of no object."""
     operations: tuple[int, ...]
     """Indexes of all that take part in the scene."""
     time: int

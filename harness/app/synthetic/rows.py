@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from harness.app.synthetic.segments import Flags, Ints
 from harness.app.synthetic.slots import FAIL, INFO, OUTCOMES
+from harness.app.synthetic.values import values_at
 from harness.core.history import SCHEMAS
 
 NONE: Final = pa.scalar(None, pa.string())
@@ -39,6 +40,10 @@ class Named:
     def at(self, places: Ints | Flags) -> Named:
         """Those at some places."""
         return Named(self.codes[places], self.names)
+
+    def texts(self) -> pa.Array:
+        """Every one."""
+        return _names(self.names).take(pa.array(self.codes.astype(np.int64), mask=self.codes < 0))
 
     def text(self, place: int) -> str:
         """The one there."""
@@ -79,6 +84,15 @@ class Part:
     own: Columns = field(default_factory=dict)
     sub: Ints | int = 0
     outcome: NDArray[np.int8] | None = None
+
+
+def taken(column: Column, at: Ints) -> Column:
+    """Those at some places; one that stands for all goes on to."""
+    if isinstance(column, Known):
+        return Known(column.values[at], column.mask[at])
+    if isinstance(column, Named):
+        return column.at(at)
+    return column[at] if isinstance(column, np.ndarray) else column
 
 
 @dataclass(frozen=True)
@@ -147,6 +161,13 @@ def numbers(values: NDArray[Any], mask: Flags | None = None) -> pa.Array:
     return text if mask is None else pc.if_else(pa.array(mask), text, "null")
 
 
+def prefixes(count: NDArray[Any], mask: Flags) -> pa.Array:
+    """JSON of lists of so many elements, each the first ``values_at``; null where the mask is not set."""
+    elements = [str(value) for value in values_at(np.arange(int(count[mask].max(initial=0)))).tolist()]
+    texts = pa.array([f"[{','.join(elements[:length])}]" for length in range(len(elements) + 1)], pa.string())
+    return texts.take(pa.array(np.where(mask, count, 0), mask=~mask))
+
+
 def workers(client: NDArray[Any], clients: int) -> Named:
     """The column ``worker`` of clients by number."""
     return Named(client, [str(number) for number in range(clients)])
@@ -212,7 +233,7 @@ def _array(column: Column | None, kind: pa.DataType, length: int) -> pa.Array:
     if isinstance(column, Named):
         if len(column.codes) and not (column.codes >= 0).any():
             return pa.nulls(length, kind)
-        return _names(column.names).take(pa.array(column.codes.astype(np.int64), mask=column.codes < 0))
+        return column.texts()
     if isinstance(column, pa.Array):
         return column
     return pa.array(column).cast(kind)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.app.synthetic.plan import Planted
-from harness.app.synthetic.slots import SCENE_PROCESS, SCENE_SLOTS, Schedule
+from harness.app.synthetic.slots import EVENTS, SCENE_PROCESS, SCENE_SLOTS, Schedule
 from harness.core.history import HistoryWriter
 from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 
@@ -47,15 +47,35 @@ class Step:
     result: Any = None
 
 
+@dataclass(frozen=True)
+class Event:
+    """A line of a node's event log, written at tick ``begin``."""
+
+    event: str
+    begin: int
+    node: str
+    key: str | None = None
+    epoch: int | None = None
+    controller_epoch: int | None = None
+    position: int | None = None
+    incarnation: int = 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scene:
     """Steps, and what the history will say of them."""
 
-    key: str
+    key: str | None
     """What the finding will name."""
     about: str | None = None
     """The key of the operations, where that is another."""
     steps: tuple[Step, ...]
+    events: tuple[Event, ...] = ()
+    """At ticks of their own, so that no two are at one place of a node's log."""
+    lasts: int = 0
+    """Nanoseconds that its slots must last together; 0: no matter how long."""
+    quiet: bool = False
+    """Whether nothing ordinary may time out around it."""
     position: int | None = None
     value: int | None = None
     takes: int = 0
@@ -89,6 +109,18 @@ class Scene:
                     ret=None if step.end is None else schedule.opening(slot + step.end),
                 ),
                 step.effects,
+            )
+        for event in self.events:
+            writer.event(
+                time=schedule.opening(slot + event.begin),
+                node=event.node,
+                incarnation=event.incarnation,
+                seq=EVENTS * (slot + event.begin),
+                event=event.event,
+                key=event.key,
+                epoch=event.epoch,
+                controller_epoch=event.controller_epoch,
+                position=event.position,
             )
         last = max(step.begin if step.end is None else step.end for step in self.steps)
         return Planted(

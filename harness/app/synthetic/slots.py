@@ -9,7 +9,7 @@ as when a fault cuts the network; after each the leaders change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,9 @@ FAILS: Final = 0.2
 
 SCENE_SLOTS: Final = 64
 """Slots that a planted scene has for itself, one for each of its ticks."""
+
+EVENTS: Final = 4
+"""Lines that a slot has in each node's event log."""
 
 SCENE_PROCESS: Final = 2_000_000_000
 SENTINEL_PROCESS: Final = 2_100_000_000
@@ -59,18 +62,22 @@ class Slots:
 class Schedule:
     """The slots of a plan. ``scenes``: the first of those that each planted scene has for itself."""
 
-    def __init__(self, plan: Plan, rng: np.random.Generator) -> None:
+    def __init__(
+        self, plan: Plan, rng: np.random.Generator, *, lasts: int = 0, quiet: Sequence[bool] | None = None
+    ) -> None:
+        """``lasts``: nanoseconds that the slots of one scene must last. ``quiet``: whether all is well around each."""
         self._plan = plan
         self._rng = rng
-        self.width = max(20_000, 4 * plan.clients + 1000)
+        self.width = max(20_000, 4 * plan.clients + 1000, -(-lasts // SCENE_SLOTS))
         """Nanoseconds per slot."""
         self.scenes = self._scenes()
+        self._quiet = [scene for scene, wanted in zip(self.scenes, quiet or (), strict=False) if wanted]
         bursts = max(1, plan.operations // CLUSTER) if plan.bursts is None else plan.bursts
         self._bursts, self._length = self._windows(bursts if plan.info_share else 0)
 
-    def chunks(self) -> Iterator[Slots]:
-        """In order; the slots of the scenes are in them, too."""
-        size = max(1, CHUNK // self._plan.clients) * self._plan.clients
+    def chunks(self, bulk: int = 1) -> Iterator[Slots]:
+        """In order; the slots of the scenes are in them, too. ``bulk``: how many times smaller than others they are."""
+        size = max(1, CHUNK // bulk // self._plan.clients) * self._plan.clients
         infos = np.zeros(self._plan.clients, dtype=np.int64)
         for begin in range(0, self._plan.operations, size):
             chunk, infos = self._chunk(begin, min(begin + size, self._plan.operations), infos)
@@ -78,6 +85,10 @@ class Schedule:
 
     def opening(self, slot: int) -> int:
         """A stamp in the middle of a slot, that no ordinary operation has."""
+        return (slot + self._plan.clients) * self.width + self.width // 2
+
+    def openings(self, slot: Ints) -> Ints:
+        """The same for many."""
         return (slot + self._plan.clients) * self.width + self.width // 2
 
     def alone(self, slot: Ints) -> tuple[Ints, Ints]:
@@ -136,4 +147,7 @@ class Schedule:
         draw = self._rng.random(len(index))
         failed = draw > 1 - min(FAILS * within, 1 - within)
         outcome = np.where(inside & (draw < within), INFO, np.where(inside & failed, FAIL, OK)).astype(np.int8)
+        reach = 3 * self._plan.clients + SCENE_SLOTS  # beyond each client's last operation before, and first after
+        for scene in self._quiet:
+            outcome[(index >= scene - reach) & (index < scene + SCENE_SLOTS + reach)] = OK
         return outcome, ((burst >= 0) & ~inside).astype(np.int64)

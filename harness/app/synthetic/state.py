@@ -55,6 +55,24 @@ class Latest:
         return current, before
 
 
+class Highest:
+    """A number for each key, the highest that was set."""
+
+    def __init__(self, size: int, initial: int = 0) -> None:
+        self._values = np.full(size, initial, dtype=np.int64)
+
+    def follow(self, key: Ints, done: Flags, value: Ints) -> Ints:
+        """What each operation finds, before it sets its own ``value``, if it is ``done``."""
+        order, starts = segments.sorted_by(key)
+        start = self._values[key[order]]
+        after = -segments.running_min(-np.where(done[order], np.maximum(value[order], start), start), starts)
+        ends = segments.ends(starts)
+        found = np.empty_like(after)
+        found[order] = np.where(starts, start, np.concatenate([start[:1], after[:-1]]))
+        self._values[key[order][ends]] = after[ends]
+        return found
+
+
 class Cursors:
     """A position for each reader, which reads on as far as there is something."""
 

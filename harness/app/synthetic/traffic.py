@@ -58,6 +58,8 @@ class Acts:
     argument: rows.Column = "null"
     """JSON, as in ``ops``; of the operations of ``keep`` alone, as is ``result``."""
     result: rows.Column | None = None
+    events: pa.RecordBatch | None = None
+    """What the nodes' event logs say meanwhile."""
 
 
 class Traffic(abc.ABC):
@@ -66,6 +68,10 @@ class Traffic(abc.ABC):
     model: ClassVar[str]
     """Its name in the catalogue."""
     verbs: ClassVar[tuple[str, ...]]
+    apart: int = 1
+    """Scenes are in keys whose numbers are multiples of it."""
+    bulk: ClassVar[int] = 1
+    """How many times as many effects its operations have as those of others."""
     weights: ClassVar[tuple[float, ...]]
     """How often each verb is drawn; the sum is 1."""
 
@@ -84,8 +90,14 @@ class Traffic(abc.ABC):
             if scene.clients > plan.clients:
                 raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")
         self._takes = [scene.takes for scene in rehearsed]
-        self.schedule = Schedule(plan, np.random.default_rng([plan.seed, 1]))
-        self.scene_keys: list[int] = self.rng.choice(plan.keys, len(plan.plant), replace=False).tolist()
+        self.schedule = Schedule(
+            plan,
+            np.random.default_rng([plan.seed, 1]),
+            lasts=max((scene.lasts for scene in rehearsed), default=0),
+            quiet=[scene.quiet for scene in rehearsed],
+        )
+        places = self.rng.choice(-(-plan.keys // self.apart), len(plan.plant), replace=False)
+        self.scene_keys: list[int] = (self.apart * places).tolist()
         self._special = np.zeros(plan.keys, dtype=np.bool_)
         self._special[self.scene_keys] = True
         self.played: list[tuple[Opening, Scene]] = []
@@ -105,7 +117,7 @@ class Traffic(abc.ABC):
     def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
         """Writes everything; where the anomalies are that were planted."""
         planted: list[Planted] = []
-        for slots in self.schedule.chunks():
+        for slots in self.schedule.chunks(self.bulk):
             planted += self._chunk(slots, writer)
         self.finish(writer)
         return tuple(planted)
@@ -132,6 +144,8 @@ class Traffic(abc.ABC):
         batch = rows.effects(ops, acts.parts, failures=acts.failures)
         if batch is not None:
             writer.batch("effects", batch)
+        if acts.events is not None:
+            writer.batch("events", acts.events)
         return [self._play(number, at, slots, acts, writer) for number, at in self._openings(slots)]
 
     def _draw(self, slots: Slots) -> Block:
