@@ -65,8 +65,10 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.enableVectorizedReader": "true",
+    # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
+    "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
 }
-"""The meaning of the SQL, wherever it runs."""
+"""The meaning of the SQL, wherever it runs, and what suits so many queries."""
 
 LOG4J: Final = """\
 rootLogger.level = error
