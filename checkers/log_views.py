@@ -242,7 +242,8 @@ OFFSETS: Final = View(
     select key, position, max(case when observed > 0 then 1 else 0 end) as observed, min(judged) as judged,
         cast(sum(case when acks + observed > 0 then 1 else 0 end) as bigint) as held,
         cast(sum(case when acks > 0 then 1 else 0 end) as bigint) as acked_values,
-        cast(sum(case when observed > 0 then 1 else 0 end) as bigint) as observed_values
+        cast(sum(case when observed > 0 then 1 else 0 end) as bigint) as observed_values,
+        min(case when value is not null then shown end) as least_shown
     from log_judged where position is not null group by key, position
     """,
     keep=True,
@@ -252,16 +253,17 @@ OFFSETS: Final = View(
 COVER: Final = View(
     "log_cover",
     """
-    select key, position, acked_values, observed_values,
+    select key, position, acked_values, observed_values, least_shown,
         cast(sum(delta) over (partition by key order by position nulls first
             rows between unbounded preceding and current row) as bigint) as passes
     from (
         select key, position, cast(sum(delta) as bigint) as delta, max(acked_values) as acked_values,
-            max(observed_values) as observed_values
+            max(observed_values) as observed_values, min(least_shown) as least_shown
         from (
-            select key, first_offset as position, 1 as delta, 0 as acked_values, 0 as observed_values from log_passes
-            union all select key, next_offset, -1, 0, 0 from log_passes
-            union all select key, position, 0, acked_values, observed_values from log_offsets) as ends
+            select key, first_offset as position, 1 as delta, 0 as acked_values, 0 as observed_values,
+                cast(null as bigint) as least_shown from log_passes
+            union all select key, next_offset, -1, 0, 0, null from log_passes
+            union all select key, position, 0, acked_values, observed_values, least_shown from log_offsets) as ends
         group by key, position) as edges
     """,
     keep=True,
@@ -278,8 +280,20 @@ SETTLED: Final = View(
             and s.position = d.settled - 1
     group by d.key, d.settled
     """,
+    keep=True,
 )
 """Where the drain ended, and when the sentinel below it was called; unknown sentinel: null, which judges nothing."""
+
+LACKING: Final = View(
+    "log_lacking",
+    """
+    select c.key as key, c.position as position, c.passes as passes
+    from log_cover c left join log_settled t on c.key = t.key
+    where c.passes > c.least_shown or c.position >= t.settled
+    """,
+    keep=True,
+)
+"""The offsets of which something may be gone: few, so that all others need not be looked up."""
 
 GONE: Final = View(
     "log_gone",
@@ -289,7 +303,7 @@ GONE: Final = View(
         case when c.passes > p.shown then null else t.settled end as settled,
         case when c.passes > p.shown then null else t.sentinel_op end as sentinel_op
     from log_judged p
-        join log_cover c on p.key = c.key and p.position = c.position
+        join log_lacking c on p.key = c.key and p.position = c.position
         left join log_settled t on p.key = t.key
     where p.judged = 1 and p.value is not null and (c.passes > p.shown or (p.position >= t.settled
         and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))
@@ -316,6 +330,7 @@ LOG_VIEWS: Final = (
     OFFSETS,
     COVER,
     SETTLED,
+    LACKING,
     GONE,
 )
 """In order. They also read ``log_compacted`` (key) and ``log_declared`` (linearizable_ends), the contract's part, and

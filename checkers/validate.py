@@ -257,8 +257,8 @@ def _mismatch(join: str, unknown: str) -> str:
         select e.op as op, e.sub as sub, o."index" as known, e.process as process, o.process as op_process,
             e.call as call, o.call as op_call, e.ret as ret, o.ret as op_ret, e.phase as phase, o.phase as op_phase
         from effects e join doubtful_operations d on e.op = d.op {join} ops o on e.op = o."index"
-        where {unknown} e.process <> o.process or e.call <> o.call or e.phase <> o.phase
-            or e.ret is distinct from o.ret
+        where d.other = 1 and ({unknown} e.process <> o.process or e.call <> o.call or e.phase <> o.phase
+            or e.ret is distinct from o.ret)
         order by e.op nulls first, e.sub nulls first limit 1
         """
 
@@ -309,23 +309,27 @@ DOUBTFUL_SLOTS: Final = View(
 DOUBTFUL_OPERATIONS: Final = View(
     "doubtful_operations",
     f"""
-    select e.op as op
-    from (
-        select op, count(*) as many, min(sub) as low, max(sub) as high,
-            bit_or(case when sub between 0 and 61 then cast(1 as bigint) << sub end) as present,
-            min(process) as process, max(process) as last_process, min(call) as call, max(call) as last_call,
-            count(ret) as returned, min(ret) as ret, max(ret) as last_ret,
-            min({_PHASE.format("f")}) as phase, max({_PHASE.format("f")}) as last_phase
-        from effects f group by op) e
-        left join ops o on e.op = o."index"
-    where o."index" is null or (many > 1 and (low < 0 or high > 61 or bit_count(present) <> many))
-        or e.process <> o.process or last_process <> o.process or e.call <> o.call or last_call <> o.call
-        or returned <> case when o.ret is null then 0 else many end or e.ret <> o.ret or last_ret <> o.ret
-        or e.phase <> {_PHASE.format("o")} or last_phase <> {_PHASE.format("o")}
+    select op, twice, other from (
+        select e.op as op,
+            case when many > 1 and (low < 0 or high > 61 or bit_count(present) <> many) then 1 else 0 end as twice,
+            case when o."index" is null or e.process <> o.process or last_process <> o.process
+                or e.call <> o.call or last_call <> o.call
+                or returned <> case when o.ret is null then 0 else many end or e.ret <> o.ret or last_ret <> o.ret
+                or e.phase <> {_PHASE.format("o")} or last_phase <> {_PHASE.format("o")} then 1 else 0 end as other
+        from (
+            select op, count(*) as many, min(sub) as low, max(sub) as high,
+                bit_or(case when sub between 0 and 61 then cast(1 as bigint) << sub end) as present,
+                min(process) as process, max(process) as last_process, min(call) as call, max(call) as last_call,
+                count(ret) as returned, min(ret) as ret, max(ret) as last_ret,
+                min({_PHASE.format("f")}) as phase, max({_PHASE.format("f")}) as last_phase
+            from effects f group by op) e
+            left join ops o on e.op = o."index") as operations
+    where twice = 1 or other = 1
     """,
     keep=True,
 )
-"""Operations of which an effect may be there twice, or may be another's: one pass finds that there are none."""
+"""Operations of which an effect may be there ``twice``, or differs from them
+(``other``): one pass over everything finds that there are next to none."""
 
 RULES: Final = (
     _in_itself(
@@ -384,6 +388,7 @@ RULES: Final = (
         views=(DOUBTFUL_OPERATIONS,),
         sql="""
             select e.op as op, e.sub as sub, count(*) as many from effects e join doubtful_operations d on e.op = d.op
+            where d.twice = 1
             group by e.op, e.sub having count(*) > 1 order by e.op nulls first, e.sub nulls first limit 1
             """,
         names=("op", "sub"),
