@@ -32,7 +32,7 @@ from harness.app.generate import HISTORY, PLANTED, generate
 from harness.app.synthetic.plan import Plan
 from harness.core.history import HistoryReader
 
-PER_OPERATION: Final = {"log": 3.7, "register": 1.037, "group": 1.7, "offsets": 1.0, "lease": 1.0}
+PER_OPERATION: Final = {"log": 3.7, "register": 1.037, "group": 3.04, "offsets": 1.0, "lease": 1.0}
 """Effects of one operation, about, with a thousand keys; what a drain adds to one key comes on top."""
 PLANT: Final = {"log": "lost-write", "register": "stale-read", "group": "double-ownership"}
 COLUMNS: Final = "op, sub, process, key, kind, position, value, call, ret, outcome"

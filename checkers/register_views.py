@@ -40,7 +40,6 @@ ROWS: Final = View(
     where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')
         and (e.kind in ('commit', 'fetched') or o.key is not null)
     """,
-    keep=True,
 )
 """Other objects record reads and writes, too: see ``objects``."""
 
@@ -77,22 +76,32 @@ READS: Final = View(
     keep=True,
 )
 
+CONFIRMED: Final = View(
+    "register_confirmed",
+    """
+    select w.key as key, w.value as value
+    from register_writers w join register_reads r on w.key = r.key and w.value = r.value
+    where w.outcome <> 'ok' group by w.key, w.value
+    """,
+    keep=True,
+)
+"""What somebody read of the writes of unknown fate, which are few."""
+
 WRITTEN: Final = View(
     "register_written",
     """
     select w.key as key, w.value as value, w.op as op, w.sub as sub, w.kind as kind, w.expected as expected,
         w.position as position, w.call as call, w.ret as ret,
-        case when w.outcome = 'ok' or r.value is not null then 1 else 0 end as certain
+        case when w.outcome = 'ok' or c.value is not null then 1 else 0 end as certain
     from register_writers w
-        left join (select key, value from register_reads group by key, value) r on w.key = r.key and w.value = r.value
+        left join register_confirmed c on w.key = c.key and w.value = c.value
         left join register_unclear u on w.key = u.key
     where u.key is null
     """,
-    keep=True,
 )
 """``certain`` 1: acknowledged or read; 0: nobody knows, unless a kept CAS expected it."""
 
-SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, WRITTEN)
+SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, CONFIRMED, WRITTEN)
 """In order; then ``register_chains.keep`` makes ``register_kept`` of ``register_written``."""
 
 SEEN: Final = View(

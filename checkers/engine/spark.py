@@ -44,7 +44,7 @@ DRIVER_MEMORY: Final = "4g"
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
 
-FEW_ROWS: Final = 10_000
+FEW_ROWS: Final = 50_000
 """A table with at most so many is known to the optimizer."""
 
 LEAST_PARTITIONS: Final = 4
