@@ -120,7 +120,10 @@ def _judge(
     begun = time.perf_counter()
     register_parts(engine, reader)
     register_contract(engine, contract)
-    validate(engine, reader, complete=complete)
+    with engine.validator() as validator:
+        if validator is not engine:
+            register_parts(validator, reader)
+        validate(validator, reader, complete=complete)
     injected = {fault.name for fault in coverage.faults(engine) if fault.injected is not None}
     reasons, contract = contract.reasons(injected), contract.under(injected)
     bench = _Bench(watch=watch)

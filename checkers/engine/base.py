@@ -13,6 +13,7 @@ witnesses. Names in double quotes, text in single ones; no quote and no backslas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -70,6 +71,10 @@ class Engine(Protocol):
 
     def load(self, name: str, rows: pa.Table) -> None:
         """Rows of this process become a table."""
+        ...
+
+    def validator(self) -> AbstractContextManager[Engine]:
+        """What to ask whether the files can be a history at all: this engine, or one that is quicker with them."""
         ...
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -13,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from checkers.engine.base import EngineError, Row, conformed, empty
+from checkers.engine.base import Engine, EngineError, Row, conformed, empty
 
 DEFAULT_MEMORY: Final = "4GB"
 KEPT_ROWS: Final = 8_000_000
@@ -87,6 +88,9 @@ class DuckDB:
             self.table(name, "select * from loaded")
         finally:
             self._connection.unregister("loaded")
+
+    def validator(self) -> AbstractContextManager[Engine]:
+        return nullcontext(self)
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
         """A query's columns; it returns no nulls."""

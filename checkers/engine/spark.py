@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -36,11 +36,14 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from checkers.engine.base import EngineError, EngineUnavailable, Row, conformed, empty
+from checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, conformed, empty
+from checkers.engine.duck import DuckDB
 
 LOCAL: Final = "local[2]"
 _LOOPBACK: Final = ("spark://127.", "spark://localhost:")
 DRIVER_MEMORY: Final = "4g"
+VALIDATION_MEMORY: Final = "1GB"
+"""Beside that of the driver."""
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
 
@@ -246,6 +249,11 @@ class Spark:
         """Ends what other threads run."""
         with _failures("cancel jobs"):
             self._session.sparkContext.cancelAllJobs()
+
+    def validator(self) -> AbstractContextManager[Engine]:
+        """Files of this machine are a matter of seconds for DuckDB: what is asked of them has next to no state."""
+        local = (self._session.sparkContext.master or "").startswith("local")
+        return DuckDB(memory=VALIDATION_MEMORY, kept_rows=0) if local else nullcontext(self)
 
     def close(self) -> None:
         """The context's cleaner frees what the tables took, once nothing refers to them."""
