@@ -81,6 +81,7 @@ STALE_READ: Final = Check(
                     max(last_call) as last_call
                 from register_placed where versioned = 0 group by key, chain) as chains
             """,
+            keep=True,
         ),
         View(
             "register_late_across",
