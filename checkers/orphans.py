@@ -130,9 +130,12 @@ LIVES: Final = View(
                 lag(e.call) over (partition by h.group_name, h.key, h.process, h.assignment
                     order by e.call nulls first, e.op nulls first) as former
             from holds h join (
-                select "group" as group_name, key, process, assignment, op, min(call) as call from effects
-                where "group" is not null and assignment is not null and ret is not null
-                group by "group", key, process, assignment, op) e
+                select a.group as group_name, a.key as key, a.process as process, a.assignment as assignment,
+                    a.op as op, min(a.call) as call
+                from effects a join (select group_name from orphan_gaps group by group_name) s
+                    on a.group = s.group_name
+                where a.assignment is not null and a.ret is not null
+                group by a.group, a.key, a.process, a.assignment, a.op) e
                 on e.group_name = h.group_name and e.key = h.key and e.process = h.process
                 and e.assignment = h.assignment
             where h.begun is not null and e.call <= coalesce(h.over, e.call)) as named) l
@@ -141,7 +144,7 @@ LIVES: Final = View(
     """,
     keep=True,
 )
-"""From one answered operation under a hold to the next one, where that is soon."""
+"""From one answered operation under a hold to the next one, where that is soon; of groups with gaps alone."""
 
 STATES: Final = View(
     "orphan_states",

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ from linearizability_histories import history, operation, table
 from linearizability_models import Deadly, Mixer, Untold
 from linearizability_oracle import MEANING, Op, linearizable
 
-from checkers.engine import Engines, EngineUnavailable
-from checkers.engine.choice import _available
+from checkers.engine import EngineUnavailable
 from checkers.linearizability import MODELS, Limits, Model, ModelError, Place, ThisMachine, search
 from checkers.linearizability.encode import encode
 from checkers.linearizability.on_spark import OnSpark
@@ -33,13 +31,8 @@ AMPLE = Limits(seconds=None)
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[OnSpark]:
-    if not _available():
-        pytest.skip("needs Java and pyspark")
-    with Engines("spark", spark_master="local[2]") as engines:
-        session = engines.spark()
-        assert session is not None
-        yield OnSpark(session)
+def spark(application: Any) -> OnSpark:
+    return OnSpark(application.engine(effects=0))
 
 
 def told(judgement: Judgement) -> Any:
