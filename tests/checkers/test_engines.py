@@ -44,6 +44,7 @@ from checkers.register import REGISTER_ANOMALIES
 from checkers.source import register_contract, register_history
 from checkers.txn import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from checkers.unflushed import UNFLUSHED_LOSS
+from checkers.validate import validate
 from checkers.verdict import Finding, Judgement, Verdict
 from harness.core.history import EFFECTS, HistoryError, HistoryReader
 
@@ -351,7 +352,8 @@ def _set(number: int, **given: Any) -> Callable[[list[Row]], None]:
 
 @pytest.mark.spark
 def test_contradictions_get_the_same_error(tmp_path: Path, application: Application) -> None:
-    with application.engine(effects=100) as spark:
+    """Asked of each engine itself: of this machine's files a judgement by Spark would ask DuckDB."""
+    with application.engine(effects=100) as spark, DuckDB() as duck:
         for number, change in enumerate(
             (_set(0, outcome="perhaps"), _set(3, ret=1), _set(1, process=8), lambda rows: rows.append(dict(rows[3])))
         ):
@@ -359,9 +361,10 @@ def test_contradictions_get_the_same_error(tmp_path: Path, application: Applicat
             change(rows)
             folder = write(tmp_path / str(number) / "history", rows)
             told = []
-            for engine in (spark, "duckdb"):
+            for engine in (spark, duck):
+                reader = register_history(engine, folder)
                 with pytest.raises(HistoryError) as caught:
-                    judge(folder, Contract(), engine=engine)
+                    validate(engine, reader)
                 told.append(str(caught.value))
             assert told[0] == told[1]
             assert ".parquet: row " in told[0]
