@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,8 +33,8 @@ from harness.app.generate import HISTORY, PLANTED, generate
 from harness.app.synthetic.plan import Plan
 from harness.core.history import HistoryReader
 
-PER_OPERATION: Final = {"log": 3.7, "register": 1.037, "group": 3.04, "offsets": 1.0, "lease": 1.0}
-"""Effects of one operation, about, with a thousand keys; what a drain adds to one key comes on top."""
+SAMPLE: Final = 20
+"""A history of a twentieth tells how many effects an operation has, which models, keys and clients decide."""
 PLANT: Final = {"log": "lost-write", "register": "stale-read", "group": "double-ownership"}
 COLUMNS: Final = "op, sub, process, key, kind, position, value, call, ret, outcome"
 SORTED: Final = f"select {COLUMNS} from effects order by key, position, call, op, sub"
@@ -44,9 +45,12 @@ def history(folder: Path, model: str, effects: int, keys: int, clients: int, pla
     anomaly = PLANT[model] if plant else "sound"
     out = folder / f"{model}-{effects}-{keys}-{clients}-{anomaly}"
     if not (out / PLANTED).exists():
-        operations = round(effects / PER_OPERATION.get(model, 1.0))
         planted = (PLANT[model],) if plant else ()
-        made = generate(model, Plan(operations=operations, clients=clients, keys=keys, seed=7, plant=planted), out)
+        plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7, plant=planted)
+        with tempfile.TemporaryDirectory() as sample:
+            told = generate(model, plan, Path(sample) / HISTORY)
+        plan = replace(plan, operations=round(plan.operations * effects / told.effects))
+        made = generate(model, plan, out)
         print(f"{out.name}: {made.operations} operations, {made.effects} effects in {made.seconds:.0f} s", flush=True)
     return out
 

@@ -23,27 +23,46 @@ from checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
 from checkers.engine import INFINITY, Row
 from checkers.generations import FORGOTTEN
 
-HOLDS: Final = View(
-    "holds",
+ACQUIRED: Final = View(
+    "hold_acquires",
     f"""
     select coalesce(e.group, '') as group_name, e.key as key, e.process as process, e.assignment as assignment,
-        min(case when e.kind = 'acquire' and e.outcome = 'ok' then e.owner end) as owner,
-        max(case when e.kind = 'acquire' and e.outcome = 'ok' then e.owner end) as other_owner,
-        max(case when e.kind = 'acquire' and e.outcome = 'ok' then e.epoch end) as epoch,
-        min(case when e.kind = 'acquire' and e.outcome <> 'fail' then e.op end) as op,
-        min(case when e.kind = 'acquire' and e.outcome <> 'fail' then e.call end) as asked,
-        max(case when e.kind = 'acquire' and e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) end) as begun,
+        min(case when e.outcome = 'ok' then e.owner end) as owner,
+        max(case when e.outcome = 'ok' then e.owner end) as other_owner,
+        max(case when e.outcome = 'ok' then e.epoch end) as epoch, min(e.op) as op, max(e.call) as told,
+        max(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) end) as begun
+    from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
+    group by coalesce(e.group, ''), e.key, e.process, e.assignment
+    """,
+)
+
+USED: Final = View(
+    "hold_uses",
+    """
+    select coalesce(e.group, '') as group_name, e.key as key, e.process as process, e.assignment as assignment,
         min(case when e.kind in ('release', 'lost') then e.call end) as over,
         max(case when e.kind = 'lost' or (e.kind = 'release' and e.outcome = 'ok') then e.ret end) as gone,
         max(case when e.kind not in ('release', 'lost') and e.ret is not null then e.call end) as alive
     from effects e
-    where e.kind not in ('append', 'end')
+    where e.kind not in ('append', 'end') and e.assignment is not null
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
-    having max(case when e.kind = 'acquire' and e.outcome <> 'fail' then 1 else 0 end) = 1
+    """,
+)
+"""Of every assignment, held or not, and so of nearly all rows: numbers alone, since texts are slow to fold."""
+
+HOLDS: Final = View(
+    "holds",
+    """
+    select a.group_name as group_name, a.key as key, a.process as process, a.assignment as assignment,
+        a.owner as owner, a.other_owner as other_owner, a.epoch as epoch, a.op as op, a.told as told,
+        a.begun as begun, u.over as over, u.gone as gone, u.alive as alive
+    from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
+        and a.process = u.process and a.assignment = u.assignment
     """,
     keep=True,
 )
-"""``over``: when the owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
+"""``told``: the last call of an operation that tells of it; ``over``: when the owner began to give it up or learned of
+its loss; ``gone``: when it had done so for certain."""
 
 _SPARING: Final = (
     "clock",
@@ -101,7 +120,7 @@ CERTAIN: Final = View(
     keep=True,
 )
 
-HOLD_VIEWS: Final = (HOLDS, TIMES, KILLS, CERTAIN)
+HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
 
 
 def _owned(row: Row, evidence: Evidence) -> Told:
@@ -203,13 +222,32 @@ DOUBLE_OWNERSHIP: Final = Check(
                 and c.epoch is null
             left join certain_holds d on d.group_name = f.group_name and d.key = f.key and d.begun = f.begun
                 and d.epoch is null
-            left join (select op, process, call from effects group by op, process, call) l
-                on l.process = c.process and l.call = f.before
+            left join double_owned_last l on l.process = c.process and l.call = f.before
         group by f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before, f.low_owner,
             f.high_owner
         order by f.group_name nulls first, f.key nulls first, f.epoch nulls first, f.begun nulls first
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
     tell=_owned,
+    evidence_views=(
+        View(
+            "double_owned_until",
+            """
+            select c.process as process, c.until as until
+            from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
+                and c.until = f.before
+            where c.epoch is null group by c.process, c.until
+            """,
+            keep=True,
+        ),
+        View(
+            "double_owned_last",
+            """
+            select e.process as process, e.call as call, min(e.op) as op
+            from effects e join double_owned_until d on e.process = d.process and e.call = d.until
+            group by e.process, e.call
+            """,
+        ),
+    ),
 )
 """An owner's own overlapping or adjoining holds are one reign, so that whoever reaches into another's is another."""

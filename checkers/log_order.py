@@ -26,6 +26,13 @@ ENDS: Final = View(
     """,
 )
 
+UNACKNOWLEDGED: Final = View(
+    "log_unacknowledged",
+    "select key, value, position, seen from log_placed where acks = 0 and position is not null and value is not null",
+    keep=True,
+)
+"""What was observed where nobody was told that it is: few, against all sends."""
+
 TIMELINE: Final = View(
     "log_timeline",
     f"""
@@ -34,8 +41,8 @@ TIMELINE: Final = View(
     from log_placed where position < {PLACEABLE} and value is not null and acks > 0
     union all
     select p.key, 2 * p.position, v.call, coalesce(p.seen, {INFINITY}), coalesce(p.seen, {INFINITY})
-    from log_placed p join log_values v on p.key = v.key and p.value = v.value
-    where p.position < {PLACEABLE} and p.value is not null and p.acks = 0
+    from log_unacknowledged p join log_values v on p.key = v.key and p.value = v.value
+    where p.position < {PLACEABLE}
     union all
     select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
     from log_ends e cross join log_declared d where d.linearizable_ends = 1 and e.position < {PLACEABLE}
@@ -86,6 +93,7 @@ REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
     views=(
         ENDS,
+        UNACKNOWLEDGED,
         TIMELINE,
         View(
             "found_real_time_order",

@@ -84,6 +84,13 @@ STRETCHES: Final = View(
 )
 """What one operation read of a chain; ``straight``: offset after offset, so that only its two ends need be compared."""
 
+CROOKED: Final = View(
+    "log_crooked",
+    "select op, process, key, assignment, breaks from log_stretches where straight = 0",
+    keep=True,
+)
+"""Few, and nearly always none."""
+
 _LINK: Final = (
     "r.process as process, r.key as key, r.assignment as assignment, r.breaks as breaks, r.op as op, r.call as call"
 )
@@ -94,9 +101,9 @@ LINKS: Final = View(
     select {_LINK}, r.sub as sub, r.low as low, r.high as high from log_stretches r where r.straight = 1
     union all
     select {_LINK}, r.sub as sub, r.position as low, r.position as high
-    from log_steps r join log_stretches t on r.op = t.op and r.process = t.process and r.key = t.key
+    from log_steps r join log_crooked t on r.op = t.op and r.process = t.process and r.key = t.key
         and r.assignment = t.assignment and r.breaks = t.breaks
-    where t.straight = 0 and r.kind = 'observe' and r.outcome = 'ok'
+    where r.kind = 'observe' and r.outcome = 'ok'
     """,
 )
 
@@ -127,7 +134,7 @@ POLL_GAPS: Final = View(
 )
 """Every step that is not to the next raw offset. The first record's predecessor is the offset below the one sought."""
 
-POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, LINKS, CHAINED, POLL_GAPS)
+POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINKS, CHAINED, POLL_GAPS)
 
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 

@@ -253,18 +253,17 @@ OFFSETS: Final = View(
 COVER: Final = View(
     "log_cover",
     """
-    select key, position, acked_values, observed_values, least_shown,
-        cast(sum(delta) over (partition by key order by position nulls first
-            rows between unbounded preceding and current row) as bigint) as passes
-    from (
-        select key, position, cast(sum(delta) as bigint) as delta, max(acked_values) as acked_values,
-            max(observed_values) as observed_values, min(least_shown) as least_shown
+    select key, position, acked_values, observed_values, least_shown, passes from (
+        select key, position, told, acked_values, observed_values, least_shown,
+            cast(sum(delta) over (partition by key order by position nulls first, told nulls first
+                rows between unbounded preceding and current row) as bigint) as passes
         from (
-            select key, first_offset as position, 1 as delta, 0 as acked_values, 0 as observed_values,
+            select key, first_offset as position, 0 as told, 1 as delta, 0 as acked_values, 0 as observed_values,
                 cast(null as bigint) as least_shown from log_passes
-            union all select key, next_offset, -1, 0, 0, null from log_passes
-            union all select key, position, 0, acked_values, observed_values, least_shown from log_offsets) as ends
-        group by key, position) as edges
+            union all select key, next_offset, 0, -1, 0, 0, null from log_passes
+            union all
+            select key, position, 1, 0, acked_values, observed_values, least_shown from log_offsets) as ends) as summed
+    where told = 1
     """,
     keep=True,
 )

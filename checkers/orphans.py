@@ -30,13 +30,53 @@ from checkers.engine import INFINITY, Row
 
 _TOPIC: Final = "regexp_replace({}, '-[0-9]+$', '')"
 
+
+def _unowned(owned: str) -> str:
+    """SQL for the long times (``since``, ``until``) in which nobody owned a partition, after somebody had."""
+    return f"""
+        select group_name, key, since, until from (
+            select group_name, key, reach as since, since as until from (
+                select group_name, key, since, max(until) over (partition by group_name, key
+                    order by since nulls first, until nulls first
+                    rows between unbounded preceding and 1 preceding) as reach
+                from {owned}) as ordered
+            where reach < since
+            union all
+            select group_name, key, max(until), {INFINITY} from {owned}
+            group by group_name, key having max(until) < {INFINITY}) as unowned
+        cross join group_declared
+        where since + deadline < until
+        """
+
+
+OWNED_FOR_SURE: Final = View(
+    "orphan_owned_for_sure",
+    f"""
+    select h.group_name as group_name, h.key as key, h.told as since,
+        least(case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end,
+            coalesce(i.died, {INFINITY})) as until
+    from holds h
+        left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
+        on h.process = i.process
+    where h.key <> h.group_name
+    """,
+)
+"""Parts of the times of ``orphan_owned``, by what a hold's own operations say."""
+
+SUSPECTS: Final = View(
+    "orphan_suspects",
+    f"select group_name from ({_unowned('orphan_owned_for_sure')}) as gaps group by group_name",
+    keep=True,
+)
+"""Groups with long gaps between those parts. Of all others nothing more need be known, and nearly always all are."""
+
 TURNS: Final = View(
     "orphan_turns",
     """
     select "index" as op, process, call, outcome,
         lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
         lead(call) over (partition by worker order by call nulls first, "index" nulls first) as resumed
-    from ops
+    from ops cross join (select group_name from orphan_suspects order by group_name nulls first limit 1) s
     """,
     keep=True,
 )
@@ -60,7 +100,7 @@ TELLING: Final = View(
             d.born) as former
     from (
         select e.group as group_name, e.process as process, e.op as op, min(e.call) as call
-        from effects e where e.group is not null group by e.group, e.process, e.op) t
+        from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
         join orphan_deaths d on t.process = d.process
     """,
     keep=True,
@@ -102,25 +142,11 @@ OWNED: Final = View(
 GAPS: Final = View(
     "orphan_gaps",
     f"""
-    select g.group_name as group_name, {_TOPIC.format("g.key")} as topic, g.key as key, g.since as since,
-        g.until as until
-    from (
-        select group_name, key, reach as since, since as until from (
-            select group_name, key, since, max(until) over (partition by group_name, key
-                order by since nulls first, until nulls first
-                rows between unbounded preceding and 1 preceding) as reach
-            from orphan_owned) as ordered
-        where reach < since
-        union all
-        select group_name, key, max(until), {INFINITY} from orphan_owned
-        group by group_name, key having max(until) < {INFINITY}) g
-        cross join group_declared d
-    where g.since + d.deadline < g.until
+    select group_name, {_TOPIC.format("key")} as topic, key, since, until
+    from ({_unowned("orphan_owned")}) as gaps
     """,
     keep=True,
 )
-"""Long times in which nobody may have owned a partition, after somebody had."""
-
 LIVES: Final = View(
     "orphan_lives",
     f"""
@@ -196,6 +222,8 @@ def _orphaned(row: Row, evidence: Evidence) -> Told:
 ORPHANED_PARTITION: Final = Check(
     anomaly="orphaned-partition",
     views=(
+        OWNED_FOR_SURE,
+        SUSPECTS,
         TURNS,
         DEATHS,
         TELLING,
@@ -242,7 +270,7 @@ ORPHANED_PARTITION: Final = Check(
         group by f.group_name, f.key, f.since, f.until
         order by f.group_name nulls first, f.key nulls first, f.since nulls first
         """,
-    examined="select count(*) as examined from orphan_owned",
+    examined="select count(*) as examined from holds where key <> group_name and group_name <> ''",
     tell=_orphaned,
     needs_end=True,
 )
