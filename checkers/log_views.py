@@ -17,8 +17,6 @@ from typing import Final
 from checkers.check import View
 from checkers.engine import INFINITY
 
-_ACKED: Final = "outcome = 'ok' and position is not null"
-
 SENDS: Final = View(
     "log_sends",
     """
@@ -131,45 +129,48 @@ SHOWN: Final = View(
 PLACED: Final = View(
     "log_placed",
     f"""
-    select key, value, position,
-        cast(sum(acks) as bigint) as acks, min(acked) as acked, min(acked_call) as acked_call, min(ack_op) as ack_op,
-        cast(sum(okays) as bigint) as okays, min(okayed) as okayed, min(okay_op) as okay_op,
-        max(sentinel) as sentinel,
-        cast(sum(live) as bigint) as live, min(live_call) as live_call,
-        cast(sum(failed) as bigint) as failed, min(any_call) as any_call, min(send_op) as send_op,
-        cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
-        min(seen) as seen, min(seen_op) as seen_op, cast(sum(shown) as bigint) as shown
+    select key, value, position, okays, okayed, okay_op,
+        case when position is null then 0 else okays end as acks,
+        case when position is null then null else okayed end as acked,
+        case when position is null then null else live_call end as acked_call,
+        case when position is null then null else okay_op end as ack_op,
+        sentinel, live, live_call, failed, any_call, send_op, observed, drained, seen, seen_op, shown
     from (
-        select key, value, case when {_ACKED} then position end as position,
-            case when {_ACKED} then 1 else 0 end as acks,
-            case when {_ACKED} then coalesce(ret, {INFINITY}) end as acked,
-            case when {_ACKED} then call end as acked_call,
-            case when {_ACKED} then op end as ack_op,
-            case when outcome = 'ok' then 1 else 0 end as okays,
-            case when outcome = 'ok' then coalesce(ret, {INFINITY}) end as okayed,
-            case when outcome = 'ok' then op end as okay_op,
-            case when outcome = 'ok' and phase = 'sentinel' then 1 else 0 end as sentinel,
-            case when outcome <> 'fail' then 1 else 0 end as live,
-            case when outcome <> 'fail' then call end as live_call,
-            case when outcome = 'fail' then 1 else 0 end as failed,
-            call as any_call, op as send_op,
-            0 as observed, 0 as drained, cast(null as bigint) as seen, cast(null as bigint) as seen_op, 0 as shown
-        from log_sends where value is not null
-        union all
-        select p.key, p.value, p.position, 0, null, null, null, 0, null, null, 0, 0, null, 0, null, null,
-            1, case when p.phase = 'drain' then 1 else 0 end, coalesce(p.ret, {INFINITY}), p.op,
-            case when p.segment > 0 and s.op is null then 1 else 0 end
-        from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
-        where p.kind = 'observe'
-        union all
-        select key, value, position, 0, null, null, null, 0, null, null, 0, 0, null, 0, null, null,
-            0, 0, null, null, 1
-        from log_oddly_shown) as sources
-    group by key, value, position
+        select key, value, position,
+            cast(sum(okays) as bigint) as okays, min(okayed) as okayed, min(okay_op) as okay_op,
+            max(sentinel) as sentinel,
+            cast(sum(live) as bigint) as live, min(live_call) as live_call,
+            cast(sum(failed) as bigint) as failed, min(any_call) as any_call, min(send_op) as send_op,
+            cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
+            min(seen) as seen, min(seen_op) as seen_op, cast(sum(shown) as bigint) as shown
+        from (
+            select key, value, case when outcome = 'ok' then position end as position,
+                case when outcome = 'ok' then 1 else 0 end as okays,
+                case when outcome = 'ok' then coalesce(ret, {INFINITY}) end as okayed,
+                case when outcome = 'ok' then op end as okay_op,
+                case when outcome = 'ok' and phase = 'sentinel' then 1 else 0 end as sentinel,
+                case when outcome <> 'fail' then 1 else 0 end as live,
+                case when outcome <> 'fail' then call end as live_call,
+                case when outcome = 'fail' then 1 else 0 end as failed,
+                call as any_call, op as send_op,
+                0 as observed, 0 as drained, cast(null as bigint) as seen, cast(null as bigint) as seen_op, 0 as shown
+            from log_sends where value is not null
+            union all
+            select p.key, p.value, p.position, 0, null, null, null, 0, null, 0, null, null,
+                1, case when p.phase = 'drain' then 1 else 0 end, coalesce(p.ret, {INFINITY}), p.op,
+                case when p.segment > 0 and s.op is null then 1 else 0 end
+            from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+            where p.kind = 'observe'
+            union all
+            select key, value, position, 0, null, null, null, 0, null, 0, null, null,
+                0, 0, null, null, 1
+            from log_oddly_shown) as sources
+        group by key, value, position) as placed
     """,
     keep=True,
 )
-"""One row per (key, value, position); position null for sends whose offset is unknown, value null for undecodable."""
+"""One row per (key, value, position); position null for sends that were not acknowledged with one, value null for
+undecodable."""
 
 VALUES: Final = View(
     "log_values",

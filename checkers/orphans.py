@@ -32,20 +32,17 @@ _TOPIC: Final = "regexp_replace({}, '-[0-9]+$', '')"
 
 
 def _unowned(owned: str) -> str:
-    """SQL for the long times (``since``, ``until``) in which nobody owned a partition, after somebody had."""
+    """SQL for the times (``since``, ``until``) in which nobody owned a partition, after somebody had."""
     return f"""
-        select group_name, key, since, until from (
-            select group_name, key, reach as since, since as until from (
-                select group_name, key, since, max(until) over (partition by group_name, key
-                    order by since nulls first, until nulls first
-                    rows between unbounded preceding and 1 preceding) as reach
-                from {owned}) as ordered
-            where reach < since
-            union all
-            select group_name, key, max(until), {INFINITY} from {owned}
-            group by group_name, key having max(until) < {INFINITY}) as unowned
-        cross join group_declared
-        where since + deadline < until
+        select group_name, key, reach as since, since as until from (
+            select group_name, key, since, max(until) over (partition by group_name, key
+                order by since nulls first, until nulls first
+                rows between unbounded preceding and 1 preceding) as reach
+            from {owned}) as ordered
+        where reach < since
+        union all
+        select group_name, key, max(until), {INFINITY} from {owned}
+        group by group_name, key having max(until) < {INFINITY}
         """
 
 
@@ -65,10 +62,15 @@ OWNED_FOR_SURE: Final = View(
 
 SUSPECTS: Final = View(
     "orphan_suspects",
-    f"select group_name from ({_unowned('orphan_owned_for_sure')}) as gaps group by group_name",
+    f"""
+    select g.group_name as group_name from ({_unowned("orphan_owned_for_sure")}) g
+        cross join group_declared d cross join (select max(call) as latest from ops) o
+    where g.since + d.deadline < least(g.until, o.latest)
+    group by g.group_name
+    """,
     keep=True,
 )
-"""Groups with long gaps between those parts. Of all others nothing more need be known, and nearly always all are."""
+"""Groups with long gaps between those parts before the end. Of others, nearly always all, no more need be known."""
 
 TURNS: Final = View(
     "orphan_turns",
@@ -142,11 +144,15 @@ OWNED: Final = View(
 GAPS: Final = View(
     "orphan_gaps",
     f"""
-    select group_name, {_TOPIC.format("key")} as topic, key, since, until
-    from ({_unowned("orphan_owned")}) as gaps
+    select g.group_name as group_name, {_TOPIC.format("g.key")} as topic, g.key as key, g.since as since,
+        g.until as until
+    from ({_unowned("orphan_owned")}) g cross join group_declared d
+    where g.since + d.deadline < g.until
     """,
     keep=True,
 )
+"""Long times in which nobody may have owned a partition, after somebody had."""
+
 LIVES: Final = View(
     "orphan_lives",
     f"""

@@ -73,15 +73,19 @@ READS: Final = View(
     from register_rows r left join register_unclear u on r.key = u.key
     where r.kind = 'read' and r.outcome = 'ok' and r.ret < {INFINITY} and u.key is null
     """,
+)
+
+DOUBTED: Final = View(
+    "register_doubted",
+    "select key, value from register_writers where outcome <> 'ok' group by key, value",
     keep=True,
 )
 
 CONFIRMED: Final = View(
     "register_confirmed",
     """
-    select w.key as key, w.value as value
-    from register_writers w join register_reads r on w.key = r.key and w.value = r.value
-    where w.outcome <> 'ok' group by w.key, w.value
+    select d.key as key, d.value as value
+    from register_doubted d join register_reads r on d.key = r.key and d.value = r.value group by d.key, d.value
     """,
     keep=True,
 )
@@ -101,7 +105,7 @@ WRITTEN: Final = View(
 )
 """``certain`` 1: acknowledged or read; 0: nobody knows, unless a kept CAS expected it."""
 
-SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, CONFIRMED, WRITTEN)
+SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
 """In order; then ``register_chains.keep`` makes ``register_kept`` of ``register_written``."""
 
 SEEN: Final = View(
