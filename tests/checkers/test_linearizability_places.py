@@ -19,9 +19,9 @@ from linearizability_models import Deadly, Mixer, Untold
 from linearizability_oracle import MEANING, Op, linearizable
 
 from checkers.engine import EngineUnavailable
-from checkers.linearizability import MODELS, Limits, Model, ModelError, Place, ThisMachine, search
+from checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, search
 from checkers.linearizability.encode import encode
-from checkers.linearizability.on_spark import OnSpark
+from checkers.linearizability.on_spark import search_on_spark
 from checkers.linearizability.pool import NotPortableError, Pool
 from checkers.verdict import Judgement, Verdict
 
@@ -30,9 +30,31 @@ POOL = ThisMachine(workers=2, patience=0.0)
 AMPLE = Limits(seconds=None)
 
 
+class OnSpark:
+    """Searches as a ``ThisMachine`` is asked to."""
+
+    def __init__(self, application: Any) -> None:
+        self.engine = application.engine(effects=0)
+
+    def search(self, ops: pa.Table, model: Model, **options: Any) -> Judgement:
+        self.engine.load("ops", ops)
+        return search_on_spark(self.engine, model, **options)
+
+
+Place = ThisMachine | OnSpark
+
+
 @pytest.fixture(scope="module")
 def spark(application: Any) -> OnSpark:
-    return OnSpark(application.engine(effects=0))
+    return OnSpark(application)
+
+
+def searched(ops: pa.Table, model: Model, place: Place, **options: Any) -> Judgement:
+    return (
+        place.search(ops, model, **options)
+        if isinstance(place, OnSpark)
+        else search(ops, model, place=place, **options)
+    )
 
 
 def told(judgement: Judgement) -> Any:
@@ -50,7 +72,7 @@ def keyed(model: str, count: int) -> tuple[list[list[Op]], pa.Table]:
 def check_alike(model: str, place: Place, count: int) -> None:
     """As in one process, and as every order says."""
     histories, ops = keyed(model, count)
-    one, other = (search(ops, MODELS[model], limits=AMPLE, place=where) for where in (HERE, place))
+    one, other = (searched(ops, MODELS[model], where, limits=AMPLE) for where in (HERE, place))
     assert told(one) == told(other)
     judged = [linearizable(mine, MEANING[model]) for mine in histories]
     assert one.anomalies == {"nonlinearizable": judged.count(False)}
@@ -97,7 +119,7 @@ def check_a_share_that_is_too_small(place: Place) -> None:
     """Half of the memory is too little for ``wide``, and all of it for ``wider``."""
     ops = table([("wide", exploding(7)), ("small", exploding(2)), ("wider", exploding(9))])
     limits = Limits(seconds=None, bytes=2_500_000)
-    one, other = (search(ops, Mixer(), limits=limits, place=where) for where in (HERE, place))
+    one, other = (searched(ops, Mixer(), where, limits=limits) for where in (HERE, place))
     assert told(one) == told(other)
     (reason,) = other.unknown
     assert reason.startswith("key wider: the memory limit (")
@@ -117,7 +139,7 @@ def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark) -> None:
 
 def check_time(place: Place) -> None:
     ops = table([("a", exploding(12)), ("b", exploding(1))])
-    judged = search(ops, Mixer(), limits=Limits(seconds=0.2), place=place)
+    judged = searched(ops, Mixer(), place, limits=Limits(seconds=0.2))
     assert judged.verdict is Verdict.UNKNOWN
     (reason,) = judged.unknown
     assert reason == "key a: the time limit of 0.2 s was reached when 0 of 12 operations had returned"
@@ -141,7 +163,7 @@ def deadly() -> pa.Table:
 
 
 def check_death(place: Place) -> None:
-    judged = search(deadly(), Deadly(), place=place)
+    judged = searched(deadly(), Deadly(), place)
     assert judged.verdict is Verdict.FAIL
     assert [finding.key for finding in judged.findings] == ["d"]
     (reason,) = judged.unknown
@@ -192,7 +214,7 @@ def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model)
 @pytest.mark.spark
 def test_a_model_that_spark_cannot_load_is_one_clear_error(nowhere: Model, spark: OnSpark) -> None:
     with pytest.raises(EngineUnavailable, match="executors cannot load the model mixer; install assay"):
-        search(table([("a", exploding(3))]), nowhere, place=spark)
+        spark.search(table([("a", exploding(3))]), nowhere)
 
 
 SCRIPT = """
