@@ -34,7 +34,7 @@ from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast
+from pyspark.sql.functions import broadcast, col
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
@@ -253,22 +253,23 @@ class Spark:
         key: str,
         function: Callable[[pa.Table], pa.Table],
         schema: pa.Schema,
-        *,
-        parts: int,
-        only: Sequence[str | None] | None = None,
+        parts: Sequence[Sequence[str | None]],
     ) -> Grouped:
         """What ``function`` makes of all rows that ``sql`` has of one key: rows of ``schema``. For texts as keys.
 
-        ``parts``: how many jobs to divide the keys among; ``only``: of these keys. Needs pandas, here and on executors.
+        ``parts``: keys, each in one part; of others nothing is made. Needs pandas, here and on the executors.
         """
+        keys = [one for part in parts for one in part]
+        numbers = [number for number, part in enumerate(parts) for _ in part]
+        divided = pa.table({"wanted": pa.array(keys, pa.string()), "part": pa.array(numbers, pa.int32())})
         with _failures(sql):
-            rows = self._session.sql(sql)
-            if only is not None:
-                wanted = pa.table({"wanted": pa.array(only, pa.string())})
-                few = broadcast(self._session.createDataFrame(wanted))
-                rows = rows.join(few, rows[key].eqNullSafe(few["wanted"]), "left_semi")
-            made = rows.repartition(parts, key).groupBy(key).applyInArrow(function, from_arrow_schema(schema))
-            return Grouped(made.rdd)
+            rows, placed = self._session.sql(sql), broadcast(self._session.createDataFrame(divided))
+            sorted_out = (
+                rows.join(placed, rows[key].eqNullSafe(placed["wanted"]))
+                .drop("wanted")
+                .repartitionById(len(parts), col("part"))
+            )
+            return Grouped(sorted_out.groupBy("part", key).applyInArrow(function, from_arrow_schema(schema)).rdd)
 
     def cancel(self) -> None:
         """Ends what other threads run."""
@@ -295,11 +296,6 @@ class Grouped:
 
     def __init__(self, rows: RDD[Any]) -> None:
         self._rows = rows
-
-    @property
-    def parts(self) -> int:
-        with _failures("divide keys among parts"):
-            return self._rows.getNumPartitions()
 
     def part(self, number: int) -> list[Any]:
         """A job of its own. May be used by several threads at once."""

@@ -1,9 +1,9 @@
 """Keys on the executors of a Spark, which read their operations themselves: whoever asks never holds them.
 
-The view ``ops`` is sorted out by key once, into many more parts than there are cores; one process of Python takes all
-operations of one key at once (``applyInArrow``). Each part is a job of its own, so that what is known is known at once,
-and a process that dies takes no other part along. What was to be answered together with the key that it died of is
-asked for again, in halves, until that key is alone.
+The view ``ops`` is sorted out by key once, into more parts than there are cores, longest keys first; a process of
+Python takes all operations of one key at once (``applyInArrow``). Each part is a job of its own, so that what is known
+is known at once, and a process that dies takes no other part along. The keys of its own part are asked for again, in
+halves, until the one that it died of is alone.
 
 The executors need this package with what it needs, and the model's module, where their Python finds them.
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,8 @@ from checkers.linearizability.answer import Answer, answer, died
 from checkers.linearizability.encode import COLUMNS, encode
 from checkers.linearizability.limits import DEFAULT, Limits
 from checkers.linearizability.model import Model, ModelError
+from checkers.linearizability.place import chunks
+from checkers.linearizability.pool import Chunk
 from checkers.linearizability.search import Progress, zones
 from checkers.linearizability.summary import Found, count, summary
 from checkers.verdict import Judgement
@@ -35,8 +37,6 @@ from checkers.verdict import Judgement
 if TYPE_CHECKING:
     from checkers.engine.spark import Spark
 
-ROUNDS: Final = 8
-"""How many parts there are for each core, if there are keys enough: one of them may be hard."""
 PART: Final = 100_000
 """Operations of a part at most, about, unless one key has more."""
 PATIENCE: Final = 0.2
@@ -49,18 +49,8 @@ KEYS: Final = """
 SAID: Final = pa.schema([pa.field("key", pa.string()), pa.field("said", pa.binary(), nullable=False)])
 """What an executor gives back: a pickled ``Found``, or ``ModelError`` where an operation does not fit the model."""
 
-Chunk = tuple[int, ...]
-"""Numbers of keys that are asked for together."""
 Numbered = Generator[tuple[int, Found]]
 Rows = list[tuple[str | None, bytes]]
-
-
-@dataclass(frozen=True)
-class Job:
-    """``chunk``: which keys are asked for; none: that is known where they are only."""
-
-    rows: Callable[[], Rows]
-    chunk: Chunk = ()
 
 
 @dataclass(frozen=True)
@@ -165,45 +155,39 @@ class _Search:
             return
         beside = min(self._spark.parallelism, len(self._keys))
         narrow: list[tuple[int, Found]] = []
-        for number, one in self._side_by_side(limits.among(beside), beside):
+        divided = chunks(dict(enumerate(self._keys.operations)), beside, PART)
+        for number, one in self._run(divided, limits.among(beside), beside):
             if one.answer.out_of_memory and beside > 1:
                 narrow.append((number, one))
             else:
                 yield number, one
         for number, one in sorted(narrow, key=lambda numbered: numbered[0]):
-            yield from self._chunks([(number,)], limits.after(one.answer.seconds), 1)
+            yield from self._run([(number,)], limits.after(one.answer.seconds), 1)
 
-    def _side_by_side(self, limits: Limits, beside: int) -> Numbered:
-        left = dict.fromkeys(range(len(self._keys)))
-        parts = min(len(left), max(beside * ROUNDS, sum(self._keys.operations) // PART))
-        every = self._spark.by_key(ASKED, "key", _function(self._model, limits), SAID, parts=parts)
-        jobs = [Job(partial(every.part, part)) for part in range(every.parts)]
-        for number, one in self._run(jobs, limits, beside):
-            del left[number]
-            yield number, one
-        again = tuple(left)
-        yield from self._chunks([again[start::beside] for start in range(min(beside, len(again)))], limits, beside)
-
-    def _chunks(self, chunks: Sequence[Chunk], limits: Limits, beside: int) -> Numbered:
-        yield from self._run([self._job(chunk, limits) for chunk in chunks], limits, beside)
-
-    def _run(self, jobs: Sequence[Job], limits: Limits, beside: int) -> Numbered:
-        """So many jobs at once. One that fails is asked again in halves, unless its keys are not known here."""
+    def _run(self, divided: Sequence[Chunk], limits: Limits, beside: int) -> Numbered:
+        """A job for each chunk, so many at once. What was asked for in one that fails is asked for in halves."""
         threads = ThreadPoolExecutor(beside)
-        under_way = {threads.submit(job.rows): job for job in jobs}
+        under_way: dict[Future[Rows], Chunk] = {}
+
+        def begin(divided: Sequence[Chunk]) -> None:
+            made = self._spark.by_key(
+                ASKED, "key", _function(self._model, limits), SAID, list(map(self._names, divided))
+            )
+            under_way.update((threads.submit(made.part, part), chunk) for part, chunk in enumerate(divided))
+
         try:
+            begin(divided)
             while under_way:
                 for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                    chunk = under_way.pop(future).chunk
+                    chunk = under_way.pop(future)
                     try:
                         rows = future.result()
                     except EngineError as error:
                         if len(chunk) == 1:
                             yield chunk[0], self._died(chunk[0], error)
                         else:
-                            halves = (chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :])
-                            again = [self._job(half, limits) for half in halves if half]
-                            under_way |= {threads.submit(job.rows): job for job in again}
+                            half = len(chunk) // 2
+                            begin([chunk[:half], chunk[half:]])
                         continue
                     for key, said in rows:
                         yield self._numbers[key], _heard(said)
@@ -213,13 +197,8 @@ class _Search:
                 self._spark.cancel()  # again and again, for a thread may just be about to begin a job
                 wait(under_way, timeout=PATIENCE)
 
-    def _job(self, chunk: Chunk, limits: Limits) -> Job:
-        def rows() -> Rows:
-            names = [self._keys.names[number] for number in chunk]
-            asked = self._spark.by_key(ASKED, "key", _function(self._model, limits), SAID, parts=1, only=names)
-            return asked.part(0)
-
-        return Job(rows, chunk)
+    def _names(self, chunk: Chunk) -> list[str | None]:
+        return [self._keys.names[number] for number in chunk]
 
     def _died(self, number: int, error: EngineError) -> Found:
         return Found(self._keys.operations[number], died(self._keys.names[number], f"was lost: {error}"))

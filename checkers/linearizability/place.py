@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -74,7 +74,8 @@ class ThisMachine:
 def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Limits, beside: int) -> Answers:
     """``beside`` keys at once, with a share of the memory each; then one by one those that need more."""
     narrow: list[tuple[int, Answer]] = []
-    for number, found in pool.answers(encoded, _chunks(encoded, keys, beside), limits.among(beside), beside):
+    divided = chunks({number: encoded.length(number) for number in keys}, beside, CHUNK)
+    for number, found in pool.answers(encoded, divided, limits.among(beside), beside):
         if found.out_of_memory and beside > 1:
             narrow.append((number, found))
         else:
@@ -83,15 +84,15 @@ def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Lim
         yield from pool.answers(encoded, [(number,)], limits.after(found.seconds), 1)
 
 
-def _chunks(encoded: Encoded, keys: Sequence[int], beside: int) -> list[Chunk]:
-    """Whole keys, the longest ones first."""
-    enough = min(CHUNK, sum(map(encoded.length, keys)) // (beside * ROUNDS))
+def chunks(lengths: Mapping[int, int], beside: int, most: int) -> list[Chunk]:
+    """Whole keys, the longest ones first, by the operations of each; ``most``: of a chunk, unless a key has more."""
+    enough = min(most, sum(lengths.values()) // (beside * ROUNDS))
     found: list[Chunk] = []
     together: list[int] = []
     operations = 0
-    for number in sorted(keys, key=lambda number: (-encoded.length(number), number)):
+    for number in sorted(lengths, key=lambda number: (-lengths[number], number)):
         together.append(number)
-        operations += encoded.length(number)
+        operations += lengths[number]
         if operations >= enough:
             found.append(tuple(together))
             together, operations = [], 0

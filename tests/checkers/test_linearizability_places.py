@@ -19,7 +19,7 @@ from linearizability_models import Deadly, Mixer, Untold
 from linearizability_oracle import MEANING, Op, linearizable
 
 from checkers.engine import EngineUnavailable
-from checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, search
+from checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, on_spark, search
 from checkers.linearizability.encode import encode
 from checkers.linearizability.on_spark import search_on_spark
 from checkers.linearizability.pool import NotPortableError, Pool
@@ -50,11 +50,9 @@ def spark(application: Any) -> OnSpark:
 
 
 def searched(ops: pa.Table, model: Model, place: Place, **options: Any) -> Judgement:
-    return (
-        place.search(ops, model, **options)
-        if isinstance(place, OnSpark)
-        else search(ops, model, place=place, **options)
-    )
+    if isinstance(place, OnSpark):
+        return place.search(ops, model, **options)
+    return search(ops, model, place=place, **options)
 
 
 def told(judgement: Judgement) -> Any:
@@ -93,9 +91,16 @@ def test_several_processes_say_what_one_says_of_each_model(model: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("model", ["cas-register", "fifo-queue"])
+@pytest.mark.parametrize("model", sorted(MODELS))
 def test_spark_says_what_one_process_says(model: str, spark: OnSpark) -> None:
-    check_alike(model, spark, 60)
+    check_alike(model, spark, 40)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_spark_says_what_one_process_says_of_many_keys(model: str, spark: OnSpark) -> None:
+    check_alike(model, spark, 1500)
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
@@ -179,6 +184,26 @@ def test_a_process_of_spark_that_is_killed_makes_its_key_unknown_and_no_other(sp
     check_death(spark)
 
 
+@pytest.mark.spark
+def test_on_spark_several_keys_may_die(spark: OnSpark) -> None:
+    """More keys than parts, so that those that die have others beside them, which have to be asked for again."""
+    ops = [operation("write", 1, call=0, ret=1)]
+    keys = [None, *map(str, range(39))]
+    deadly = [
+        (key, [*ops, operation("die", call=2, ret=3)] if number % 8 == 0 else ops) for number, key in enumerate(keys)
+    ]
+    judged = spark.search(table(deadly), Deadly())
+    assert [reason.split(": the process")[0] for reason in judged.unknown] == [
+        "the history",
+        "key 7",
+        "key 15",
+        "key 23",
+        "key 31",
+    ]
+    assert judged.examined[0].note is not None
+    assert judged.examined[0].note.startswith("search on 40 keys;")
+
+
 def test_every_process_may_die() -> None:
     ops = [operation("die", call=0, ret=1)]
     judged = search(table([(str(number), ops) for number in range(4)]), Deadly(), place=POOL)
@@ -215,6 +240,58 @@ def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model)
 def test_a_model_that_spark_cannot_load_is_one_clear_error(nowhere: Model, spark: OnSpark) -> None:
     with pytest.raises(EngineUnavailable, match="executors cannot load the model mixer; install assay"):
         spark.search(table([("a", exploding(3))]), nowhere)
+
+
+@pytest.mark.spark
+def test_spark_tells_which_operation_does_not_fit(spark: OnSpark) -> None:
+    ops = table(
+        [("a", [operation("read", None, 1, call=0, ret=1)]), (None, [operation("pop", None, 1, call=0, ret=1)])]
+    )
+    told = []
+    for place in (HERE, spark):
+        with pytest.raises(ModelError, match=r"^operation 1: ") as caught:
+            searched(ops, MODELS["register"], place)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+
+
+@pytest.mark.spark
+def test_on_spark_too_a_model_that_contradicts_itself_is_an_error(spark: OnSpark) -> None:
+    ops = [operation("peek", 1, call=0, ret=10)]
+    with pytest.raises(ModelError, match="reads, and changed the state"):
+        spark.search(table([("a", ops), ("b", ops)]), Untold())
+
+
+@pytest.mark.spark
+def test_on_spark_too_no_operation_may_count(spark: OnSpark) -> None:
+    lost = [operation("read", None, None, call=0, ret=None, outcome="info")]
+    for ops in (table([]), table([("a", lost)])):
+        assert told(spark.search(ops, MODELS["register"])) == told(search(ops, MODELS["register"], place=HERE))
+    some = table([("a", lost), ("b", [operation("write", 1, call=0, ret=1)])])
+    assert told(spark.search(some, MODELS["register"])) == told(search(some, MODELS["register"], place=HERE))
+
+
+@pytest.mark.spark
+def test_without_pandas_spark_is_one_clear_error(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_spark, "find_spec", lambda name: None)
+    with pytest.raises(EngineUnavailable, match="needs the package pandas"):
+        spark.search(table([("a", exploding(1))]), Mixer())
+
+
+@pytest.mark.spark
+def test_ctrl_c_on_spark_ends_its_jobs_and_leaves_what_is_known(spark: OnSpark) -> None:
+    def watch(what: str, done: int, total: int) -> None:
+        if done:
+            signal.raise_signal(signal.SIGINT)
+
+    stale = [operation("peek", 1, call=0, ret=1)]
+    ops = table([("quick", stale), ("slow", exploding(14))])
+    judged = spark.search(ops, Mixer(), progress=watch)
+    assert judged.interrupted
+    assert judged.unknown == ("interrupted; 1 of 2 keys were searched",)
+    assert [finding.key for finding in judged.findings] == ["quick"]
+    context = spark.engine._session.sparkContext
+    assert list(context.statusTracker().getActiveJobsIds()) == []
 
 
 SCRIPT = """
