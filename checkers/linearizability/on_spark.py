@@ -127,7 +127,7 @@ def _require(spark: Spark, model: Model) -> None:
 def _missing(model: bytes) -> str:
     """On an executor: what it cannot load, or nothing."""
     try:
-        import pandas  # type: ignore[import-untyped]  # noqa: F401 - what Spark hands keys over with asks for it
+        import pandas  # noqa: F401 - what Spark hands keys over with asks for it
 
         import checkers.linearizability.searcher  # noqa: F401 - loads what takes long
 
