@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.contract import Contract
-from checkers.engine import DuckDB, Engines
+from checkers.engine import DuckDB, EngineError, Engines, EngineUnavailable
 from checkers.judge import Watch, judge
 from checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from checkers.source import OPTIONAL, register_parts
@@ -121,6 +121,10 @@ def _by_search(ops: Operations, model: Model, engines: Engines, watch: Watch, li
             else:
                 spark.load("ops", ops)
             return search_on_spark(spark, model, limits=limits, progress=watch)
+    except EngineUnavailable:
+        raise
+    except EngineError as error:
+        raise EngineUnavailable(f"{error}; ask again, or search here with --engine=duckdb") from error
     except ModelError as error:
         raise HistoryError(f"the operations are not those of {model.name}: {error}") from error
 

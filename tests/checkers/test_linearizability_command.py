@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 from linearizability_histories import history, operation, table
 from linearizability_oracle import Op
@@ -28,8 +29,15 @@ from harness.app.recheck import rejudge, stored_operations
 from harness.core.history import HistoryError, HistoryReader, HistoryWriter
 
 
-def stored(folder: Path, ops: Any) -> Path:
-    """In several parts."""
+def stored(folder: Path, ops: pa.Table) -> Path:
+    """As the format asks for it: a process for each operation, from time 0 on, and no stamp twice."""
+    rows, earliest = ops.to_pylist(), min(ops["call"].to_pylist())
+    for number, row in enumerate(rows):
+        row["process"] = number
+        row["call"] = (row["call"] - earliest) * 10_000 + 2 * number
+        if row["ret"] is not None:
+            row["ret"] = (row["ret"] - earliest) * 10_000 + 2 * number + 1
+    ops = pa.Table.from_pylist(rows, schema=ops.schema)
     with HistoryWriter(folder) as writer:
         for batch in ops.to_batches(max_chunksize=50):
             writer.batch("ops", batch)
@@ -149,6 +157,8 @@ def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path
         process.kill()
         process.wait()
         os.close(terminal)
+        if process.stdout is not None:
+            process.stdout.close()
     assert process.returncode == Exit.INTERRUPTED
     assert out.startswith("FAIL")
     assert f"interrupted; 1 of {1 + len(keys)} keys were searched" in out
