@@ -69,9 +69,12 @@ class Engines:
             return SPARK
         return DUCKDB if fits(reader) or not _available() else SPARK
 
-    def spark(self) -> Spark | None:
-        """A session for work that is no SQL, if Spark was asked for; raises ``EngineUnavailable`` if there is none."""
-        return self._spark(0) if self._engine == SPARK or self._master is not None else None
+    def spark(self, rows: int) -> Spark | None:
+        """A session for work that is no SQL, on so many rows, if Spark was asked for.
+
+        Raises ``EngineUnavailable`` if there is none.
+        """
+        return self._spark(rows) if self._engine == SPARK or self._master is not None else None
 
     @contextmanager
     def open(self, reader: HistoryReader) -> Iterator[Engine]:

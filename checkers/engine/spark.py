@@ -30,10 +30,12 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast, col
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, conformed, empty
@@ -238,12 +240,36 @@ class Spark:
         """How many tasks run at once."""
         return max(1, self._session.sparkContext.defaultParallelism)
 
-    def run(self, function: Callable[[bytes], bytes], argument: bytes) -> bytes:
-        """Calls a function of a module on an executor. May be used by several threads at once."""
+    def everywhere(self, function: Callable[[bytes], str], argument: bytes) -> list[str]:
+        """What a function of a module says on executors, called by as many tasks as run at once."""
+        tasks = self.parallelism
         with _failures(f"run {function.__module__}.{function.__name__}"):
-            context = self._session.sparkContext
-            found: bytes = context.parallelize([argument], 1).map(function).collect()[0]
+            found: list[str] = self._session.sparkContext.parallelize([argument] * tasks, tasks).map(function).collect()
         return found
+
+    def by_key(
+        self,
+        sql: str,
+        key: str,
+        function: Callable[[pa.Table], pa.Table],
+        schema: pa.Schema,
+        parts: Sequence[Sequence[str | None]],
+    ) -> Grouped:
+        """What ``function`` makes of all rows that ``sql`` has of one key: rows of ``schema``. For texts as keys.
+
+        ``parts``: keys, each in one part; of others nothing is made. Needs pandas, here and on the executors.
+        """
+        keys = [one for part in parts for one in part]
+        numbers = [number for number, part in enumerate(parts) for _ in part]
+        divided = pa.table({"wanted": pa.array(keys, pa.string()), "part": pa.array(numbers, pa.int32())})
+        with _failures(sql):
+            rows, placed = self._session.sql(sql), broadcast(self._session.createDataFrame(divided))
+            sorted_out = (
+                rows.join(placed, rows[key].eqNullSafe(placed["wanted"]))
+                .drop("wanted")
+                .repartitionById(len(parts), col("part"))
+            )
+            return Grouped(sorted_out.groupBy("part", key).applyInArrow(function, from_arrow_schema(schema)).rdd)
 
     def cancel(self) -> None:
         """Ends what other threads run."""
@@ -260,6 +286,21 @@ class Spark:
         for name in self._names:
             self._session.catalog.dropTempView(name)
         self._names.clear()
+
+
+class Grouped:
+    """Rows that a function makes of those of each key, in parts: all rows of one key are in one part.
+
+    The first part that is asked for sorts out the rows for all.
+    """
+
+    def __init__(self, rows: RDD[Any]) -> None:
+        self._rows = rows
+
+    def part(self, number: int) -> list[Any]:
+        """A job of its own. May be used by several threads at once."""
+        with _failures(f"make part {number} of what is made by key"):
+            return self._rows.context.runJob(self._rows, list, [number])
 
 
 def _settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, str]:

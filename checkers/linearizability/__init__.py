@@ -4,16 +4,16 @@
 that come along), ``encode`` (operations as integers), ``zones`` (registers with unique values).
 
 Where keys are searched: ``place`` (here, or on all cores), ``pool`` and ``worker`` (processes of this machine),
-``on_spark``; ``answer`` (what comes back). How one is searched: ``layout`` (its events, and what a configuration is
-made of), ``core`` (the compiled search) and ``tables`` (what it keeps), ``searcher`` (drives it), ``workspace`` (its
-memory and limits), ``explain`` (why an operation has no place), ``compiled`` (numba); ``fifo_queue`` and ``key_value``
-are models that foresee.
+``on_spark`` (its own entry); ``answer`` (what comes back of a key), ``summary`` (and of all of them). How one is
+searched: ``layout`` (its events, and what a configuration is made of), ``core`` (the compiled search) and ``tables``
+(what it keeps), ``searcher`` (drives it), ``workspace`` (its memory and limits), ``explain`` (why an operation has no
+place), ``compiled`` (numba); ``fifo_queue`` and ``key_value`` are models that foresee.
 """
 
 from checkers.linearizability.limits import Limits
 from checkers.linearizability.model import Action, Call, Model, ModelError, Values
 from checkers.linearizability.models import MODELS
-from checkers.linearizability.place import Place, ThisMachine
+from checkers.linearizability.place import ThisMachine
 from checkers.linearizability.search import search
 
-__all__ = ["MODELS", "Action", "Call", "Limits", "Model", "ModelError", "Place", "ThisMachine", "Values", "search"]
+__all__ = ["MODELS", "Action", "Call", "Limits", "Model", "ModelError", "ThisMachine", "Values", "search"]

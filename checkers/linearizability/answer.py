@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.linearizability.encode import KeyHistory
+from checkers.linearizability.encode import KeyHistory, named
 from checkers.linearizability.limits import Limits
 from checkers.linearizability.model import ModelError
 from checkers.verdict import Finding
@@ -52,6 +52,6 @@ def answer(history: KeyHistory, limits: Limits) -> Answer:
     )
 
 
-def died(history: KeyHistory, how: str) -> Answer:
+def died(key: str | None, how: str) -> Answer:
     """Of a key whose search took its process along."""
-    return Answer(unknown=f"{history.name}: the process that searched it {how}")
+    return Answer(unknown=f"{named(key)}: the process that searched it {how}")

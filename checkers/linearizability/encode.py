@@ -30,6 +30,11 @@ LONGEST_SHOWN: Final = 60
 """Characters of a value in words; what is longer is cut."""
 
 
+def named(key: str | None) -> str:
+    """The key in words."""
+    return "the history" if key is None else f"key {key}"
+
+
 @dataclass(frozen=True)
 class KeyHistory:
     """One key's operations that count, by call. One entry per operation in each array."""
@@ -55,7 +60,7 @@ class KeyHistory:
     @property
     def name(self) -> str:
         """The key in words."""
-        return "the history" if self.key is None else f"key {self.key}"
+        return named(self.key)
 
     def named(self, row: int) -> str:
         """The operation in that row of the arrays, in words."""
@@ -79,7 +84,7 @@ class Encoded:
     action: Ints
     """A number into ``actions``."""
     keys: list[str | None]
-    """Those that have operations that count, in the order in which the table has them first."""
+    """Those that have operations that count, by the lowest index that an operation of theirs has, counted or not."""
     values: list[Values]
     """Per key."""
     bounds: list[int]
@@ -122,7 +127,9 @@ def encode(ops: pa.Table, model: Model) -> Encoded:
         raise ModelError(f"the operations have no column {', '.join(missing)}")
     codes = {name: _numbered(ops[name]) for name in ("f", "key", "argument", "result", "outcome")}
     call, ret = _integers(ops["call"]), _integers(ops["ret"].fill_null(FOREVER))
-    index, key = _integers(ops["index"]), codes["key"][0]
+    index = _integers(ops["index"])
+    codes["key"] = _by_first(*codes["key"], index)
+    key = codes["key"][0]
     outcome, outcomes = codes["outcome"][0], codes["outcome"][1].to_pylist()
     _check_times(index, call, ret, outcome, outcomes)
     info = np.array([text == "info" for text in outcomes], dtype=np.bool_)[outcome]
@@ -227,6 +234,16 @@ def _numbered(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """Each row's text as a number, and the texts; null is a text of its own."""
     dictionary = column.dictionary_encode(null_encoding="encode").combine_chunks()
     return np.asarray(dictionary.indices, dtype=np.int64), dictionary.dictionary
+
+
+def _by_first(numbers: Ints, texts: pa.Array, index: Ints) -> tuple[Ints, pa.Array]:
+    """The texts by the lowest index of their rows, wherever in the table these lie."""
+    first = np.full(len(texts), FOREVER)
+    np.minimum.at(first, numbers, index)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[numbers], texts.take(pa.array(order))
 
 
 def _text(texts: pa.Array, number: int) -> str | None:

@@ -1,79 +1,248 @@
-"""Keys on the executors of a Spark: one job for each handful of keys, as many at once as it has cores.
+"""Keys on the executors of a Spark, which read their operations themselves: whoever asks never holds them.
 
-A job of its own each, so that what is known is known at once, and a process that dies takes no other answer along. The
-executors need this package, and the model's module, where their Python finds them.
+The view ``ops`` is sorted out by key once, into more parts than there are cores, longest keys first; a process of
+Python takes all operations of one key at once (``applyInArrow``). Each part is a job of its own, so that what is known
+is known at once, and a process that dies takes no other part along. The keys of its own part are asked for again, in
+halves, until the one that it died of is alone.
+
+The executors need this package with what it needs, and the model's module, where their Python finds them.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from checkers.engine import EngineError, EngineUnavailable
+from checkers.engine.base import quoted
 from checkers.linearizability.answer import Answer, answer, died
-from checkers.linearizability.encode import Encoded
-from checkers.linearizability.limits import Limits
-from checkers.linearizability.place import Answers, side_by_side
+from checkers.linearizability.encode import COLUMNS, encode
+from checkers.linearizability.limits import DEFAULT, Limits
+from checkers.linearizability.model import Model, ModelError
+from checkers.linearizability.place import chunks
 from checkers.linearizability.pool import Chunk
+from checkers.linearizability.search import Progress, zones
+from checkers.linearizability.summary import Found, count, summary
+from checkers.verdict import Judgement
 
 if TYPE_CHECKING:
     from checkers.engine.spark import Spark
 
+PART: Final = 100_000
+"""Operations of a part at most, about, unless one key has more."""
+PATIENCE: Final = 0.2
+"""Seconds between two attempts to end what is under way."""
 
-class OnSpark:
-    """A ``Place``. Raises ``EngineUnavailable`` where the executors cannot load what they need."""
+ASKED: Final = "select {} from ops".format(", ".join(map(quoted, COLUMNS)))
+KEYS: Final = """
+    select key, count(*) as operations, min("index") as first from ops group by key order by first
+"""
+SAID: Final = pa.schema([pa.field("key", pa.string()), pa.field("said", pa.binary(), nullable=False)])
+"""What an executor gives back: a pickled ``Found``, or ``ModelError`` where an operation does not fit the model."""
 
-    def __init__(self, spark: Spark) -> None:
+Numbered = Generator[tuple[int, Found]]
+Rows = list[tuple[str | None, bytes]]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """All keys of the history, by the lowest index of their operations; numbered so."""
+
+    names: list[str | None]
+    operations: list[int]
+    """Of each, those that do not count included."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def search_on_spark(
+    spark: Spark,
+    model: Model,
+    *,
+    limits: Limits = DEFAULT,
+    progress: Progress = lambda what, done, total: None,
+) -> Judgement:
+    """``search`` of the session's view ``ops``: the same verdict in the same words.
+
+    Of several operations that do not fit the model, ``ModelError`` names one of the key that was looked at first.
+    Raises ``EngineUnavailable`` where the executors cannot load what they need, and ``EngineError`` when the operations
+    cannot be read.
+    """
+    begun = time.perf_counter()
+    keys = Keys([], [])
+    found: dict[int, Found] = {}
+    interrupted = False
+    try:
+        _require(spark, model)
+        keys = _keys(spark)
+        done, total, what = 0, sum(keys.operations), f"searching {count(keys)}"
+        progress(what, 0, total)
+        with closing(_Search(spark, model, keys).found(limits)) as every:
+            for number, one in every:
+                found[number] = one
+                done += keys.operations[number]
+                progress(what, done, total)
+    except KeyboardInterrupt:
+        interrupted = True
+    counted = {number: one for number, one in found.items() if one.operations}
+    seconds = time.perf_counter() - begun
+    return summary(
+        counted,
+        keys=len(keys) - len(found) + len(counted),
+        operations=sum(keys.operations),
+        seconds=seconds,
+        zone_seconds=min(seconds, sum(one.answer.seconds for one in counted.values() if one.zoned)),
+        interrupted=interrupted,
+    )
+
+
+def _require(spark: Spark, model: Model) -> None:
+    if find_spec("pandas") is None:
+        raise EngineUnavailable(
+            "Spark needs the package pandas to hand keys to Python: pip install 'pandas>=2.2,<3'; or search here with "
+            "--engine=duckdb"
+        )
+    try:
+        missing = next(filter(None, spark.everywhere(_missing, pickle.dumps(model))), None)
+    except (EngineError, pickle.PicklingError, AttributeError) as error:
+        missing = str(error)
+    if missing is not None:
+        raise EngineUnavailable(
+            f"Spark's executors cannot load the model {model.name}; install assay with all that it needs (pandas, "
+            "too), and the model's module, where their Python (PYSPARK_PYTHON) finds them, or search here with "
+            f"--engine=duckdb: {missing}"
+        )
+
+
+def _missing(model: bytes) -> str:
+    """On an executor: what it cannot load, or nothing."""
+    try:
+        import pandas  # noqa: F401 - what Spark hands keys over with asks for it
+
+        import checkers.linearizability.searcher  # noqa: F401 - loads what takes long
+
+        pickle.loads(model)
+    except Exception as error:  # noqa: BLE001 - a user's module may raise anything
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _keys(spark: Spark) -> Keys:
+    rows = spark.arrow(KEYS)
+    return Keys(rows["key"].to_pylist(), rows["operations"].to_pylist())
+
+
+class _Search:
+    def __init__(self, spark: Spark, model: Model, keys: Keys) -> None:
         self._spark = spark
+        self._model = model
+        self._keys = keys
+        self._numbers = {name: number for number, name in enumerate(keys.names)}
 
-    def answers(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
-        if not keys:
+    def found(self, limits: Limits) -> Numbered:
+        """Each key, in any order: with a share of the memory, then one by one those that need more."""
+        if not self._keys.names:
             return
-        try:
-            self._spark.run(_loaded, pickle.dumps(encoded.model))
-        except (EngineError, pickle.PicklingError, AttributeError) as error:
-            raise EngineUnavailable(
-                f"Spark's executors cannot load the model {encoded.model.name}; install assay, and the model's module, "
-                f"where their Python (PYSPARK_PYTHON) finds them, or search here with --engine=duckdb: {error}"
-            ) from error
-        beside = self._spark.parallelism
-        yield from side_by_side(lambda *asked: self._run(encoded, *asked), encoded, keys, limits, beside)
+        beside = min(self._spark.parallelism, len(self._keys))
+        narrow: list[tuple[int, Found]] = []
+        divided = chunks(dict(enumerate(self._keys.operations)), beside, PART)
+        for number, one in self._run(divided, limits.among(beside), beside):
+            if one.answer.out_of_memory and beside > 1:
+                narrow.append((number, one))
+            else:
+                yield number, one
+        for number, one in sorted(narrow, key=lambda numbered: numbered[0]):
+            yield from self._run([(number,)], limits.after(one.answer.seconds), 1)
 
-    def _run(self, encoded: Encoded, chunks: Sequence[Chunk], limits: Limits, beside: int) -> Answers:
+    def _run(self, divided: Sequence[Chunk], limits: Limits, beside: int) -> Numbered:
+        """A job for each chunk, so many at once. What was asked for in one that fails is asked for in halves."""
         threads = ThreadPoolExecutor(beside)
-        under_way: dict[Future[list[tuple[int, Answer]]], Chunk] = {
-            threads.submit(self._ask, encoded, chunk, limits): chunk for chunk in chunks
-        }
+        under_way: dict[Future[Rows], Chunk] = {}
+
+        def begin(divided: Sequence[Chunk]) -> None:
+            made = self._spark.by_key(
+                ASKED, "key", _function(self._model, limits), SAID, list(map(self._names, divided))
+            )
+            under_way.update((threads.submit(made.part, part), chunk) for part, chunk in enumerate(divided))
+
         try:
+            begin(divided)
             while under_way:
                 for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                     chunk = under_way.pop(future)
                     try:
-                        yield from future.result()
+                        rows = future.result()
                     except EngineError as error:
                         if len(chunk) == 1:
-                            yield chunk[0], died(encoded.history(chunk[0]), f"was lost: {error}")
-                        else:  # each for itself: one of them is the reason
-                            alone = [(number,) for number in chunk]
-                            under_way |= {threads.submit(self._ask, encoded, one, limits): one for one in alone}
+                            yield chunk[0], self._died(chunk[0], error)
+                        else:
+                            half = len(chunk) // 2
+                            begin([chunk[:half], chunk[half:]])
+                        continue
+                    for key, said in rows:
+                        yield self._numbers[key], _heard(said)
         finally:
-            if under_way:
-                self._spark.cancel()
             threads.shutdown(wait=False, cancel_futures=True)
+            while wait(under_way, timeout=0).not_done:
+                self._spark.cancel()  # again and again, for a thread may just be about to begin a job
+                wait(under_way, timeout=PATIENCE)
 
-    def _ask(self, encoded: Encoded, chunk: Chunk, limits: Limits) -> list[tuple[int, Answer]]:
-        histories = [(number, encoded.history(number)) for number in chunk]
-        found: list[tuple[int, Answer]] = pickle.loads(self._spark.run(_answers, pickle.dumps((histories, limits))))
-        return found
+    def _names(self, chunk: Chunk) -> list[str | None]:
+        return [self._keys.names[number] for number in chunk]
+
+    def _died(self, number: int, error: EngineError) -> Found:
+        return Found(self._keys.operations[number], died(self._keys.names[number], f"was lost: {error}"))
 
 
-def _loaded(model: bytes) -> bytes:
-    pickle.loads(model)
-    return b""
+def _heard(said: bytes) -> Found:
+    found: Found | ModelError = pickle.loads(said)
+    if isinstance(found, ModelError):
+        raise found
+    return found
 
 
-def _answers(task: bytes) -> bytes:
-    histories, limits = pickle.loads(task)
-    return pickle.dumps([(number, answer(history, limits)) for number, history in histories])
+def _function(model: Model, limits: Limits) -> Callable[[pa.Table], pa.Table]:
+    task = pickle.dumps((model, limits))
+
+    def say(ops: pa.Table) -> pa.Table:
+        return _say(task, ops)
+
+    return say
+
+
+def _say(task: bytes, ops: pa.Table) -> pa.Table:
+    """On an executor, of all operations of one key."""
+    model, limits = _loaded(task)
+    said: Found | ModelError
+    try:
+        said = _judged(ops, model, limits)
+    except ModelError as error:
+        said = error
+    return pa.table({"key": [ops["key"][0].as_py()], "said": [pickle.dumps(said)]}, schema=SAID)
+
+
+@lru_cache(maxsize=2)
+def _loaded(task: bytes) -> tuple[Model, Limits]:
+    loaded: tuple[Model, Limits] = pickle.loads(task)
+    return loaded
+
+
+def _judged(ops: pa.Table, model: Model, limits: Limits) -> Found:
+    begun = time.perf_counter()
+    encoded = encode(ops, model)
+    if not encoded.keys:
+        return Found(0, Answer())
+    zoned, rest = zones(encoded)
+    if rest:
+        return Found(len(encoded), answer(encoded.history(0), limits))
+    return replace(zoned[0], answer=replace(zoned[0].answer, seconds=time.perf_counter() - begun))

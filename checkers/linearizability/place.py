@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from checkers.linearizability.answer import Answer, answer
 from checkers.linearizability.encode import Encoded
@@ -28,16 +28,6 @@ ROUNDS: Final = 8
 """How often each process is given something at least, if there are keys enough: one of them may be hard."""
 
 Answers = Generator[tuple[int, Answer]]
-Run = Callable[[Sequence[Chunk], Limits, int], Answers]
-"""Searches these keys within these limits each, so many side by side."""
-
-
-class Place(Protocol):
-    """Somewhere that keys can be searched."""
-
-    def answers(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
-        """The answer of each of these keys, in any order. Closing the iterator ends all that was started for it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +38,7 @@ class ThisMachine:
     patience: float = PATIENCE
 
     def answers(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
+        """The answer of each of these keys, in any order. Closing the iterator ends all that was started for it."""
         left = dict.fromkeys(keys)
         workers = min(self.workers or os.cpu_count() or 1, len(left))
         if workers > 1:
@@ -58,8 +49,7 @@ class ThisMachine:
         if workers > 1:
             try:
                 with Pool(encoded.model, workers) as pool:
-                    run: Run = lambda chunks, within, beside: pool.answers(encoded, chunks, within, beside)  # noqa: E731
-                    for number, found in side_by_side(run, encoded, list(left), limits, workers):
+                    for number, found in _side_by_side(pool, encoded, list(left), limits, workers):
                         del left[number]
                         yield number, found
             except NotPortableError:
@@ -81,27 +71,28 @@ class ThisMachine:
             yield number, found
 
 
-def side_by_side(run: Run, encoded: Encoded, keys: Sequence[int], limits: Limits, beside: int) -> Answers:
+def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Limits, beside: int) -> Answers:
     """``beside`` keys at once, with a share of the memory each; then one by one those that need more."""
     narrow: list[tuple[int, Answer]] = []
-    for number, found in run(chunks(encoded, keys, beside), limits.among(beside), beside):
+    divided = chunks({number: encoded.length(number) for number in keys}, beside, CHUNK)
+    for number, found in pool.answers(encoded, divided, limits.among(beside), beside):
         if found.out_of_memory and beside > 1:
             narrow.append((number, found))
         else:
             yield number, found
     for number, found in sorted(narrow, key=lambda one: one[0]):
-        yield from run([(number,)], limits.after(found.seconds), 1)
+        yield from pool.answers(encoded, [(number,)], limits.after(found.seconds), 1)
 
 
-def chunks(encoded: Encoded, keys: Sequence[int], beside: int) -> list[Chunk]:
-    """Whole keys, the longest ones first."""
-    enough = min(CHUNK, sum(map(encoded.length, keys)) // (beside * ROUNDS))
+def chunks(lengths: Mapping[int, int], beside: int, most: int) -> list[Chunk]:
+    """Whole keys, the longest ones first, by the operations of each; ``most``: of a chunk, unless a key has more."""
+    enough = min(most, sum(lengths.values()) // (beside * ROUNDS))
     found: list[Chunk] = []
     together: list[int] = []
     operations = 0
-    for number in sorted(keys, key=lambda number: (-encoded.length(number), number)):
+    for number in sorted(lengths, key=lambda number: (-lengths[number], number)):
         together.append(number)
-        operations += encoded.length(number)
+        operations += lengths[number]
         if operations >= enough:
             found.append(tuple(together))
             together, operations = [], 0

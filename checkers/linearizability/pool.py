@@ -149,7 +149,7 @@ class Pool:
             number = worker.given.popleft()
             if worker.given:
                 waiting.appendleft(tuple(worker.given))
-            yield number, died(encoded.history(number), _told(code))
+            yield number, died(encoded.history(number).key, _told(code))
 
 
 def _told(code: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import pyarrow as pa
+import pyarrow.dataset as ds
 
 from checkers.engine import Engines
 from checkers.judge import Watch
@@ -58,7 +58,7 @@ def check(asked: Asked, engines: Engines, estimate: Estimate) -> Checked:
     if asked.model is not None:
         model, history = model_of(asked.model), store.resolve(asked.path)
         ops = stored_operations(history)
-        return _told(rejudge(ops, model, engines, _watch(estimate), _limits(asked)), ops)
+        return _told(rejudge(ops, model, engines, _watch(estimate), _limits(asked)), ops.dataset("ops"))
     if asked.seconds is not None or asked.bytes is not None:
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     stored = open_stored(asked.path).of_family(asked.family)
@@ -103,7 +103,7 @@ def _foreign(asked: Asked, path: Path, engines: Engines, estimate: Estimate) -> 
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
     judgement = rejudge(foreign.ops, model, engines, _watch(estimate), _limits(asked))
-    return _told(_with_reading(judgement, format, foreign), foreign.ops, foreign.told)
+    return _told(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.told)
 
 
 def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:
@@ -119,7 +119,7 @@ def _limits(asked: Asked) -> Limits:
     )
 
 
-def _told(judgement: Judgement, ops: pa.Table, *more: str) -> Checked:
+def _told(judgement: Judgement, ops: ds.Dataset, *more: str) -> Checked:
     text = describe(judgement, operations_of(ops, judgement), Ending())
     return Checked(judgement, "\n".join((text, *more)))
 

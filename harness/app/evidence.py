@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from checkers.verdict import Judgement
 from harness.app.failure import Evidence, forbidden_findings, operations_wanted
@@ -24,19 +24,17 @@ def look_up(history: Path, judgement: Judgement) -> Evidence:
     if not operations and not faults:
         return Evidence()
     reader = HistoryReader(history, optional=("faults", "events", "replicas"))
-    return Evidence(_operations(reader, operations), _faults(reader, faults))
+    return Evidence(_operations(reader.dataset("ops"), operations), _faults(reader, faults))
 
 
-def operations_of(ops: pa.Table, judgement: Judgement) -> Evidence:
-    """The same from operations in memory, of a history without faults."""
+def operations_of(ops: ds.Dataset, judgement: Judgement) -> Evidence:
+    """The same from operations alone, of a history without faults."""
     wanted = operations_wanted(judgement)
-    rows = ops.filter(pc.field("index").isin(list(wanted))).to_pylist() if wanted else []
-    return Evidence({row["index"]: operation_line(row) for row in rows})
+    return Evidence(_operations(ops, wanted) if wanted else {})
 
 
-def _operations(reader: HistoryReader, indexes: Sequence[int]) -> dict[int, str]:
-    wanted = pc.field("index").isin(list(indexes))
-    rows = reader.dataset("ops").to_table(filter=wanted).to_pylist()
+def _operations(ops: ds.Dataset, indexes: Sequence[int]) -> dict[int, str]:
+    rows = ops.to_table(filter=pc.field("index").isin(list(indexes))).to_pylist()
     return {row["index"]: operation_line(row) for row in rows}
 
 

@@ -10,78 +10,89 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.contract import Contract
-from checkers.engine import DuckDB, Engines
+from checkers.engine import DuckDB, EngineError, Engines, EngineUnavailable
 from checkers.judge import Watch, judge
 from checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from checkers.source import OPTIONAL, register_parts
 from checkers.validate import untouched, validate
 from checkers.verdict import Judgement, Verdict
 from harness.app.register_effects import register_effects
-from harness.core.history import HistoryError, HistoryReader, HistoryWriter
+from harness.core.history import SCHEMAS, HistoryError, HistoryReader, HistoryWriter
 from harness.core.operation import Outcome
 
 SQL_MODELS: Final = ("register", "cas-register")
+Operations: TypeAlias = pa.Table | HistoryReader
+"""In memory, or where they are stored."""
 LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
 """Operations of the models that come along that can contradict others. A history without any proves nothing."""
 
 
-def stored_operations(folder: Path) -> pa.Table:
-    """The operations of a history folder, whose rows obey the format's rules. Raises ``HistoryError``."""
+def stored_operations(folder: Path) -> HistoryReader:
+    """A history folder whose operations obey the format's rules. Raises ``HistoryError``."""
     reader = HistoryReader(folder, optional=(*OPTIONAL, "effects"))
     untouched(reader)
     with DuckDB() as engine:
         register_parts(engine, reader)
         validate(engine, reader, complete=False)
-    ops = reader.table("ops")
-    _readable_values(folder, ops)
-    return ops
+    _readable_values(reader)
+    return reader
 
 
-def _readable_values(folder: Path, ops: pa.Table) -> None:
+def _readable_values(reader: HistoryReader) -> None:
     """The checks read no JSON; models do."""
-    for column in ("argument", "result"):
-        for text in pc.unique(ops[column]).to_pylist():
-            try:
-                if text is not None:
-                    msgspec.json.decode(text)
-            except (msgspec.DecodeError, RecursionError) as error:
-                row = pc.index(ops[column], text).as_py()
-                raise HistoryError(
-                    f"{folder / 'ops'}: {column} of operation {ops['index'][row]} is no JSON: {error}"
-                ) from error
+    for ops in reader.batches("ops"):
+        for column in ("argument", "result"):
+            for text in pc.unique(ops[column]).to_pylist():
+                try:
+                    if text is not None:
+                        msgspec.json.decode(text)
+                except (msgspec.DecodeError, RecursionError) as error:
+                    row = pc.index(ops[column], text).as_py()
+                    raise HistoryError(
+                        f"{reader.folder / 'ops'}: {column} of operation {ops['index'][row]} is no JSON: {error}"
+                    ) from error
 
 
-def rejudge(ops: pa.Table, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
+def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
     """Whether ``ops`` are those of a linearizable ``model``. Raises ``HistoryError`` when they are not the model's.
 
     ``KeyboardInterrupt`` ends it, with what is known until then.
     """
     own = MODELS.get(model.name) is not model
-    effects = register_effects(ops) if model.name in SQL_MODELS and not own else None
-    if effects is not None:
-        return _by_checks(ops, effects, engines, watch)
+    if model.name in SQL_MODELS and not own:
+        ops = _in_memory(ops)
+        effects = register_effects(ops)
+        if effects is not None:
+            return _by_checks(ops, effects, engines, watch)
     return _doubted(_by_search(ops, model, engines, watch, limits), doubts(ops, own=own))
 
 
-def doubts(ops: pa.Table, *, own: bool = False) -> list[str]:
+def _in_memory(ops: Operations) -> pa.Table:
+    return ops.table("ops") if isinstance(ops, HistoryReader) else ops
+
+
+def doubts(ops: Operations, *, own: bool = False) -> list[str]:
     """Why a history proves too little to pass, whatever is found in it: as of one of our own.
 
     ``own``: of a user's own model nobody knows which operations could contradict others.
     """
-    ok = pc.equal(ops["outcome"], Outcome.OK.value)
-    succeeded = pc.sum(ok).as_py() or 0
+    rows = succeeded = looked = 0
+    for batch in ops.batches("ops") if isinstance(ops, HistoryReader) else ops.to_batches():
+        ok = pc.equal(batch["outcome"], Outcome.OK.value)
+        rows += batch.num_rows
+        succeeded += pc.sum(ok).as_py() or 0
+        looked += pc.sum(pc.and_(ok, pc.is_in(batch["f"], pa.array(LOOKS)))).as_py() or 0
     least = Contract().minimum_operations
-    reasons = ["the history is empty"] if ops.num_rows == 0 else []
+    reasons = ["the history is empty"] if rows == 0 else []
     if succeeded < least:
         reasons.append(f"only {succeeded} operations succeeded, the contract asks for {least}")
-    looked = pc.sum(pc.and_(ok, pc.is_in(ops["f"], pa.array(LOOKS)))).as_py() or 0
     if succeeded and not looked and not own:
         reasons.append(f"no operation that could contradict another ({', '.join(LOOKS)}) succeeded")
     return reasons
@@ -97,15 +108,23 @@ def _by_checks(ops: pa.Table, effects: pa.Table, engines: Engines, watch: Watch)
         return judge(history, Contract(), engine=engines, watch=watch)
 
 
-def _by_search(ops: pa.Table, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
-    spark = engines.spark()
-    place = None
-    if spark is not None:
-        from checkers.linearizability.on_spark import OnSpark
-
-        place = OnSpark(spark)
+def _by_search(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
+    spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     try:
-        return search(ops, model, limits=limits, place=place, progress=watch)
+        if spark is None:
+            return search(_in_memory(ops), model, limits=limits, progress=watch)
+        from checkers.linearizability.on_spark import search_on_spark
+
+        with spark:
+            if isinstance(ops, HistoryReader):
+                spark.register("ops", ops.paths("ops"), SCHEMAS["ops"])
+            else:
+                spark.load("ops", ops)
+            return search_on_spark(spark, model, limits=limits, progress=watch)
+    except EngineUnavailable:
+        raise
+    except EngineError as error:
+        raise EngineUnavailable(f"{error}; ask again, or search here with --engine=duckdb") from error
     except ModelError as error:
         raise HistoryError(f"the operations are not those of {model.name}: {error}") from error
 

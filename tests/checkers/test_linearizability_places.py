@@ -19,9 +19,9 @@ from linearizability_models import Deadly, Mixer, Untold
 from linearizability_oracle import MEANING, Op, linearizable
 
 from checkers.engine import EngineUnavailable
-from checkers.linearizability import MODELS, Limits, Model, ModelError, Place, ThisMachine, search
+from checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, on_spark, search
 from checkers.linearizability.encode import encode
-from checkers.linearizability.on_spark import OnSpark
+from checkers.linearizability.on_spark import search_on_spark
 from checkers.linearizability.pool import NotPortableError, Pool
 from checkers.verdict import Judgement, Verdict
 
@@ -30,9 +30,29 @@ POOL = ThisMachine(workers=2, patience=0.0)
 AMPLE = Limits(seconds=None)
 
 
+class OnSpark:
+    """Searches as a ``ThisMachine`` is asked to."""
+
+    def __init__(self, application: Any) -> None:
+        self.engine = application.engine(effects=0)
+
+    def search(self, ops: pa.Table, model: Model, **options: Any) -> Judgement:
+        self.engine.load("ops", ops)
+        return search_on_spark(self.engine, model, **options)
+
+
+Place = ThisMachine | OnSpark
+
+
 @pytest.fixture(scope="module")
 def spark(application: Any) -> OnSpark:
-    return OnSpark(application.engine(effects=0))
+    return OnSpark(application)
+
+
+def searched(ops: pa.Table, model: Model, place: Place, **options: Any) -> Judgement:
+    if isinstance(place, OnSpark):
+        return place.search(ops, model, **options)
+    return search(ops, model, place=place, **options)
 
 
 def told(judgement: Judgement) -> Any:
@@ -50,7 +70,7 @@ def keyed(model: str, count: int) -> tuple[list[list[Op]], pa.Table]:
 def check_alike(model: str, place: Place, count: int) -> None:
     """As in one process, and as every order says."""
     histories, ops = keyed(model, count)
-    one, other = (search(ops, MODELS[model], limits=AMPLE, place=where) for where in (HERE, place))
+    one, other = (searched(ops, MODELS[model], where, limits=AMPLE) for where in (HERE, place))
     assert told(one) == told(other)
     judged = [linearizable(mine, MEANING[model]) for mine in histories]
     assert one.anomalies == {"nonlinearizable": judged.count(False)}
@@ -71,9 +91,16 @@ def test_several_processes_say_what_one_says_of_each_model(model: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("model", ["cas-register", "fifo-queue"])
+@pytest.mark.parametrize("model", sorted(MODELS))
 def test_spark_says_what_one_process_says(model: str, spark: OnSpark) -> None:
-    check_alike(model, spark, 60)
+    check_alike(model, spark, 40)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_spark_says_what_one_process_says_of_many_keys(model: str, spark: OnSpark) -> None:
+    check_alike(model, spark, 1500)
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
@@ -97,7 +124,7 @@ def check_a_share_that_is_too_small(place: Place) -> None:
     """Half of the memory is too little for ``wide``, and all of it for ``wider``."""
     ops = table([("wide", exploding(7)), ("small", exploding(2)), ("wider", exploding(9))])
     limits = Limits(seconds=None, bytes=2_500_000)
-    one, other = (search(ops, Mixer(), limits=limits, place=where) for where in (HERE, place))
+    one, other = (searched(ops, Mixer(), where, limits=limits) for where in (HERE, place))
     assert told(one) == told(other)
     (reason,) = other.unknown
     assert reason.startswith("key wider: the memory limit (")
@@ -117,7 +144,7 @@ def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark) -> None:
 
 def check_time(place: Place) -> None:
     ops = table([("a", exploding(12)), ("b", exploding(1))])
-    judged = search(ops, Mixer(), limits=Limits(seconds=0.2), place=place)
+    judged = searched(ops, Mixer(), place, limits=Limits(seconds=0.2))
     assert judged.verdict is Verdict.UNKNOWN
     (reason,) = judged.unknown
     assert reason == "key a: the time limit of 0.2 s was reached when 0 of 12 operations had returned"
@@ -141,7 +168,7 @@ def deadly() -> pa.Table:
 
 
 def check_death(place: Place) -> None:
-    judged = search(deadly(), Deadly(), place=place)
+    judged = searched(deadly(), Deadly(), place)
     assert judged.verdict is Verdict.FAIL
     assert [finding.key for finding in judged.findings] == ["d"]
     (reason,) = judged.unknown
@@ -155,6 +182,17 @@ def test_a_process_that_is_killed_makes_its_key_unknown_and_no_other() -> None:
 @pytest.mark.spark
 def test_a_process_of_spark_that_is_killed_makes_its_key_unknown_and_no_other(spark: OnSpark) -> None:
     check_death(spark)
+
+
+@pytest.mark.spark
+def test_on_spark_several_keys_may_die(spark: OnSpark) -> None:
+    """Three keys for a part, so that those that die have others beside them, which have to be asked for again."""
+    good, bad = operation("write", 1, call=0, ret=1), operation("die", call=0, ret=1)
+    keys = [None, *map(str, range(47))]
+    judged = spark.search(table((key, [good if number % 25 else bad]) for number, key in enumerate(keys)), Deadly())
+    assert [reason.split(": the process")[0] for reason in judged.unknown] == ["the history", "key 24"]
+    assert judged.examined[0].note is not None
+    assert judged.examined[0].note.startswith("search on 48 keys;")
 
 
 def test_every_process_may_die() -> None:
@@ -192,7 +230,59 @@ def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model)
 @pytest.mark.spark
 def test_a_model_that_spark_cannot_load_is_one_clear_error(nowhere: Model, spark: OnSpark) -> None:
     with pytest.raises(EngineUnavailable, match="executors cannot load the model mixer; install assay"):
-        search(table([("a", exploding(3))]), nowhere, place=spark)
+        spark.search(table([("a", exploding(3))]), nowhere)
+
+
+@pytest.mark.spark
+def test_spark_tells_which_operation_does_not_fit(spark: OnSpark) -> None:
+    ops = table(
+        [("a", [operation("read", None, 1, call=0, ret=1)]), (None, [operation("pop", None, 1, call=0, ret=1)])]
+    )
+    told = []
+    for place in (HERE, spark):
+        with pytest.raises(ModelError, match=r"^operation 1: ") as caught:
+            searched(ops, MODELS["register"], place)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+
+
+@pytest.mark.spark
+def test_on_spark_too_a_model_that_contradicts_itself_is_an_error(spark: OnSpark) -> None:
+    ops = [operation("peek", 1, call=0, ret=10)]
+    with pytest.raises(ModelError, match="reads, and changed the state"):
+        spark.search(table([("a", ops), ("b", ops)]), Untold())
+
+
+@pytest.mark.spark
+def test_on_spark_too_no_operation_may_count(spark: OnSpark) -> None:
+    lost = [operation("read", None, None, call=0, ret=None, outcome="info")]
+    for ops in (table([]), table([("a", lost)])):
+        assert told(spark.search(ops, MODELS["register"])) == told(search(ops, MODELS["register"], place=HERE))
+    some = table([("a", lost), ("b", [operation("write", 1, call=0, ret=1)])])
+    assert told(spark.search(some, MODELS["register"])) == told(search(some, MODELS["register"], place=HERE))
+
+
+@pytest.mark.spark
+def test_without_pandas_spark_is_one_clear_error(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_spark, "find_spec", lambda name: None)
+    with pytest.raises(EngineUnavailable, match="needs the package pandas"):
+        spark.search(table([("a", exploding(1))]), Mixer())
+
+
+@pytest.mark.spark
+def test_ctrl_c_on_spark_ends_its_jobs_and_leaves_what_is_known(spark: OnSpark) -> None:
+    def watch(what: str, done: int, total: int) -> None:
+        if done:
+            signal.raise_signal(signal.SIGINT)
+
+    stale = [operation("peek", 1, call=0, ret=1)]
+    ops = table([("quick", stale), ("slow", exploding(14))])
+    judged = spark.search(ops, Mixer(), progress=watch)
+    assert judged.interrupted
+    assert judged.unknown == ("interrupted; 1 of 2 keys were searched",)
+    assert [finding.key for finding in judged.findings] == ["quick"]
+    context = spark.engine._session.sparkContext
+    assert list(context.statusTracker().getActiveJobsIds()) == []
 
 
 SCRIPT = """

@@ -335,7 +335,7 @@ def test_a_folder_of_parquet_gives_the_same_operations_and_verdict(
     with HistoryWriter(tmp_path / "history") as writer:
         for batch in ops.to_batches():
             writer.batch("ops", batch)
-    assert stored_operations(tmp_path / "history").equals(ops)
+    assert stored_operations(tmp_path / "history").table("ops").equals(ops)
     code = main(["check", str(tmp_path / "history"), "--model=register", "--json"])
     assert verdict(code, capsys.readouterr().out) == (Exit.FAIL, "fail")
 
@@ -386,7 +386,7 @@ def test_a_part_that_was_cut_or_bent_is_never_a_traceback(
     part.write_bytes(bytes(content))
     assert main(["check", str(folder)]) in (Exit.USAGE, Exit.UNKNOWN)  # nothing but the model judges gets
     code = main(["check", str(folder), "--model=kv"])
-    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).equals(many(2, each=8))
+    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).table("ops").equals(many(2, each=8))
 
 
 TYPES = [pa.int8(), pa.uint64(), pa.float64(), pa.bool_(), pa.binary(), pa.large_string(), pa.timestamp("ns"),
@@ -415,7 +415,7 @@ def test_columns_of_other_types_are_read_or_refused(
     code = main(["check", str(folder), "--model=kv"])
     told = capsys.readouterr()
     assert "Traceback" not in told.err
-    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).equals(many(2, each=8)), told
+    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).table("ops").equals(many(2, each=8)), told
 
 
 def replaced(folder: Path, column: str, values: pa.Array) -> Path:

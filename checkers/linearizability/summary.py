@@ -1,0 +1,89 @@
+"""What is said of each key, made into a judgement of the history: the same words wherever its keys were searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass
+from typing import Final
+
+from checkers.linearizability.answer import NONLINEARIZABLE, Answer
+from checkers.linearizability.model import ModelError
+from checkers.verdict import Examined, Judgement, Verdict
+
+MOST_FINDINGS: Final = 20
+MOST_REASONS: Final = 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one key."""
+
+    operations: int
+    """That count."""
+    answer: Answer
+    zoned: bool = False
+    """By the zones of its values, and not by a search."""
+
+
+def summary(
+    found: Mapping[int, Found],
+    *,
+    keys: int,
+    operations: int,
+    seconds: float,
+    zone_seconds: float,
+    interrupted: bool,
+) -> Judgement:
+    """``found``: by the number of the key, of ``keys`` that have operations that count.
+
+    ``operations``: of the history; ``seconds``: that all of it took. Raises ``ModelError`` when the model contradicted
+    itself.
+    """
+    found = dict(sorted(found.items()))
+    broken = [one.answer.broken for one in found.values() if one.answer.broken is not None]
+    if broken:
+        raise ModelError(broken[0])
+    zoned = [one for one in found.values() if one.zoned]
+    searched = [one for one in found.values() if not one.zoned]
+    contradictions = [one.answer.finding for one in (*zoned, *searched) if one.answer.finding is not None]
+    unknown = [one.answer.unknown for one in searched if one.answer.unknown is not None]
+    if len(unknown) > MOST_REASONS:
+        unknown[MOST_REASONS:] = [f"and {len(unknown) - MOST_REASONS} keys more"]
+    if interrupted:
+        unknown.insert(0, f"interrupted; {len(found)} of {count(range(keys))} were searched")
+    elif not keys:
+        unknown = ["no operation says anything about the model"]
+    examined = []
+    if zoned:
+        examined.append(_examined(zoned, zone_seconds, f"zones on {count(zoned)}"))
+    if searched or not zoned:
+        examined.append(_examined(searched, seconds - (zone_seconds if zoned else 0), _note(searched)))
+    return Judgement(
+        verdict=Verdict.FAIL if contradictions else Verdict.UNKNOWN if unknown else Verdict.PASS,
+        anomalies={NONLINEARIZABLE: len(contradictions)} if contradictions else {},
+        forbidden=(NONLINEARIZABLE,),
+        tolerated=(),
+        findings=tuple(contradictions[:MOST_FINDINGS]),
+        examined=tuple(examined),
+        unknown=tuple(unknown),
+        operations=operations,
+        effects=0,
+        seconds=seconds,
+        engine="search",
+        interrupted=interrupted,
+    )
+
+
+def count(keys: Sized) -> str:
+    """So many keys, in words."""
+    return f"{len(keys)} key{'' if len(keys) == 1 else 's'}"
+
+
+def _examined(keys: list[Found], seconds: float, note: str) -> Examined:
+    return Examined(check=NONLINEARIZABLE, rows=sum(one.operations for one in keys), seconds=seconds, note=note)
+
+
+def _note(searched: list[Found]) -> str:
+    largest = max((one.answer.largest for one in searched), default=0)
+    peak = max((one.answer.bytes for one in searched), default=0)
+    return f"search on {count(searched)}; at most {largest} configurations at once, {peak} bytes"

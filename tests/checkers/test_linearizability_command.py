@@ -1,0 +1,174 @@
+"""``assay check --model`` on a stored history: Spark as here, without its operations in this process; and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from linearizability_histories import history, operation, table
+from linearizability_oracle import Op
+
+from checkers.engine import Engines
+from checkers.engine.spark import Spark
+from checkers.linearizability import MODELS, Limits
+from checkers.verdict import Judgement
+from harness.app.command import Exit
+from harness.app.recheck import rejudge, stored_operations
+from harness.core.history import HistoryError, HistoryReader, HistoryWriter
+
+
+def stored(folder: Path, ops: pa.Table) -> Path:
+    """As the format asks for it: a process for each operation, from time 0 on, and no stamp twice."""
+    rows, earliest = ops.to_pylist(), min(ops["call"].to_pylist())
+    for number, row in enumerate(rows):
+        row["process"] = number
+        row["call"] = (row["call"] - earliest) * 10_000 + 2 * number
+        if row["ret"] is not None:
+            row["ret"] = (row["ret"] - earliest) * 10_000 + 2 * number + 1
+    ops = pa.Table.from_pylist(rows, schema=ops.schema)
+    with HistoryWriter(folder) as writer:
+        for batch in ops.to_batches(max_chunksize=50):
+            writer.batch("ops", batch)
+    return folder
+
+
+class Shared(Engines):
+    """With the Spark of all tests."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__("spark")
+        self._shared = application
+
+    def spark(self, rows: int) -> Spark:
+        made: Spark = self._shared.engine(effects=rows)
+        return made
+
+
+def said(judgement: Judgement) -> Any:
+    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
+    return msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
+
+
+def judged(reader: HistoryReader, model: str, engines: Engines, limits: Limits) -> Any:
+    return said(rejudge(reader, MODELS[model], engines, lambda *step: None, limits))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("model", ["kv", "set"])
+def test_executors_read_a_stored_history_themselves(
+    model: str, application: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(f"{model}-stored")
+    folder = stored(tmp_path / "history", table((f"'{n}\"\\" if n else None, history(model, rng)) for n in range(40)))
+    reader = stored_operations(folder)
+    here = judged(reader, model, Engines("duckdb"), Limits(seconds=None))
+    assert here.findings
+    monkeypatch.setattr(HistoryReader, "table", lambda *asked: pytest.fail("all operations were read here"))
+    assert judged(reader, model, Shared(application), Limits(seconds=None)) == here
+
+
+@pytest.mark.spark
+def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
+    """Texts as values, which the checks in SQL leave to the search; some keys have a value twice."""
+    rng = random.Random("zones")
+
+    def key(number: int) -> list[Op]:
+        values = [f"v{one if number % 3 else one // 2}" for one in range(5)]
+        ops = [operation("write", value, call=10 * at, ret=10 * at + 12) for at, value in enumerate(values)]
+        return [*ops, operation("read", None, rng.choice(values), call=60, ret=61)]
+
+    reader = stored_operations(stored(tmp_path / "history", table((str(n), key(n)) for n in range(20))))
+    here, there = (judged(reader, "register", one, Limits()) for one in (Engines("duckdb"), Shared(application)))
+    assert there == here
+    assert [one.note.split(";")[0] for one in here.examined] == ["zones on 13 keys", "search on 7 keys"]
+    assert 0 < len(here.findings) < 20
+
+
+@pytest.mark.spark
+def test_an_operation_that_is_not_the_models_is_told_on_spark_too(application: Any, tmp_path: Path) -> None:
+    reader = stored_operations(stored(tmp_path / "history", table([("a", [operation("pop", 1, call=0, ret=1)])])))
+    for engines in (Engines("duckdb"), Shared(application)):
+        with pytest.raises(HistoryError, match=r"the operations are not those of kv: operation 0: .*pop"):
+            judged(reader, "kv", engines, Limits())
+
+
+def descendants(parent: int) -> list[int]:
+    try:
+        found = [
+            int(pid)
+            for task in Path(f"/proc/{parent}/task").iterdir()
+            for pid in (task / "children").read_text().split()
+        ]
+    except FileNotFoundError:
+        return []
+    return [*found, *(pid for child in found for pid in descendants(child))]
+
+
+def left(pids: list[int], seconds: float) -> list[int]:
+    """Which of them are still there in the end."""
+    deadline = time.monotonic() + seconds
+    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        if time.monotonic() > deadline:
+            return alive
+        time.sleep(0.05)
+    return []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
+def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path: Path) -> None:
+    """One key is answered, and has no legal order; the others would take minutes."""
+    if engine == "spark" and (find_spec("pyspark") is None or shutil.which("java") is None):
+        pytest.skip("Spark needs pyspark and Java")
+    slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
+    keys = ["slow", "slower"] if engine == "duckdb" else ["slow"]  # a process for each, or one of Spark's two for all
+    ops = table([("quick", [operation("peek", 1, call=0, ret=1)]), *((key, slow) for key in keys)])
+    command = ["check", str(stored(tmp_path / "history", ops)), "--model=linearizability_models:Mixer"]
+    terminal, theirs = os.openpty()  # where it tells how far it is
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *command, f"--engine={engine}"],
+        stdout=subprocess.PIPE, stderr=theirs, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        shown = ""
+        while not re.search(r"searching \d keys: [1-9]", shown):
+            shown += os.read(terminal, 4096).decode()
+        while engine == "duckdb" and len(descendants(process.pid)) < 2:
+            time.sleep(0.05)
+        started = descendants(process.pid)
+        assert len(started) >= 2
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+        if process.stdout is not None:
+            process.stdout.close()
+    assert process.returncode == Exit.INTERRUPTED
+    assert out.startswith("FAIL")
+    assert f"interrupted; 1 of {1 + len(keys)} keys were searched" in out
+    assert left(started, 20) == []
+
+
+SCRIPT = """
+import signal, sys
+from harness.app.command import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this in the background ignores it
+sys.exit(main())
+"""
