@@ -64,6 +64,9 @@ PLANTED = {
     "G-single by a write of unknown fate": (
         store(("wx1 wy1", "info"), "rx=1 ry"), store(("wx1 wy1", "info"), "rx ry"),
     ),
+    "G-single past one of two appends that no read shows": (
+        store("ax1 ay1", "ay2", "rx1 ry"), store("ax1 ay1", "ay2", "rx ry"),
+    ),
     "G-single of a lost update of 0": (
         store("wx0", "rx=0 wx1", "rx=0 wx2"), store("wx0", "rx=0 wx1", "rx wx2"),
     ),
@@ -158,7 +161,9 @@ def test_the_strongest_class_of_a_component_is_told_with_a_shortest_cycle(tmp_pa
 
 
 def test_each_edge_says_why_it_holds(tmp_path: Path) -> None:
-    made = store("wx1 wy1", "rx=1 ry", "ap1 aq1", "rp1 rq", "rm an1", "rn am1")
+    made = store(
+        "wx1 wy1", "rx=1 ry", "ap1 aq1", "rp1 rq", "rm an1", "rn am1", "rl wl1", "rl wl2", "wf1 wg1", "wg2", "rf=1 rg"
+    )
     claims = {finding.anomaly + (finding.key or ""): finding.claim for finding in judged(tmp_path, made).findings}
     assert claims["G-singlex"] == (
         "2 transactions go round in a circle: transaction 1 read 1 of x, which transaction 0 wrote; "
@@ -167,6 +172,17 @@ def test_each_edge_says_why_it_holds(tmp_path: Path) -> None:
     assert claims["G-singlep"] == (
         "2 transactions go round in a circle: transaction 3 read 1 of p, which transaction 2 appended; "
         "transaction 3 read q when nothing was in it, without the 1 that transaction 2 appended."
+    )
+    assert claims["G-singlel"] == (
+        "2 transactions go round in a circle: "
+        "transaction 6 read l when nothing was in it and then wrote to it itself, "
+        "without the 2 that transaction 7 wrote; "
+        "transaction 7 read l when nothing was in it and then wrote to it itself, "
+        "without the 1 that transaction 6 wrote."
+    )
+    # There are two that wrote to g after it was read.
+    assert claims["G-singlef"].endswith(
+        "transaction 10 read g when nothing was in it, without the 1 that transaction 8 wrote."
     )
     assert claims["G2-itemm"].endswith(
         "transaction 5 read n when nothing was in it, without the 1 that transaction 4 appended."
@@ -194,6 +210,7 @@ def test_real_time_counts_where_the_contract_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
+        (store("ax1", "aq1", "rx", "rx1"), {"G-single-real-time": 1}),
         (store("ax1 ay1", "rx1 ry"), {"G-single": 1}),
         (store("ax1 ay1", "rx1 ry", "rx"), {"G-single": 1}),
         (store("rx ay1", "ry ax1"), {"G2-item": 1, "G-single-real-time": 1}),
@@ -282,7 +299,7 @@ def test_one_instance_is_one_component_and_all_are_counted(tmp_path: Path) -> No
 def test_each_wrong_read_is_told_with_those_who_read_and_wrote_it(tmp_path: Path) -> None:
     made = store(
         ("aa1", "fail"), "ra1", "ra1",
-        "rg7", "rg7",
+        "rg=7", "rg=7",
         "ab1 ab2", "rb1", "rb1",
         "ad1", "ad2", "rd1 rd1", "rd121", "rd12111",
         ("ao9", "fail"), "ao1", "ao2", "ao3", "ro91", "ro2", "ro3",
