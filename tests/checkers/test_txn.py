@@ -162,8 +162,9 @@ def test_the_strongest_class_of_a_component_is_told_with_a_shortest_cycle(tmp_pa
 
 def test_each_edge_says_why_it_holds(tmp_path: Path) -> None:
     made = store(
-        "wx1 wy1", "rx=1 ry", "ap1 aq1", "rp1 rq", "rm an1", "rn am1", "rl wl1", "rl wl2", "wf1 wg1", "wg2", "rf=1 rg"
-    )
+        "wx1 wy1", "rx=1 ry", "ap1 aq1", "rp1 rq", "rm an1", "rn am1", "rl wl1", "rl wl2", "wf1 wg1", "wg2", "rf=1 rg",
+        "aa1 ab1 ac1", "aa2 rb1 rc", "ra12",
+    )  # fmt: skip
     claims = {finding.anomaly + (finding.key or ""): finding.claim for finding in judged(tmp_path, made).findings}
     assert claims["G-singlex"] == (
         "2 transactions go round in a circle: transaction 1 read 1 of x, which transaction 0 wrote; "
@@ -179,6 +180,11 @@ def test_each_edge_says_why_it_holds(tmp_path: Path) -> None:
         "without the 2 that transaction 7 wrote; "
         "transaction 7 read l when nothing was in it and then wrote to it itself, "
         "without the 1 that transaction 6 wrote."
+    )
+    # That 12 read b tells the same, but less of it.
+    assert claims["G-singlea"] == (
+        "2 transactions go round in a circle: transaction 12 appended 2 to a after 1 of transaction 11; "
+        "transaction 12 read c when nothing was in it, without the 1 that transaction 11 appended."
     )
     # There are two that wrote to g after it was read.
     assert claims["G-singlef"].endswith(
@@ -302,7 +308,7 @@ def test_each_wrong_read_is_told_with_those_who_read_and_wrote_it(tmp_path: Path
         "rg=7", "rg=7",
         "ab1 ab2", "rb1", "rb1",
         "ad1", "ad2", "rd1 rd1", "rd121", "rd12111",
-        ("ao9", "fail"), "ao1", "ao2", "ao3", "ro91", "ro2", "ro3",
+        ("ao9", "fail"), "ao1", "ao2", "ao3", "ro912", "ro2", "ro31",
         "ai1 ri", "rj1 aj1", "ak1 ak2 rk21",
     )  # fmt: skip
     told = [(one.anomaly, one.claim, one.operations, one.omitted) for one in judged(tmp_path, made).findings]
