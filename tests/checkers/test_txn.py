@@ -213,10 +213,20 @@ def test_real_time_counts_where_the_contract_says_so(tmp_path: Path) -> None:
     assert judged(tmp_path / "fresh", fresh, strict).anomalies == {}
 
 
+def overlapping() -> Store:
+    """Two transactions at once return before a third is called."""
+    made = Store()
+    made.add("ax1", when=(1, 6))
+    made.add("aq1", when=(2, 8))
+    made.add("rx", when=(11, 16))
+    made.add("rx1", when=(21, 26))
+    return made
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (store("ax1", "aq1", "rx", "rx1"), {"G-single-real-time": 1}),
+        (overlapping(), {"G-single-real-time": 1}),
         (store("ax1 ay1", "rx1 ry"), {"G-single": 1}),
         (store("ax1 ay1", "rx1 ry", "rx"), {"G-single": 1}),
         (store("rx ay1", "ry ax1"), {"G2-item": 1, "G-single-real-time": 1}),
