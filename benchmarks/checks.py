@@ -1,13 +1,14 @@
 """How long DuckDB and Spark take to judge large histories, beside merely reading and sorting the same files.
 
     python benchmarks/checks.py [--models log,register,group] [--effects 10000000] [--keys 1,1000] [--clients 5,50]
-        [--engines duckdb,spark] [--plant] [--folder DIR] [--duckdb-memory 4GB] [--spark-memory 4g]
+        [--engines duckdb,spark] [--plant [1]] [--order none] [--folder DIR] [--duckdb-memory 4GB] [--spark-memory 4g]
 
 Each history is made by ``assay generate``, and judged by each engine in a process of its own, for its peak memory (of
 Spark that of the JVM, which does the work). The limit is the same engine's time to read the effects and sort them by
 key, position and call, in the same process, right after. Ratios to it: of the costliest single check, and of all
-together: validation, shared views, checks. ``--plant``: with an anomaly of each history's own in it, which must be
-found. ``--folder`` keeps the histories for the next time; else they go.
+together: validation, shared views, checks. ``--plant``: with an anomaly of each history's own in it, or so many, all of
+which must be found, and nothing else. ``--order``: what transactions (``txn``, ``txn-register``) must respect besides:
+none, process or real-time. ``--folder`` keeps the histories for the next time; else they go.
 """
 
 from __future__ import annotations
@@ -29,28 +30,31 @@ from checkers.contract import Contract
 from checkers.engine import DuckDB, Engine
 from checkers.judge import judge
 from checkers.source import register_history
+from checkers.txn_cycles import ORDERS
 from harness.app.generate import HISTORY, PLANTED, generate
 from harness.app.synthetic.plan import Plan
 from harness.core.history import HistoryReader
 
 SAMPLE: Final = 20
 """A history of a twentieth tells how many effects an operation has, which models, keys and clients decide."""
-PLANT: Final = {"log": "lost-write", "register": "stale-read", "group": "double-ownership"}
+PLANT: Final = {
+    "log": "lost-write", "register": "stale-read", "group": "double-ownership", "txn": "G-nonadjacent",
+    "txn-register": "G-nonadjacent",
+}  # fmt: skip
 COLUMNS: Final = "op, sub, process, key, kind, position, value, call, ret, outcome"
 SORTED: Final = f"select {COLUMNS} from effects order by key, position, call, op, sub"
 
 
-def history(folder: Path, model: str, effects: int, keys: int, clients: int, plant: bool) -> Path:
+def history(folder: Path, model: str, effects: int, keys: int, clients: int, plant: int) -> Path:
     """Made at the first use. Returns its folder."""
-    anomaly = PLANT[model] if plant else "sound"
+    anomaly = (f"{plant}-" if plant > 1 else "") + PLANT[model] if plant else "sound"
     out = folder / f"{model}-{effects}-{keys}-{clients}-{anomaly}"
     if not (out / PLANTED).exists():
-        planted = (PLANT[model],) if plant else ()
-        plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7, plant=planted)
+        plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7)
         with tempfile.TemporaryDirectory() as sample:
             told = generate(model, plan, Path(sample) / HISTORY)
-        plan = replace(plan, operations=round(plan.operations * effects / told.effects))
-        made = generate(model, plan, out)
+        operations = round(plan.operations * effects / told.effects)
+        made = generate(model, replace(plan, operations=operations, plant=(PLANT[model],) * plant), out)
         print(f"{out.name}: {made.operations} operations, {made.effects} effects in {made.seconds:.0f} s", flush=True)
     return out
 
@@ -62,12 +66,12 @@ def peak() -> int:
     return int(found[1]) >> 10
 
 
-def one(folder: Path, engine: str, memory: str) -> dict[str, Any]:
+def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str, Any]:
     """Judges, then reads and sorts."""
     path = folder / HISTORY
     if engine == "duckdb":
         with DuckDB(memory=memory) as duck:
-            told = _judged(path, duck)
+            told = _judged(path, duck, contract)
         memory_used = peak()
         with DuckDB(memory=memory, kept_rows=0) as duck:
             register_history(duck, path)
@@ -79,7 +83,7 @@ def one(folder: Path, engine: str, memory: str) -> dict[str, Any]:
     rows = HistoryReader(path).rows("effects")
     with SparkApplication(memory=memory) as application:
         with application.engine(effects=rows) as spark:
-            told = _judged(path, spark)
+            told = _judged(path, spark, contract)
         with application.engine(effects=rows) as spark:
             register_history(spark, path)
             session = application.session(effects=rows)
@@ -90,8 +94,8 @@ def one(folder: Path, engine: str, memory: str) -> dict[str, Any]:
     return told | {"peak": max(peak(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)}
 
 
-def _judged(path: Path, engine: Engine) -> dict[str, Any]:
-    judged = judge(path, Contract(), engine=engine)
+def _judged(path: Path, engine: Engine, contract: Contract) -> dict[str, Any]:
+    judged = judge(path, contract, engine=engine)
     costliest = max(judged.examined, key=lambda examined: examined.seconds)
     return {
         "verdict": judged.verdict,
@@ -111,7 +115,8 @@ def main() -> None:
     arguments.add_argument("--keys", default="1,1000")
     arguments.add_argument("--clients", default="5,50")
     arguments.add_argument("--engines", default="duckdb,spark")
-    arguments.add_argument("--plant", action="store_true")
+    arguments.add_argument("--plant", type=int, nargs="?", const=1, default=0)
+    arguments.add_argument("--order", choices=("none", *ORDERS), default="none")
     arguments.add_argument("--folder", type=Path)
     arguments.add_argument("--duckdb-memory", default="4GB")
     arguments.add_argument("--spark-memory", default="4g")
@@ -119,7 +124,8 @@ def main() -> None:
     options = arguments.parse_args()
     memory = {"duckdb": options.duckdb_memory, "spark": options.spark_memory}
     if options.one is not None:
-        print(json.dumps(one(Path(options.one[0]), options.one[1], memory[options.one[1]])))
+        contract = Contract(transaction_order=options.order)
+        print(json.dumps(one(Path(options.one[0]), options.one[1], contract, memory[options.one[1]])))
         return
     folder = options.folder or Path(tempfile.mkdtemp(prefix="assay-bench-"))
     print("| history | effects | engine | judged | read and sort | all, ratio | costliest check | ratio | peak |")
@@ -134,14 +140,16 @@ def main() -> None:
                 said = {(told["verdict"], *told["claims"]) for told in answers.values()}
                 if len(said) > 1:
                     sys.exit(f"{made}: the engines differ: {answers}")
-                if options.plant and not next(iter(answers.values()))["anomalies"]:
-                    sys.exit(f"{made}: the planted {PLANT[model]} was not found: {answers}")
+                planted = {PLANT[model]: options.plant} if options.plant else {}
+                if next(iter(answers.values()))["anomalies"] != planted:
+                    sys.exit(f"{made}: {planted} was planted, but not found, or more: {answers}")
                 if options.folder is None:
                     shutil.rmtree(made)
 
 
 def _ask(made: Path, engine: str, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, __file__, "--one", str(made), engine]
+    command += ["--order", options.order]
     command += ["--duckdb-memory", options.duckdb_memory, "--spark-memory", options.spark_memory]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -256,9 +256,9 @@ def _ops(classified: Classified, component: Component) -> list[int]:
 
 
 def _unclear(engine: Engine) -> list[str]:
-    rows = engine.rows(f"select key, why from txn_unclear order by key nulls first limit {MOST_TOLD + 1}")
+    rows = engine.rows(f"select key, why from txn_unclear order by key nulls first limit {MOST_TOLD}")
     more = int(engine.rows("select count(*) as examined from txn_unclear")[0]["examined"]) - MOST_TOLD
-    told = [f"transactions on {row['key']} cannot be judged: {row['why']}" for row in rows[:MOST_TOLD]]
+    told = [f"transactions on {row['key']} cannot be judged: {row['why']}" for row in rows]
     return told if more <= 0 else [*told, f"nor can those on {more} other keys, for the same reasons"]
 
 

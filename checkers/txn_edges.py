@@ -58,7 +58,8 @@ FOLLOWERS: Final = View(
         where w.listed = 1 and s.key is null and d.key is null and l.op is null
         union all
         select w.key, coalesce(r.value, {INITIAL}), w.op, w.sub, w.value, w.call
-        from txn_writers w left join (select key, op, value from txn_register_seen where turn = 1) r
+        from txn_writers w left join (
+                select key, op, value from txn_register_seen where turn = 1 and (writer is null or writer <> op)) r
             on w.key = r.key and w.op = r.op
         where w.listed = 0 and w.final = 1) as told
     group by key, version, op

@@ -194,7 +194,7 @@ INTERNAL: Final = Check(
 
 def _duplicate(row: Row, evidence: Evidence) -> Told:
     claim = (
-        f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it {row['times']} times, "
+        f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more than once, "
         "which was appended once."
     )
     return Told(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
@@ -206,8 +206,8 @@ DUPLICATE_ELEMENTS: Final = Check(
         View(
             "found_duplicate_elements",
             """
-            select key, value, min(op) as read_op, max(times) as times, count(*) as reads from (
-                select e.key as key, e.value as value, e.op as op, e.read_sub as read_sub, count(*) as times
+            select key, value, min(op) as read_op, count(*) as reads from (
+                select e.key as key, e.value as value, e.op as op, e.read_sub as read_sub
                 from txn_elements e join (
                     select key, value from txn_cells group by key, value having count(*) > 1) c
                     on e.key = c.key and e.value = c.value
@@ -218,7 +218,7 @@ DUPLICATE_ELEMENTS: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, value, read_op, times, reads from found_duplicate_elements
+        select key, value, read_op, reads from found_duplicate_elements
         order by key nulls first, value nulls first limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from txn_cells",

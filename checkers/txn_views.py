@@ -54,8 +54,10 @@ UNCLEAR: Final = View(
         select key, 'it is a list and a register at once' from txn_written group by key having min(listed) < max(listed)
         union all
         select w.key, 'it is a list and a register at once'
-        from (select key from txn_rows where position is not null group by key) r
-            join (select key from txn_written where listed = 0 group by key) w on r.key = w.key) as reasons
+        from (select key, max(position) as most, count(*) - count(position) as single from txn_rows
+                where kind = 'txn-read' and value is not null group by key) r
+            join (select key, max(listed) as listed from txn_written group by key) w on r.key = w.key
+        where (w.listed = 0 and r.most is not null) or (w.listed = 1 and r.single > 0)) as reasons
     group by key
     """,
     keep=True,
@@ -74,12 +76,7 @@ POSSIBLE: Final = View(
 
 LISTS: Final = View(
     "txn_lists",
-    """
-    select key from (
-        select key from txn_written where listed = 1
-        union all select key from txn_rows where kind = 'txn-read' and position is not null) as told
-    group by key
-    """,
+    "select key from txn_written where listed = 1 group by key",
     keep=True,
 )
 
