@@ -3,12 +3,13 @@
     python benchmarks/checks.py [--models log,register,group] [--effects 10000000] [--keys 1,1000] [--clients 5,50]
         [--engines duckdb,spark] [--plant [1]] [--order none] [--folder DIR] [--duckdb-memory 4GB] [--spark-memory 4g]
 
-Each history is made by ``assay generate``, and judged by each engine in a process of its own, for its peak memory; of
-Spark that of this process and that of the JVM, added up, although they are not at the same time. The limit is the same engine's time to read the effects and sort them by
-key, position and call, in the same process, right after. Ratios to it: of the costliest single check, and of all
-together: validation, shared views, checks. ``--plant``: with an anomaly of each history's own in it, or so many, all of
-which must be found, and nothing else. ``--order``: what transactions (``txn``, ``txn-register``) must respect besides:
-none, process or real-time. ``--folder`` keeps the histories for the next time; else they go.
+Each history is made by ``assay generate``, and judged by each engine in a process of its own, for its peak memory (of
+Spark that of this process and that of the JVM, added up, although they are not at the same time). The limit is the same
+engine's time to read the effects and sort them by key, position and call, in the same process, right after. Ratios to
+it: of the costliest single check, and of all together: validation, shared views, checks. ``--plant``: with an anomaly
+of each history's own in it, or so many, all of which must be found, and nothing else. ``--order``: what transactions
+(``txn``, ``txn-register``) must respect besides: none, process or real-time. ``--folder`` keeps the histories for the
+next time; else they go.
 """
 
 from __future__ import annotations
