@@ -53,9 +53,10 @@ def history(folder: Path, model: str, effects: int, keys: int, clients: int, pla
     if not (out / PLANTED).exists():
         plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7)
         with tempfile.TemporaryDirectory() as sample:
-            told = generate(model, plan, Path(sample) / HISTORY)
+            told = generate(model, plan, Path(sample))
         operations = round(plan.operations * effects / told.effects)
-        made = generate(model, replace(plan, operations=operations, plant=(PLANT[model],) * plant), out)
+        planted = (PLANT[model],) * plant if plant else ()
+        made = generate(model, replace(plan, operations=operations, plant=planted), out)
         print(f"{out.name}: {made.operations} operations, {made.effects} effects in {made.seconds:.0f} s", flush=True)
     return out
 

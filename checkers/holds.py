@@ -61,8 +61,8 @@ HOLDS: Final = View(
     """,
     keep=True,
 )
-"""``told``: the last call of an operation that tells of it; ``over``: when the owner began to give it up or learned of
-its loss; ``gone``: when it had done so for certain."""
+"""``told``: the last call of an operation that tells of it, so that it was held then at the latest; ``over``: when the
+owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
 
 _SPARING: Final = (
     "clock",

@@ -26,16 +26,34 @@ SENDS: Final = View(
     keep=True,
 )
 
+_RANGE: Final = """
+        min(call) as call,
+        max(case when kind = 'observe-begin' then position end) as first_offset,
+        min(case when kind = 'observe-end' then position end) as next_offset,
+        min(case when kind = 'observe' then greatest(position, 0) - sub end) as low,
+        max(case when kind = 'observe' then greatest(position, 0) - sub end) as high,
+        min(case when kind = 'observe' then position end) as least,
+        max(case when kind = 'observe' then position end) as greatest_one,
+        count(case when kind = 'observe' then 1 end) as records,
+        count(case when kind = 'observe' and position is not null then value end) as valued,
+        max(case when outcome = 'ok' then 0 else 1 end) as doubtful
+"""
+"""What a poll's rows say of it, folded."""
+
+READS: Final = View(
+    "log_reads",
+    f"""
+    select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
+        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE}
+    from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
+    """,
+    keep=True,
+)
+"""What each operation read of each key: nearly always one poll, and then this is all that need be known of it."""
+
 UNEVEN: Final = View(
     "log_uneven",
-    """
-    select op, key from (
-        select op, key, min(sub) as first_row,
-            min(case when kind = 'observe-begin' then sub end) as first_begin,
-            cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls
-        from log_effects where kind in ('observe-begin', 'observe', 'observe-end') group by op, key) as reads
-    where polls <> 1 or first_begin > first_row
-    """,
+    "select op, key from log_reads where polls <> 1 or first_begin > first_row",
     keep=True,
 )
 """Operations whose rows of a key are not those of one poll from its beginning on. Nearly always there are none."""
@@ -45,13 +63,9 @@ _POLLED: Final = (
     "e.value as value, e.call as call, e.ret as ret, e.outcome as outcome, e.phase as phase"
 )
 
-POLLED: Final = View(
-    "log_polled",
+SEGMENTED: Final = View(
+    "log_segmented",
     f"""
-    select {_POLLED}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
-    from log_effects e left join log_uneven u on e.op = u.op and e.key = u.key
-    where e.kind in ('observe-begin', 'observe', 'observe-end') and u.op is null
-    union all
     select {_POLLED},
         cast(sum(case when e.kind = 'observe-begin' then 1 else 0 end) over (
             partition by e.op, e.key order by e.op nulls first, e.sub nulls first
@@ -60,30 +74,40 @@ POLLED: Final = View(
     where e.kind in ('observe-begin', 'observe', 'observe-end')
     """,
 )
+
+POLLED: Final = View(
+    "log_polled",
+    f"""
+    select {_POLLED}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
+    from log_effects e left join log_uneven u on e.op = u.op and e.key = u.key
+    where e.kind in ('observe-begin', 'observe', 'observe-end') and u.op is null
+    union all
+    select * from log_segmented
+    """,
+)
 """``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
 one, and then no rows need be sorted."""
 
+APART: Final = View(
+    "log_polls_apart",
+    f"select op, key, segment, {_RANGE} from log_segmented where segment > 0 group by op, key, segment",
+    keep=True,
+)
+
+_TOLD: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
+
 POLLS: Final = View(
     "log_polls",
-    """
+    f"""
     select op, key, segment, first_offset, next_offset, call, records,
         case when doubtful = 0 and first_offset >= 0 and first_offset < next_offset then 1 else 0 end as passing,
         case when low = high and least >= first_offset and greatest_one < next_offset and valued = records
             then 1 else 0 end as plain
     from (
-        select op, key, segment, min(call) as call,
-            max(case when kind = 'observe-begin' then position end) as first_offset,
-            min(case when kind = 'observe-end' then position end) as next_offset,
-            min(case when kind = 'observe' then greatest(position, 0) - sub end) as low,
-            max(case when kind = 'observe' then greatest(position, 0) - sub end) as high,
-            min(case when kind = 'observe' then position end) as least,
-            max(case when kind = 'observe' then position end) as greatest_one,
-            count(case when kind = 'observe' then 1 end) as records,
-            count(case when kind = 'observe' and position is not null then value end) as valued,
-            max(case when outcome = 'ok' then 0 else 1 end) as doubtful
-        from log_polled where segment > 0 group by op, key, segment) as ranges
+        select op, key, cast(1 as bigint) as segment, {_TOLD} from log_reads where polls = 1 and first_begin = first_row
+        union all
+        select op, key, segment, {_TOLD} from log_polls_apart) as ranges
     """,
-    keep=True,
 )
 """``plain``: each record has a value and an offset in the range, and the offsets rise by one from row to row, so that
 none was shown twice."""
@@ -314,8 +338,11 @@ GONE: Final = View(
 
 LOG_VIEWS: Final = (
     SENDS,
+    READS,
     UNEVEN,
+    SEGMENTED,
     POLLED,
+    APART,
     POLLS,
     PASSES,
     ODD,

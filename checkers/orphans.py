@@ -46,19 +46,24 @@ def _unowned(owned: str) -> str:
         """
 
 
+_GIVEN_UP: Final = f"case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end"
+
 OWNED_FOR_SURE: Final = View(
     "orphan_owned_for_sure",
     f"""
-    select h.group_name as group_name, h.key as key, h.told as since,
-        least(case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end,
-            coalesce(i.died, {INFINITY})) as until
-    from holds h
-        left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
-        on h.process = i.process
-    where h.key <> h.group_name
+    select group_name, key, case when until < told then 0 else told end as since,
+        case when until < told then 0 else until end as until
+    from (
+        select h.group_name as group_name, h.key as key, h.told as told,
+            least({_GIVEN_UP}, coalesce(i.died, {INFINITY})) as until
+        from holds h
+            left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
+            on h.process = i.process
+        where h.key <> h.group_name and h.group_name <> '') as told
     """,
 )
-"""Parts of the times of ``orphan_owned``, by what a hold's own operations say."""
+"""Parts of the times of ``orphan_owned``, by what a hold's own operations say. One that was told of after its end (the
+same assignment once more, say) has no such part, and covers no gap of others: it counts as a moment before all."""
 
 SUSPECTS: Final = View(
     "orphan_suspects",
@@ -131,7 +136,7 @@ OWNED: Final = View(
     "orphan_owned",
     f"""
     select h.group_name as group_name, h.key as key, h.op as op, t.former as since,
-        least(case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end, d.died) as until
+        least({_GIVEN_UP}, d.died) as until
     from holds h
         join orphan_telling t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
         join orphan_deaths d on d.process = h.process

@@ -62,9 +62,9 @@ def kept_round(number: int, frontier: str) -> tuple[View, ...]:
     taken = f"""
         select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
             d.position as position, d.call as call, d.ret as ret
-        from register_doubtful_{old} d
-            join (select key, expected from {frontier} where kind = 'cas' group by key, expected) f
-            on d.key = f.key and d.value = f.expected
+        from register_doubtful_{old} d join {frontier} f on d.key = f.key and d.value = f.expected
+        where f.kind = 'cas'
+        group by d.key, d.value, d.op, d.sub, d.kind, d.expected, d.position, d.call, d.ret
         """
     left = f"""
         select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
@@ -93,16 +93,14 @@ def climb(engine: Engine) -> int:
     build(engine, climb_start())
     row = engine.rows(
         "select coalesce(max(links), 0) as links from ("
-        "select count(*) as links from register_climb_0 group by key) as per_key"
+        "select count(*) as links from register_open_0 group by key) as per_key"
     )[0]
     limit, rounds, still_open = int(row["links"]).bit_length() + 1, 0, int(row["links"]) > 0
     while still_open and rounds < limit:
         build(engine, climb_round(rounds))
         rounds += 1
-        # Not rooted yet, or in a circle; circles cost the rounds up to the limit.
-        table = f"register_climb_{rounds % 2}"
-        still_open = engine.rows(f"select coalesce(max(unrooted), 0) as unrooted from {table}")[0]["unrooted"] == 1
-    build(engine, (View("register_ancestors", f"select * from register_climb_{rounds % 2}"),))
+        still_open = _count(engine, f"register_open_{rounds}") > 0  # circles cost the rounds up to the limit
+    build(engine, (View("register_ancestors", _climbed(rounds)),))
     return rounds
 
 
@@ -113,18 +111,32 @@ def climb_start() -> tuple[View, ...]:
         from register_clusters c left join register_versioned v on c.key = v.key
         where c.chained = 1 and v.key is null
         """
-    return (View("register_climb_0", pointers, keep=True),)
+    return (View("register_open_0", pointers, keep=True),)
 
 
 def climb_round(number: int) -> tuple[View, ...]:
-    """Doubles the reach. A start of a chain is in nobody's ``value`` column, so what arrived there stays there."""
-    old, new = number % 2, (number + 1) % 2
+    """Doubles the reach of those that are not at the start of their chain yet, which are fewer and fewer.
+
+    A start of a chain is in nobody's ``value`` column.
+    """
+    new = number + 1
     doubled = f"""
         select j.key as key, j.value as value, coalesce(u.up, j.up) as up, j.steps + coalesce(u.steps, 0) as steps,
             coalesce(u.unrooted, 0) as unrooted
-        from register_climb_{old} j left join register_climb_{old} u on j.key = u.key and j.up = u.value
+        from register_open_{number} j
+            left join ({_climbed(number)}) u on j.key = u.key and j.up = u.value
         """
-    return (View(f"register_climb_{new}", doubled, keep=True),)
+    return (
+        View(f"register_climb_{new}", doubled, keep=True),
+        View(f"register_rooted_{new}", f"select * from register_climb_{new} where unrooted = 0"),
+        View(f"register_open_{new}", f"select * from register_climb_{new} where unrooted = 1", keep=True),
+    )
+
+
+def _climbed(rounds: int) -> str:
+    """SQL for where each value points after so many rounds."""
+    tables = [*(f"register_rooted_{number}" for number in range(1, rounds + 1)), f"register_open_{rounds}"]
+    return " union all ".join(f"select key, value, up, steps, unrooted from {table}" for table in tables)
 
 
 def _doubts(engine: Engine) -> list[str]:

@@ -43,6 +43,16 @@ MISSING_WRITER: Final = Check(
             """,
         ),
         View(
+            "register_circling",
+            "select key, value from register_ancestors where unrooted = 1",
+            keep=True,
+        ),
+        View(
+            "register_torn",
+            "select key, value, low_version, high_version from register_clusters where low_version < high_version",
+            keep=True,
+        ),
+        View(
             "found_missing_writer",
             """
             select key, value, 'unwritten' as why, min(op) as seen_op, count(*) as observed,
@@ -50,12 +60,11 @@ MISSING_WRITER: Final = Check(
             from register_unwritten group by key, value
             union all
             select a.key, min(a.value), 'circle', min(k.op), count(*), cast(null as bigint), cast(null as bigint)
-            from register_ancestors a join register_kept k on a.key = k.key and a.value = k.value
-            where a.unrooted = 1 group by a.key
+            from register_circling a join register_kept k on a.key = k.key and a.value = k.value group by a.key
             union all
             select c.key, c.value, 'version', min(s.op), count(*), min(c.low_version), max(c.high_version)
-            from register_clusters c join register_seen s on c.key = s.key and c.value = s.value
-            where c.low_version < c.high_version and s.write_op is not null group by c.key, c.value
+            from register_torn c join register_seen s on c.key = s.key and c.value = s.value
+            where s.write_op is not null group by c.key, c.value
             """,
             keep=True,
         ),

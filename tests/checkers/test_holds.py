@@ -299,6 +299,16 @@ def test_who_is_given_a_partition_in_the_background_tells_of_it_later(tmp_path: 
     assert judged(tmp_path / "given", rows, DEADLINED) == []
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_hold_that_is_told_of_after_its_end_hides_no_orphan(tmp_path: Path, first: bool) -> None:
+    """c3 takes t-0 at 36 s; then c1 tells of the hold that it gave up at 10 s, again or for the first time."""
+    book = _tell(orphan(until=42, again=36), 1, (41, 41.1), ("acquire", "t-0", 1))
+    if not first:
+        book.rows = [row for row in book.rows if row["op"] != 0]
+    (told,) = judged(tmp_path, book.rows, DEADLINED)
+    assert "from 10.400 s to 35.000 s" in told.claim
+
+
 def test_the_death_of_its_owner_frees_a_partition(tmp_path: Path) -> None:
     """Process 1 ends with an unknown outcome; its worker goes on as process 11, and nobody takes t-0."""
     book = _without(orphan(), 1, 9.9)
