@@ -195,7 +195,7 @@ INTERNAL: Final = Check(
 def _duplicate(row: Row, evidence: Evidence) -> Told:
     claim = (
         f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more than once, "
-        "which was appended once."
+        "which nobody appended twice."
     )
     return Told(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
 
