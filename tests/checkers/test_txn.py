@@ -335,7 +335,7 @@ def test_each_wrong_read_is_told_with_those_who_read_and_wrote_it(tmp_path: Path
         ("internal", "Transaction 22 of process 22 appended 2 to k after another element of its own that is behind it, "
          "or missing.", (22,), 0),
         ("duplicate-elements", "Transaction 11 of process 11 read d with 1 in it more than once, which nobody appended "
-         "once.", (11,), 1),
+         "twice.", (11,), 1),
         ("incompatible-order", "o was read as two lists of which neither begins the other: element 0 is 1 to "
          "transaction 17 of process 17, and 3 to transaction 19 of process 19.", (17, 19), 1),
     ]  # fmt: skip
