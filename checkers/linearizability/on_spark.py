@@ -193,9 +193,10 @@ class _Search:
                         yield self._numbers[key], _heard(said)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-            while wait(under_way, timeout=0).not_done:
+            begun = [future for future in under_way if not future.cancelled()]  # ``wait`` takes no cancelled one as done
+            while wait(begun, timeout=0).not_done:
                 self._spark.cancel()  # again and again, for a thread may just be about to begin a job
-                wait(under_way, timeout=PATIENCE)
+                wait(begun, timeout=PATIENCE)
 
     def _names(self, chunk: Chunk) -> list[str | None]:
         return [self._keys.names[number] for number in chunk]

@@ -285,6 +285,31 @@ def test_ctrl_c_on_spark_ends_its_jobs_and_leaves_what_is_known(spark: OnSpark) 
     assert list(context.statusTracker().getActiveJobsIds()) == []
 
 
+def more_parts_than_cores(spark: OnSpark, op: Op) -> pa.Table:
+    """Most of them wait for a thread when the first is answered."""
+    assert spark.engine.parallelism < 8
+    return table((str(number), [op]) for number in range(8))
+
+
+@pytest.mark.spark
+def test_on_spark_an_operation_that_does_not_fit_ends_the_parts_that_wait(spark: OnSpark) -> None:
+    ops = more_parts_than_cores(spark, operation("pop", None, 1, call=0, ret=1))
+    with pytest.raises(ModelError, match=r"^operation \d: .*pop"):
+        spark.search(ops, MODELS["register"])
+
+
+@pytest.mark.spark
+def test_ctrl_c_on_spark_ends_the_parts_that_wait(spark: OnSpark) -> None:
+    def watch(what: str, done: int, total: int) -> None:
+        if done:
+            signal.raise_signal(signal.SIGINT)
+
+    ops = more_parts_than_cores(spark, operation("write", 1, call=0, ret=1))
+    judged = spark.search(ops, MODELS["register"], progress=watch)
+    assert judged.interrupted
+    assert judged.unknown == ("interrupted; 1 of 8 keys were searched",)
+
+
 SCRIPT = """
 import signal
 from checkers.linearizability import Limits, ThisMachine, search
