@@ -16,6 +16,7 @@ as long as running them.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -153,10 +154,12 @@ class SparkApplication:
         if self._gateway is not None:
             _end(self._gateway)
             self._gateway = None
+        logging.getLogger().removeFilter(_not_of_py4j)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, memory: str) -> None:
         (self._folder / "log4j2.properties").write_text(LOG4J)
+        logging.getLogger().addFilter(_not_of_py4j)
         conf = SparkConf(loadDefaults=False)
         for name, value in (*SHARED.items(), *_settings(self.master, memory, self._folder, self.quick).items()):
             conf.set(name, value)
@@ -384,6 +387,11 @@ def _stored(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "bigint" if kind.bit_width == 64 or pa.types.is_uint32(kind) else "int"
     return "string"
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j tells the root logger of each call that fails, with a traceback, before it raises what says the same."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager

@@ -79,6 +79,15 @@ def test_executors_read_a_stored_history_themselves(
     assert judged(reader, model, Shared(application), Limits(seconds=None)) == here
 
 
+def test_a_stored_history_is_read_once_for_a_search_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random("once")
+    reader = stored_operations(stored(tmp_path / "history", table((str(n), history("kv", rng)) for n in range(5))))
+    read, batches = [], HistoryReader.batches
+    monkeypatch.setattr(HistoryReader, "batches", lambda self, name: read.append(name) or batches(self, name))
+    judged(reader, "kv", Engines("duckdb"), Limits())
+    assert read == ["ops"]
+
+
 @pytest.mark.spark
 def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
     """Texts as values, which the checks in SQL leave to the search; some keys have a value twice."""
