@@ -21,7 +21,6 @@ from linearizability_models import Deadly, Mixer, Untold
 from linearizability_oracle import MEANING, Op, linearizable
 
 from checkers.engine import EngineError, EngineUnavailable
-from checkers.engine.spark import Grouped, Spark
 from checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, on_spark, search
 from checkers.linearizability.encode import encode
 from checkers.linearizability.on_spark import search_on_spark
@@ -142,6 +141,8 @@ def test_a_key_for_which_its_share_of_the_memory_is_too_little_gets_all_of_it() 
 
 @pytest.mark.spark
 def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    from checkers.engine.spark import Spark
+
     asked, by_key = [], Spark.by_key
     monkeypatch.setattr(Spark, "by_key", lambda *rest: asked.append(rest[-1]) or by_key(*rest))
     check_a_share_that_is_too_small(spark)
@@ -273,6 +274,8 @@ def test_a_model_that_cannot_be_pickled_is_one_clear_error_on_spark(spark: OnSpa
 def test_a_key_that_spark_does_not_answer_once_is_an_error(
     again: int, spark: OnSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from checkers.engine.spark import Grouped
+
     answered = Grouped.part
     monkeypatch.setattr(Grouped, "part", lambda rows, number: answered(rows, number) * again)
     with pytest.raises(EngineError, match=f"key a 1 times and answered {again} times"):
