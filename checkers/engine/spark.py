@@ -16,20 +16,21 @@ as long as running them.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -69,11 +70,19 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What a function makes by key counts on either: keys would be shuffled out of the parts that were asked for, and
+    # texts would come as another type.
+    "spark.sql.requireAllClusterKeysForDistribution": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.parquet.enableVectorizedReader": "true",
     # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
 }
 """The meaning of the SQL, wherever it runs, and what suits so many queries."""
+
+JVM_ENDED: Final = "its JVM has ended"
+LOST: Final = (Py4JError, ConnectionError, EOFError)
+"""What a call raises whose JVM has ended, or that went wrong there."""
 
 LOG4J: Final = """\
 rootLogger.level = error
@@ -139,15 +148,18 @@ class SparkApplication:
         """Idempotent."""
         self._session = None
         if self._context is not None:
-            self._context.stop()
+            with suppress(*LOST):
+                self._context.stop()
             self._context = None
         if self._gateway is not None:
             _end(self._gateway)
             self._gateway = None
+        logging.getLogger().removeFilter(_not_of_py4j)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, memory: str) -> None:
         (self._folder / "log4j2.properties").write_text(LOG4J)
+        logging.getLogger().addFilter(_not_of_py4j)
         conf = SparkConf(loadDefaults=False)
         for name, value in (*SHARED.items(), *_settings(self.master, memory, self._folder, self.quick).items()):
             conf.set(name, value)
@@ -160,6 +172,9 @@ class SparkApplication:
             # Python functions run in this interpreter and find what it finds, unless something else is asked for.
             self._context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
             self._context.environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+        # Nothing here counts with accumulators; that the JVM has ended is told by whatever asks it next, in one line.
+        accumulators: Any = self._context._accumulatorServer
+        accumulators.handle_error = lambda request, address: None
         self._session = SparkSession(self._context)
 
     def _told(self) -> str:
@@ -263,6 +278,8 @@ class Spark:
         numbers = [number for number, part in enumerate(parts) for _ in part]
         divided = pa.table({"wanted": pa.array(keys, pa.string()), "part": pa.array(numbers, pa.int32())})
         with _failures(sql):
+            # An adaptive plan would run the whole shuffle here, in ``rdd``, instead of with the first part.
+            self._session.conf.set("spark.sql.adaptive.enabled", "false")
             rows, placed = self._session.sql(sql), broadcast(self._session.createDataFrame(divided))
             sorted_out = (
                 rows.join(placed, rows[key].eqNullSafe(placed["wanted"]))
@@ -283,8 +300,9 @@ class Spark:
 
     def close(self) -> None:
         """The context's cleaner frees what the tables took, once nothing refers to them."""
-        for name in self._names:
-            self._session.catalog.dropTempView(name)
+        with suppress(EngineError), _failures("drop views"):  # a JVM that has ended has none
+            for name in self._names:
+                self._session.catalog.dropTempView(name)
         self._names.clear()
 
 
@@ -371,11 +389,16 @@ def _stored(kind: pa.DataType) -> str:
     return "string"
 
 
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j tells the root logger of each call that fails, with a traceback, before it raises what says the same."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
 @contextmanager
 def _failures(what: str) -> Iterator[None]:
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, *LOST) as error:
         text = " ".join(what.split())
         text = text if len(text) <= 200 else f"{text[:200]} ..."
         raise EngineError(f"Spark could not run {text}: {_reason(error)}") from error
@@ -383,10 +406,12 @@ def _failures(what: str) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     """One line. py4j's own message tells the Python method that was called; the exception behind it what went wrong."""
+    if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
+        return JVM_ENDED
     try:
         told = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
     except (Py4JError, OSError):  # the exception lies in the JVM
-        told = "its JVM has ended"
+        told = JVM_ENDED
     return str(told).strip().partition("\n")[0]
 
 
@@ -403,7 +428,9 @@ def _without_resolution() -> Iterator[None]:
 
 def _end(gateway: Any) -> None:
     """The JVM ends when its standard input does; pyspark would keep it for the next context."""
-    gateway.shutdown()
+    with suppress(*LOST):
+        gateway.shutdown()
+    SparkContext._active_spark_context = None  # a context whose JVM has ended does not get so far itself
     SparkContext._gateway = None
     SparkContext._jvm = None
     process: subprocess.Popen[bytes] | None = gateway.proc

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -25,7 +26,7 @@ import pyarrow as pa
 from checkers.engine import EngineError, EngineUnavailable
 from checkers.engine.base import quoted
 from checkers.linearizability.answer import Answer, answer, died
-from checkers.linearizability.encode import COLUMNS, encode
+from checkers.linearizability.encode import COLUMNS, encode, named
 from checkers.linearizability.limits import DEFAULT, Limits
 from checkers.linearizability.model import Model, ModelError
 from checkers.linearizability.place import chunks
@@ -51,6 +52,8 @@ SAID: Final = pa.schema([pa.field("key", pa.string()), pa.field("said", pa.binar
 
 Numbered = Generator[tuple[int, Found]]
 Rows = list[tuple[str | None, bytes]]
+Spent = Mapping[str | None, float]
+"""Seconds of a key's time that went by in a former attempt; of a key that is not in it, none."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def search_on_spark(
                 found[number] = one
                 done += keys.operations[number]
                 progress(what, done, total)
+        if len(found) != len(keys):
+            raise EngineError(f"Spark answered {len(found)} of {count(keys)}")
     except KeyboardInterrupt:
         interrupted = True
     counted = {number: one for number, one in found.items() if one.operations}
@@ -114,7 +119,7 @@ def _require(spark: Spark, model: Model) -> None:
         )
     try:
         missing = next(filter(None, spark.everywhere(_missing, pickle.dumps(model))), None)
-    except (EngineError, pickle.PicklingError, AttributeError) as error:
+    except (EngineError, pickle.PicklingError, AttributeError, TypeError) as error:
         missing = str(error)
     if missing is not None:
         raise EngineUnavailable(
@@ -154,25 +159,26 @@ class _Search:
         if not self._keys.names:
             return
         beside = min(self._spark.parallelism, len(self._keys))
-        narrow: list[tuple[int, Found]] = []
+        narrow: list[tuple[int, float]] = []
         divided = chunks(dict(enumerate(self._keys.operations)), beside, PART)
         for number, one in self._run(divided, limits.among(beside), beside):
             if one.answer.out_of_memory and beside > 1:
-                narrow.append((number, one))
+                narrow.append((number, one.answer.seconds))
             else:
                 yield number, one
-        for number, one in sorted(narrow, key=lambda numbered: numbered[0]):
-            yield from self._run([(number,)], limits.after(one.answer.seconds), 1)
+        if narrow:
+            narrow.sort()
+            spent = {self._keys.names[number]: seconds for number, seconds in narrow}
+            yield from self._run([(number,) for number, _ in narrow], limits, 1, spent)
 
-    def _run(self, divided: Sequence[Chunk], limits: Limits, beside: int) -> Numbered:
+    def _run(self, divided: Sequence[Chunk], limits: Limits, beside: int, spent: Spent | None = None) -> Numbered:
         """A job for each chunk, so many at once. What was asked for in one that fails is asked for in halves."""
+        function = _function(self._model, limits, spent or {})
         threads = ThreadPoolExecutor(beside)
         under_way: dict[Future[Rows], Chunk] = {}
 
         def begin(divided: Sequence[Chunk]) -> None:
-            made = self._spark.by_key(
-                ASKED, "key", _function(self._model, limits), SAID, list(map(self._names, divided))
-            )
+            made = self._spark.by_key(ASKED, "key", function, SAID, list(map(self._names, divided)))
             under_way.update((threads.submit(made.part, part), chunk) for part, chunk in enumerate(divided))
 
         try:
@@ -183,24 +189,36 @@ class _Search:
                     try:
                         rows = future.result()
                     except EngineError as error:
+                        self._spark.rows("select 1")  # raises where Spark itself is gone, of which no key is guilty
                         if len(chunk) == 1:
                             yield chunk[0], self._died(chunk[0], error)
                         else:
                             half = len(chunk) // 2
                             begin([chunk[:half], chunk[half:]])
                         continue
+                    self._check_answered(chunk, rows)
                     for key, said in rows:
                         yield self._numbers[key], _heard(said)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-            while wait(under_way, timeout=0).not_done:
-                self._spark.cancel()  # again and again, for a thread may just be about to begin a job
-                wait(under_way, timeout=PATIENCE)
+            begun = [future for future in under_way if not future.cancelled()]  # for ``wait`` these are never done
+            with suppress(EngineError):  # a Spark that is gone runs nothing
+                while wait(begun, timeout=0).not_done:
+                    self._spark.cancel()  # again and again, for a thread may just be about to begin a job
+                    wait(begun, timeout=PATIENCE)
+
+    def _check_answered(self, chunk: Chunk, rows: Rows) -> None:
+        """A key that is never answered would pass, and one that is answered twice is two halves of itself."""
+        asked, answered = Counter(self._names(chunk)), Counter(key for key, _ in rows)
+        if asked != answered:
+            key = next(iter((asked - answered) or (answered - asked)))
+            raise EngineError(f"Spark was asked for {named(key)} {asked[key]} times and answered {answered[key]} times")
 
     def _names(self, chunk: Chunk) -> list[str | None]:
         return [self._keys.names[number] for number in chunk]
 
     def _died(self, number: int, error: EngineError) -> Found:
+        # All operations of the key: only the model tells which of them count, and nobody here has seen them.
         return Found(self._keys.operations[number], died(self._keys.names[number], f"was lost: {error}"))
 
 
@@ -211,8 +229,8 @@ def _heard(said: bytes) -> Found:
     return found
 
 
-def _function(model: Model, limits: Limits) -> Callable[[pa.Table], pa.Table]:
-    task = pickle.dumps((model, limits))
+def _function(model: Model, limits: Limits, spent: Spent) -> Callable[[pa.Table], pa.Table]:
+    task = pickle.dumps((model, limits, spent))
 
     def say(ops: pa.Table) -> pa.Table:
         return _say(task, ops)
@@ -222,18 +240,19 @@ def _function(model: Model, limits: Limits) -> Callable[[pa.Table], pa.Table]:
 
 def _say(task: bytes, ops: pa.Table) -> pa.Table:
     """On an executor, of all operations of one key."""
-    model, limits = _loaded(task)
+    model, limits, spent = _loaded(task)
+    key = ops["key"][0].as_py()
     said: Found | ModelError
     try:
-        said = _judged(ops, model, limits)
+        said = _judged(ops, model, limits.after(spent.get(key, 0.0)))
     except ModelError as error:
         said = error
-    return pa.table({"key": [ops["key"][0].as_py()], "said": [pickle.dumps(said)]}, schema=SAID)
+    return pa.table({"key": [key], "said": [pickle.dumps(said)]}, schema=SAID)
 
 
 @lru_cache(maxsize=2)
-def _loaded(task: bytes) -> tuple[Model, Limits]:
-    loaded: tuple[Model, Limits] = pickle.loads(task)
+def _loaded(task: bytes) -> tuple[Model, Limits, Spent]:
+    loaded: tuple[Model, Limits, Spent] = pickle.loads(task)
     return loaded
 
 

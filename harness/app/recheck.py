@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -26,6 +26,9 @@ from checkers.verdict import Judgement, Verdict
 from harness.app.register_effects import register_effects
 from harness.core.history import SCHEMAS, HistoryError, HistoryReader, HistoryWriter
 from harness.core.operation import Outcome
+
+if TYPE_CHECKING:
+    from checkers.engine.spark import Spark
 
 SQL_MODELS: Final = ("register", "cas-register")
 Operations: TypeAlias = pa.Table | HistoryReader
@@ -71,7 +74,10 @@ def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limit
         effects = register_effects(ops)
         if effects is not None:
             return _by_checks(ops, effects, engines, watch)
-    return _doubted(_by_search(ops, model, engines, watch, limits), doubts(ops, own=own))
+    spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
+    if spark is None:
+        ops = _in_memory(ops)
+    return _doubted(_by_search(ops, model, spark, watch, limits), doubts(ops, own=own))
 
 
 def _in_memory(ops: Operations) -> pa.Table:
@@ -108,8 +114,7 @@ def _by_checks(ops: pa.Table, effects: pa.Table, engines: Engines, watch: Watch)
         return judge(history, Contract(), engine=engines, watch=watch)
 
 
-def _by_search(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
-    spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
+def _by_search(ops: Operations, model: Model, spark: Spark | None, watch: Watch, limits: Limits) -> Judgement:
     try:
         if spark is None:
             return search(_in_memory(ops), model, limits=limits, progress=watch)

@@ -79,6 +79,15 @@ def test_executors_read_a_stored_history_themselves(
     assert judged(reader, model, Shared(application), Limits(seconds=None)) == here
 
 
+def test_a_stored_history_is_read_once_for_a_search_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random("once")
+    reader = stored_operations(stored(tmp_path / "history", table((str(n), history("kv", rng)) for n in range(5))))
+    read, batches = [], HistoryReader.batches
+    monkeypatch.setattr(HistoryReader, "batches", lambda self, name: read.append(name) or batches(self, name))
+    judged(reader, "kv", Engines("duckdb"), Limits())
+    assert read == ["ops"]
+
+
 @pytest.mark.spark
 def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
     """Texts as values, which the checks in SQL leave to the search; some keys have a value twice."""
@@ -135,18 +144,9 @@ def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path
     slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
     keys = ["slow", "slower"] if engine == "duckdb" else ["slow"]  # a process for each, or one of Spark's two for all
     ops = table([("quick", [operation("peek", 1, call=0, ret=1)]), *((key, slow) for key in keys)])
-    command = ["check", str(stored(tmp_path / "history", ops)), "--model=linearizability_models:Mixer"]
-    terminal, theirs = os.openpty()  # where it tells how far it is
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *command, f"--engine={engine}"],
-        stdout=subprocess.PIPE, stderr=theirs, text=True, start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-    )  # fmt: skip
-    os.close(theirs)
+    process, terminal = checking(stored(tmp_path / "history", ops), engine)
     try:
-        shown = ""
-        while not re.search(r"searching \d keys: [1-9]", shown):
-            shown += os.read(terminal, 4096).decode()
+        shown(terminal, r"searching \d keys: [1-9]")
         while engine == "duckdb" and len(descendants(process.pid)) < 2:
             time.sleep(0.05)
         started = descendants(process.pid)
@@ -154,15 +154,70 @@ def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=120)
     finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-        if process.stdout is not None:
-            process.stdout.close()
+        ended(process, terminal)
     assert process.returncode == Exit.INTERRUPTED
     assert out.startswith("FAIL")
     assert f"interrupted; 1 of {1 + len(keys)} keys were searched" in out
     assert left(started, 20) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Path) -> None:
+    if find_spec("pyspark") is None or shutil.which("java") is None:
+        pytest.skip("Spark needs pyspark and Java")
+    slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
+    ops = table([("quick", slow[:1]), ("slow", slow)])
+    process, terminal = checking(stored(tmp_path / "history", ops), "spark")
+    try:
+        told = shown(terminal, r"searching \d keys: [1-9]")
+        started = descendants(process.pid)
+        (jvm,) = (pid for pid in started if Path(f"/proc/{pid}/comm").read_text() == "java\n")
+        os.kill(jvm, signal.SIGKILL)
+        out, _ = process.communicate(timeout=120)
+        told += shown(terminal)
+    finally:
+        ended(process, terminal)
+    assert out == ""
+    assert process.returncode == Exit.USAGE
+    assert "its JVM has ended; ask again, or search here with --engine=duckdb" in told
+    assert "Traceback" not in told
+    assert "the process that searched it" not in told
+    assert left(started, 20) == []
+
+
+def checking(folder: Path, engine: str) -> tuple[subprocess.Popen[str], int]:
+    """``assay check`` with a model of ours, and the terminal where it tells how far it is."""
+    command = ["check", str(folder), "--model=linearizability_models:Mixer", f"--engine={engine}"]
+    terminal, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *command],
+        stdout=subprocess.PIPE, stderr=theirs, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+    )  # fmt: skip
+    os.close(theirs)
+    return process, terminal
+
+
+def shown(terminal: int, until: str | None = None) -> str:
+    """What is told from now on until that is told, or the terminal is closed."""
+    told = ""
+    while until is None or not re.search(until, told):
+        try:
+            told += os.read(terminal, 4096).decode()
+        except OSError:
+            if until is None:
+                break
+            raise
+    return told
+
+
+def ended(process: subprocess.Popen[str], terminal: int) -> None:
+    process.kill()
+    process.wait()
+    os.close(terminal)
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 SCRIPT = """

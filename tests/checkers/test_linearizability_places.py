@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from linearizability_histories import history, operation, table
 from linearizability_models import Deadly, Mixer, Untold
 from linearizability_oracle import MEANING, Op, linearizable
 
-from checkers.engine import EngineUnavailable
+from checkers.engine import EngineError, EngineUnavailable
 from checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, on_spark, search
 from checkers.linearizability.encode import encode
 from checkers.linearizability.on_spark import search_on_spark
@@ -138,8 +140,20 @@ def test_a_key_for_which_its_share_of_the_memory_is_too_little_gets_all_of_it() 
 
 
 @pytest.mark.spark
-def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark) -> None:
+def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    from checkers.engine.spark import Spark
+
+    asked, by_key = [], Spark.by_key
+    monkeypatch.setattr(Spark, "by_key", lambda *rest: asked.append(rest[-1]) or by_key(*rest))
     check_a_share_that_is_too_small(spark)
+    assert asked[1:] == [[["wide"], ["wider"]]], "the history is read once more for all of them"
+
+
+def test_on_an_executor_what_a_key_has_spent_counts() -> None:
+    ops = table([("a", exploding(12))])
+    task = pickle.dumps((Mixer(), Limits(seconds=1000.0), {"a": 1000.0}))
+    (said,) = on_spark._say(task, ops)["said"].to_pylist()
+    assert pickle.loads(said).answer.unknown.startswith("key a: the time limit of 1000 s was reached")
 
 
 def check_time(place: Place) -> None:
@@ -233,6 +247,55 @@ def test_a_model_that_spark_cannot_load_is_one_clear_error(nowhere: Model, spark
         spark.search(table([("a", exploding(3))]), nowhere)
 
 
+FIRST = pa.schema([("key", pa.string())])
+
+
+def first_of_each(rows: pa.Table) -> pa.Table:
+    return rows.select(["key"]).slice(0, 1)
+
+
+class Locked(Mixer):
+    """With what no process hands to another."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+@pytest.mark.spark
+def test_a_model_that_cannot_be_pickled_is_one_clear_error_on_spark(spark: OnSpark) -> None:
+    with pytest.raises(
+        EngineUnavailable, match=r"executors cannot load the model mixer; .*cannot pickle '_thread.lock'"
+    ):
+        spark.search(table([("a", exploding(1))]), Locked())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("again", [0, 2])
+def test_a_key_that_spark_does_not_answer_once_is_an_error(
+    again: int, spark: OnSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from checkers.engine.spark import Grouped
+
+    answered = Grouped.part
+    monkeypatch.setattr(Grouped, "part", lambda rows, number: answered(rows, number) * again)
+    with pytest.raises(EngineError, match=f"key a 1 times and answered {again} times"):
+        spark.search(table([("a", exploding(1))]), Mixer())
+
+
+@pytest.mark.spark
+def test_parts_of_a_large_history_are_made_when_they_are_asked_for(application: Any, spark: OnSpark) -> None:
+    """Nothing runs before: what sorts out the keys can be ended like any other job."""
+    ops = table((str(number), exploding(1)) for number in range(8))
+    large = application.engine(effects=None)
+    large.load("ops", ops)
+    tracker = large._session.sparkContext.statusTracker()
+    before = len(tracker.getJobIdsForGroup(None))
+    made = large.by_key("select * from ops", "key", first_of_each, FIRST, [[str(number)] for number in range(8)])
+    assert len(tracker.getJobIdsForGroup(None)) <= before + 1, "more than to tell everyone which key is in which part"
+    assert [row.key for number in range(8) for row in made.part(number)] == [str(number) for number in range(8)]
+    assert told(search_on_spark(large, Mixer())) == told(search(ops, Mixer(), place=HERE))
+
+
 @pytest.mark.spark
 def test_spark_tells_which_operation_does_not_fit(spark: OnSpark) -> None:
     ops = table(
@@ -283,6 +346,31 @@ def test_ctrl_c_on_spark_ends_its_jobs_and_leaves_what_is_known(spark: OnSpark) 
     assert [finding.key for finding in judged.findings] == ["quick"]
     context = spark.engine._session.sparkContext
     assert list(context.statusTracker().getActiveJobsIds()) == []
+
+
+def more_parts_than_cores(spark: OnSpark, op: Op) -> pa.Table:
+    """Most of them wait for a thread when the first is answered."""
+    assert spark.engine.parallelism < 8
+    return table((str(number), [op]) for number in range(8))
+
+
+@pytest.mark.spark
+def test_on_spark_an_operation_that_does_not_fit_ends_the_parts_that_wait(spark: OnSpark) -> None:
+    ops = more_parts_than_cores(spark, operation("pop", None, 1, call=0, ret=1))
+    with pytest.raises(ModelError, match=r"^operation \d: .*pop"):
+        spark.search(ops, MODELS["register"])
+
+
+@pytest.mark.spark
+def test_ctrl_c_on_spark_ends_the_parts_that_wait(spark: OnSpark) -> None:
+    def watch(what: str, done: int, total: int) -> None:
+        if done:
+            signal.raise_signal(signal.SIGINT)
+
+    ops = more_parts_than_cores(spark, operation("write", 1, call=0, ret=1))
+    judged = spark.search(ops, MODELS["register"], progress=watch)
+    assert judged.interrupted
+    assert judged.unknown == ("interrupted; 1 of 8 keys were searched",)
 
 
 SCRIPT = """
