@@ -318,8 +318,9 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Cuts everything at or above ``offset``; below the log's start, the empty log starts there: ``reset``.
 
-        Before: the recovery point's checkpoint must durably be at most ``offset``, else a crash makes the log look
-        damaged. After: ``flush`` before the next append. Raises :class:`DamagedLog`, :class:`CorruptLog`.
+        Before: ``before_cut``, and the recovery point's checkpoint must durably be at most ``offset``, else a crash
+        makes the log look damaged. After: ``flush`` before the next append. Raises :class:`DamagedLog`,
+        :class:`CorruptLog`.
         """
         if offset >= self._end:
             return
@@ -327,6 +328,30 @@ class Log:
         if offset < self.start_offset:
             self.reset(offset)
             return
+        keep, segment, position, next_offset, end = self._cut_at(offset)
+        self._remove_after(keep)
+        segment.cut(position, next_offset)
+        if next_offset < end:  # only a segment's name can tell where the log ends, after a gap
+            self._replace((*self._segments, self._new_segment(end)))
+        self._end_at(end)
+        self._gap = end if next_offset < end else 0
+
+    async def before_cut(self, offset: int) -> None:
+        """Makes the notes durable that ``truncate_to(offset)`` needs, which must be the next change.
+
+        A log that will end after a gap could not tell so if it were killed before its next ``flush``; what is noted of
+        a gap holds for all below it, so that must be on the disk. Raises as ``truncate_to`` does, and ``OSError``.
+        """
+        gap = 0
+        if self.start_offset <= offset < self._end and self._damage is None:
+            _, _, _, next_offset, end = self._cut_at(offset)
+            gap = end if next_offset < end else 0
+        if gap:
+            await self.flush()
+        await self.tombstones.truncate(offset, gap)
+
+    def _cut_at(self, offset: int) -> tuple[int, Segment, int, int, int]:
+        """How many segments stay, the last one, where in it to cut, the offset there, and where the log then ends."""
         # At the start itself the first segment stays, empty: its name is what tells where the log starts.
         keep = max(1, bisect_right(self._bases, offset - 1))
         segment = self._segments[keep - 1]
@@ -334,12 +359,7 @@ class Log:
             position, next_offset, end = segment.cut_point(offset)
         if next_offset < end and end in self._bases:
             keep, segment, position, next_offset = keep + 1, self._segments[keep], 0, end
-        self._remove_after(keep)
-        segment.cut(position, next_offset)
-        if next_offset < end:  # only a segment's name can tell where the log ends, after a gap
-            self._replace((*self._segments, self._new_segment(end)))
-        self._end_at(end)
-        self._gap = end if next_offset < end else 0
+        return keep, segment, position, next_offset, end
 
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.

@@ -256,12 +256,24 @@ class Segment:
         if offset <= self.base_offset:
             return 0, self.base_offset, self.base_offset
         start, data = self._block_of(offset - 1)
-        cut, next_offset = start, self.index.offset_at(start)
+        cut, next_offset = start, None
         for position, size, found in scan(data):
             if found >= offset:  # a compressed set that holds the offset before and this one goes as a whole
-                return cut, next_offset, min(offset, first_offset(data[position : position + size]))
+                end = min(offset, first_offset(data[position : position + size]))
+                return cut, self._end_before(start) if next_offset is None else next_offset, end
             cut, next_offset = start + position + size, found + 1
-        return cut, next_offset, offset
+        return cut, self._end_before(start) if next_offset is None else next_offset, offset
+
+    def _end_before(self, position: int) -> int:
+        """The offset after the entry that ends at ``position``: where the next one begins, unless there is a gap."""
+        if position == 0:
+            return self.base_offset
+        start, data = self._block_of(self.index.offset_at(position - 1))
+        while start + len(data) < position:
+            start += len(data)
+            data = self._block(start)
+        *_, (_, _, last) = scan(data)
+        return last + 1
 
     def seal(self) -> None:
         """No more appends will come for now."""

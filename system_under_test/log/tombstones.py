@@ -98,12 +98,14 @@ class Tombstones:
 
         await self._change(noted)
 
-    async def truncate(self, offset: int) -> None:
-        """What will stand at ``offset`` and beyond is new."""
+    async def truncate(self, offset: int, gap: int = 0) -> None:
+        """What will stand at ``offset`` and beyond is new. ``gap``: where the log will end after one, else 0."""
 
         def clipped(state: State) -> State:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
-            return State(min(state.gaps, offset), tuple(CleanedOver(at, rows[at]) for at in sorted(rows) if at > 0))
+            return State(
+                max(gap, min(state.gaps, offset)), tuple(CleanedOver(at, rows[at]) for at in sorted(rows) if at > 0)
+            )
 
         if self._known:
             await self._change(clipped)

@@ -63,7 +63,7 @@ class LogCleaner:
         """What will stand at ``offset`` and beyond has never been cleaned. ``cutting`` is held."""
         if offset < self._clean_to(partition):
             await self._checkpoint.write({(partition.topic, partition.index): offset})
-        await partition.log.tombstones.truncate(offset)
+        await partition.log.before_cut(offset)
 
     async def forget(self, topic: str, index: int) -> None:
         """The log is gone."""

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cluster.sim.disk import SimDisk
@@ -276,7 +276,9 @@ class Model:
             return
         async with self.cutting:
             self.clean_to = min(self.clean_to, target)
-            await self.log.tombstones.truncate(target)
+            await self.log.before_cut(target)
+        if self.log.flushed_offset > self.flushed:
+            self.flushed, self.before_cuts = self.end, None
         self.settle()
         self.before_cuts = self.before_cuts or self.content._replace(held=dict(self.held))
         self.log.truncate_to(target)
@@ -411,6 +413,8 @@ class Model:
 
 
 @settings(max_examples=400, deadline=None)
+@example(0, True, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0)])
+@example(0, True, [("append", 2, 0, 1), ("replicate", 2, 0, 1, 1), ("truncate", 0.75), ("clean restart",)])
 @given(st.integers(0, 2**32), st.booleans(), st.lists(STEPS, max_size=25))
 def test_whatever_happens_recovery_yields_a_prefix_with_all_that_was_fsynced(
     seed: int, compacted: bool, steps: list[Any]
