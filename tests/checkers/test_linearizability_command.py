@@ -161,7 +161,7 @@ def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path
     assert left(started, 20) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Path) -> None:
     if find_spec("pyspark") is None or shutil.which("java") is None:

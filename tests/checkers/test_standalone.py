@@ -119,7 +119,7 @@ def plain(judgement: Judgement) -> Judgement:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(find_spec("pyspark") is None, reason="there is no pyspark; pip install pyspark")
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java; apt-get install openjdk-17-jre-headless")
 def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path: Path) -> None:
