@@ -37,7 +37,9 @@ from harness.app.synthetic.plan import Plan
 from harness.core.history import HistoryReader
 
 SAMPLE: Final = 20
-"""A history of a twentieth tells how many effects an operation has, which models, keys and clients decide."""
+"""A history of a twentieth tells how many effects an operation has, which models, keys and clients decide, and
+somewhat its length: a history that is too far off is made again."""
+CLOSE: Final = 0.05
 PLANT: Final = {
     "log": "lost-write", "register": "stale-read", "group": "double-ownership", "txn": "G-nonadjacent",
     "txn-register": "G-nonadjacent",
@@ -51,12 +53,13 @@ def history(folder: Path, model: str, effects: int, keys: int, clients: int, pla
     anomaly = (f"{plant}-" if plant > 1 else "") + PLANT[model] if plant else "sound"
     out = folder / f"{model}-{effects}-{keys}-{clients}-{anomaly}"
     if not (out / PLANTED).exists():
-        plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7)
-        with tempfile.TemporaryDirectory() as sample:
-            told = generate(model, plan, Path(sample))
-        operations = round(plan.operations * effects / told.effects)
         planted = (PLANT[model],) * plant if plant else ()
-        made = generate(model, replace(plan, operations=operations, plant=planted), out)
+        plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7, plant=planted)
+        made = generate(model, plan, out)
+        while abs(made.effects - effects) > CLOSE * effects:
+            shutil.rmtree(out)
+            plan = replace(plan, operations=round(plan.operations * effects / made.effects))
+            made = generate(model, plan, out)
         print(f"{out.name}: {made.operations} operations, {made.effects} effects in {made.seconds:.0f} s", flush=True)
     return out
 

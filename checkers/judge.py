@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from checkers import coverage, objects
-from checkers.check import MOST_FINDINGS, Check, Family, build, count, findings
+from checkers.check import MOST_FINDINGS, Check, Family, ask, build, findings
 from checkers.contract import NO_RECOVERY, Contract
 from checkers.counters import COUNTERS
 from checkers.engine import Engine, EngineError, Engines, Row
@@ -202,8 +202,7 @@ def _skip(bench: _Bench, contract: Contract, check: Check, why: str) -> None:
 def _examine(engine: Engine, contract: Contract, check: Check, bench: _Bench) -> None:
     begun = time.perf_counter()
     build(engine, check.views)
-    rows = int(engine.rows(check.examined)[0]["examined"])
-    instances = count(engine, check)
+    rows, instances = ask(engine, check)
     if instances:
         bench.anomalies[check.anomaly] = instances
         bench.findings += _placed(engine, findings(engine, check))

@@ -6,14 +6,14 @@ background ignore Ctrl-C; tests that send it to their own process need it.
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from checkers.engine import Engines, EngineUnavailable
 
 pytest_plugins = ("pytester",)
 
@@ -24,17 +24,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-Application = Any  # pyspark is imported only where it is there
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where Spark cannot run, what needs it is skipped, saying what to install."""
+    if item.get_closest_marker("spark") is not None:
+        try:
+            Engines("spark").check()
+        except EngineUnavailable as lacking:
+            pytest.skip(str(lacking))
 
 
 @pytest.fixture(scope="session")
-def application() -> Iterator[Application]:
-    """One Spark for all tests of a session: there cannot be two in a process."""
-    if find_spec("pyspark") is None:
-        pytest.skip("there is no pyspark; pip install pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java; apt-get install openjdk-17-jre-headless")
-    from checkers.engine.spark import SparkApplication
+def application() -> Iterator[Any]:
+    """One Spark for all tests of a session: there cannot be two in a process. For tests that are marked ``spark``."""
+    from checkers.engine.spark import SparkApplication  # imports pyspark
 
     with SparkApplication(quick=True) as running:
         yield running

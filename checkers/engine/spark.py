@@ -81,6 +81,7 @@ SHARED: Final[Mapping[str, str]] = {
 """The meaning of the SQL, wherever it runs, and what suits so many queries."""
 
 JVM_ENDED: Final = "its JVM has ended"
+CONTEXT_STOPPED: Final = "Spark has ended: its cluster, or somebody else, has stopped its context"
 LOST: Final = (Py4JError, ConnectionError, EOFError)
 """What a call raises whose JVM has ended, or that went wrong there."""
 
@@ -254,6 +255,13 @@ class Spark:
     def parallelism(self) -> int:
         """How many tasks run at once."""
         return max(1, self._session.sparkContext.defaultParallelism)
+
+    def require_running(self) -> None:
+        """Raises ``EngineError`` where Spark itself has ended: its JVM, or, by its cluster's will, its context."""
+        with _failures("tell whether it is there"):
+            stopped = self._session.sparkContext._jsc.sc().isStopped()
+        if stopped:
+            raise EngineError(CONTEXT_STOPPED)
 
     def everywhere(self, function: Callable[[bytes], str], argument: bytes) -> list[str]:
         """What a function of a module says on executors, called by as many tasks as run at once."""

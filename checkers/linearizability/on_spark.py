@@ -189,7 +189,7 @@ class _Search:
                     try:
                         rows = future.result()
                     except EngineError as error:
-                        self._spark.rows("select 1")  # raises where Spark itself is gone, of which no key is guilty
+                        self._spark.require_running()  # of its end no key is guilty
                         if len(chunk) == 1:
                             yield chunk[0], self._died(chunk[0], error)
                         else:

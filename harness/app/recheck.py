@@ -8,7 +8,7 @@ for.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -23,8 +23,8 @@ from checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from checkers.source import OPTIONAL, register_parts
 from checkers.validate import untouched, validate
 from checkers.verdict import Judgement, Verdict
-from harness.app.register_effects import register_effects
-from harness.core.history import SCHEMAS, HistoryError, HistoryReader, HistoryWriter
+from harness.app.register_effects import store_register
+from harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from harness.core.operation import Outcome
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SQL_MODELS: Final = ("register", "cas-register")
 Operations: TypeAlias = pa.Table | HistoryReader
 """In memory, or where they are stored."""
+BATCH: Final = 1_000_000
 LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
 """Operations of the models that come along that can contradict others. A history without any proves nothing."""
 
@@ -70,10 +71,10 @@ def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limit
     """
     own = MODELS.get(model.name) is not model
     if model.name in SQL_MODELS and not own:
-        ops = _in_memory(ops)
-        effects = register_effects(ops)
-        if effects is not None:
-            return _by_checks(ops, effects, engines, watch)
+        with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+            history = store_register(_batches(ops), Path(folder) / "history")
+            if history is not None:
+                return judge(history.folder, Contract(), engine=engines, watch=watch)
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _in_memory(ops)
@@ -84,13 +85,17 @@ def _in_memory(ops: Operations) -> pa.Table:
     return ops.table("ops") if isinstance(ops, HistoryReader) else ops
 
 
+def _batches(ops: Operations) -> Iterable[pa.RecordBatch]:
+    return ops.batches("ops") if isinstance(ops, HistoryReader) else ops.to_batches(max_chunksize=BATCH)
+
+
 def doubts(ops: Operations, *, own: bool = False) -> list[str]:
     """Why a history proves too little to pass, whatever is found in it: as of one of our own.
 
     ``own``: of a user's own model nobody knows which operations could contradict others.
     """
     rows = succeeded = looked = 0
-    for batch in ops.batches("ops") if isinstance(ops, HistoryReader) else ops.to_batches():
+    for batch in _batches(ops):
         ok = pc.equal(batch["outcome"], Outcome.OK.value)
         rows += batch.num_rows
         succeeded += pc.sum(ok).as_py() or 0
@@ -102,16 +107,6 @@ def doubts(ops: Operations, *, own: bool = False) -> list[str]:
     if succeeded and not looked and not own:
         reasons.append(f"no operation that could contradict another ({', '.join(LOOKS)}) succeeded")
     return reasons
-
-
-def _by_checks(ops: pa.Table, effects: pa.Table, engines: Engines, watch: Watch) -> Judgement:
-    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
-        history = Path(folder) / "history"
-        with HistoryWriter(history) as writer:
-            for name, table in (("ops", ops), ("effects", effects)):
-                for batch in table.to_batches(max_chunksize=1_000_000):
-                    writer.batch(name, batch)
-        return judge(history, Contract(), engine=engines, watch=watch)
 
 
 def _by_search(ops: Operations, model: Model, spark: Spark | None, watch: Watch, limits: Limits) -> Judgement:

@@ -1,14 +1,20 @@
-"""Effects of reads, writes and CAS operations, made from ``ops`` alone: what the SQL checks of registers read."""
+"""Effects of reads, writes and CAS operations, made from ``ops`` alone: what the SQL checks of registers read.
+
+Batch after batch, so that a history of any size goes through; only whether values are unique is asked of the whole.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.engine import DuckDB
 from checkers.register_views import INITIAL
-from harness.core.history import EFFECTS
+from harness.core.history import EFFECTS, HistoryReader, HistoryWriter
 from harness.core.operation import Outcome
 
 NAMELESS: Final = "register"
@@ -17,18 +23,32 @@ VERBS: Final = ("read", "write", "cas")
 _PAIR: Final = r"^\[(?P<expected>null|-?[0-9]+),(?P<value>null|-?[0-9]+)\]$"
 
 
-def register_effects(ops: pa.Table) -> pa.Table | None:
-    """One effect per operation, or None where the checks could not judge every key.
+def store_register(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader | None:
+    """Makes the history ``folder`` of ``ops`` with one effect each, or None where the checks could not judge every key.
 
     That is: operations other than ``VERBS``; values other than int64 and null; a value that is written twice to one
     key, or null that is written; some keys null and some not; CAS operations that ended ok without having taken place.
     """
-    if ops.num_rows == 0 or not pc.all(pc.is_in(ops["f"], pa.array(VERBS))).as_py():
+    nameless = set()
+    with HistoryWriter(folder) as writer:
+        for batch in ops:
+            effects = _effects(batch)
+            nameless |= set(pc.unique(pc.is_null(batch["key"])).to_pylist())
+            if effects is None or len(nameless) > 1:
+                return None
+            writer.batch("ops", batch)
+            writer.batch("effects", effects)
+    if not nameless:
         return None
-    if ops["key"].null_count not in (0, ops.num_rows):
+    reader = HistoryReader(folder)
+    return reader if _unique(reader) else None
+
+
+def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
+    if not pc.all(pc.is_in(ops["f"], pa.array(VERBS))).as_py():
         return None
-    f, ok = ops["f"].combine_chunks(), pc.equal(ops["outcome"], Outcome.OK.value).combine_chunks()
-    argument, result = ops["argument"].combine_chunks(), ops["result"].combine_chunks()
+    f, ok = ops["f"], pc.equal(ops["outcome"], Outcome.OK.value)
+    argument, result = ops["argument"], ops["result"]
     is_cas, is_read = pc.equal(f, "cas"), pc.equal(f, "read")
     if pc.any(pc.fill_null(pc.and_(is_cas, pc.equal(result, "false")), False)).as_py():
         return None
@@ -39,16 +59,17 @@ def register_effects(ops: pa.Table) -> pa.Table | None:
     value, expected = _numbers(told), _numbers(pc.if_else(is_cas, pair.field("expected"), None))
     if value is None or expected is None:
         return None
-    key = pc.fill_null(ops["key"], NAMELESS).combine_chunks()
-    writes = pc.and_(pc.invert(is_read), pc.not_equal(ops["outcome"], Outcome.FAIL.value).combine_chunks())
-    if not _unique(key, value, expected, is_cas, writes):
+    written = pc.and_(pc.invert(is_read), pc.not_equal(ops["outcome"], Outcome.FAIL.value))
+    nothing = pc.or_(pc.is_null(value), pc.and_(is_cas, pc.fill_null(pc.equal(value, expected), False)))
+    if pc.any(pc.and_(written, nothing)).as_py():
         return None
+    key = pc.fill_null(ops["key"], NAMELESS)
     columns: dict[str, Any] = {
         "op": ops["index"], "process": ops["process"], "key": key, "kind": f, "value": value, "expected": expected,
         "call": ops["call"], "ret": ops["ret"], "outcome": ops["outcome"], "error": ops["error"], "phase": ops["phase"],
     }  # fmt: skip
     columns["sub"] = pa.repeat(pa.scalar(0, pa.int32()), ops.num_rows)
-    return pa.Table.from_arrays(
+    return pa.RecordBatch.from_arrays(
         [columns.get(field.name, pa.nulls(ops.num_rows, field.type)) for field in EFFECTS], schema=EFFECTS
     )
 
@@ -66,10 +87,10 @@ def _numbers(texts: pa.Array) -> pa.Array | None:
     return numbers if least is None or least > INITIAL else None
 
 
-def _unique(key: pa.Array, value: pa.Array, expected: pa.Array, is_cas: pa.Array, writes: pa.Array) -> bool:
-    written = pa.table({"key": key, "value": value}).filter(writes)
-    if written["value"].null_count:
-        return False
-    if pc.any(pc.fill_null(pc.and_(writes, pc.and_(is_cas, pc.equal(value, expected))), False)).as_py():
-        return False
-    return bool(written.group_by(["key", "value"]).aggregate([]).num_rows == written.num_rows)
+def _unique(history: HistoryReader) -> bool:
+    with DuckDB() as engine:
+        engine.register("effects", history.paths("effects"), EFFECTS)
+        return not engine.rows(
+            f"select key from effects where kind <> 'read' and outcome <> '{Outcome.FAIL.value}' "
+            "group by key, value having count(*) > 1 limit 1"
+        )

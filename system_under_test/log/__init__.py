@@ -1,14 +1,15 @@
 """The partition log and the small files around it.
 
-``log`` is the way in; ``segment``, ``index``, ``scan`` and ``recovery`` are what it is made of. ``cleaner``
-compacts it, by ``swap`` and with what ``tombstones`` remembers. ``epochs`` and ``checkpoints`` are what replication
-remembers about logs, ``directory`` how they lie on a broker's disk.
+``log`` is the way in; ``segment``, ``index``, ``scan``, ``slices``, ``cut`` and ``recovery`` are what it is made of.
+``cleaner`` compacts it, by ``swap`` and with what ``tombstones`` remembers. ``epochs`` and ``checkpoints`` are what
+replication remembers about logs, ``directory`` how they lie on a broker's disk.
 """
 
 from system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
 from system_under_test.log.config import LogConfig
 from system_under_test.log.epochs import EpochHistory
-from system_under_test.log.log import DamagedLog, Log, OffsetOutOfRange, UnflushedTruncation
+from system_under_test.log.errors import DamagedLog, OffsetOutOfRange, UnflushedTruncation
+from system_under_test.log.log import Log
 from system_under_test.log.recovery import Recovery
 from system_under_test.log.segment import CorruptLog
 

@@ -24,7 +24,9 @@ from dataclasses import dataclass, replace
 
 from system_under_test.log import swap
 from system_under_test.log.config import LogConfig
+from system_under_test.log.cut import Cut, cut_at
 from system_under_test.log.directory import DELETED_SUFFIX
+from system_under_test.log.errors import DamagedLog, OffsetOutOfRange, UnflushedTruncation
 from system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
 from system_under_test.log.scan import SegmentScan
 from system_under_test.log.segment import (
@@ -35,6 +37,7 @@ from system_under_test.log.segment import (
     open_segment,
     remove_segment,
 )
+from system_under_test.log.slices import EMPTY, whole_messages
 from system_under_test.log.tombstones import Tombstones
 from system_under_test.records import message_set
 from system_under_test.records.message import CorruptMessage, Message
@@ -53,36 +56,6 @@ __all__ = [
 ]
 
 
-class OffsetOutOfRange(Exception):
-    """A read outside the log (Kafka's error 1)."""
-
-    def __init__(self, offset: int, start: int, end: int) -> None:
-        super().__init__(f"offset {offset} is outside the log, which is {start} to {end}")
-        self.start = start
-        self.end = end
-
-
-class DamagedLog(Exception):
-    """The log lacks something that had been fsynced, and takes no appends or cuts until it is repaired or reset."""
-
-
-class UnflushedTruncation(RuntimeError):
-    """An append to a log that was cut and not flushed since; the caller's mistake."""
-
-
-class EmptySlice:
-    """Nothing to read."""
-
-    size = 0
-
-    def read(self) -> bytes:
-        return b""
-
-    async def send(self, writer: asyncio.StreamWriter) -> None:
-        """Sends nothing, at once."""
-
-
-EMPTY = EmptySlice()
 LATEST = -1
 EARLIEST = -2
 
@@ -264,7 +237,7 @@ class Log:
             try:
                 start = segment.locate(offset)
                 if start < segment.size:
-                    return _range(segment, start, end, max_bytes, at_least_one)
+                    return whole_messages(segment, start, end, max_bytes, at_least_one)
             except CorruptLog as damage:
                 self._note(segment, damage)
                 raise
@@ -328,13 +301,13 @@ class Log:
         if offset < self.start_offset:
             self.reset(offset)
             return
-        keep, segment, position, next_offset, end = self._cut_at(offset)
-        self._remove_after(keep)
-        segment.cut(position, next_offset)
-        if next_offset < end:  # only a segment's name can tell where the log ends, after a gap
-            self._replace((*self._segments, self._new_segment(end)))
-        self._end_at(end)
-        self._gap = end if next_offset < end else 0
+        cut = self._cut_at(offset)
+        self._remove_after(cut.keep)
+        cut.segment.cut(cut.position, cut.next_offset)
+        if cut.gap:
+            self._replace((*self._segments, self._new_segment(cut.end)))
+        self._end_at(cut.end)
+        self._gap = cut.gap
 
     async def before_cut(self, offset: int) -> None:
         """Makes the notes durable that ``truncate_to(offset)`` needs, which must be the next change.
@@ -344,22 +317,16 @@ class Log:
         """
         gap = 0
         if self.start_offset <= offset < self._end and self._damage is None:
-            _, _, _, next_offset, end = self._cut_at(offset)
-            gap = end if next_offset < end else 0
+            gap = self._cut_at(offset).gap
         if gap:
             await self.flush()
         await self.tombstones.truncate(offset, gap)
 
-    def _cut_at(self, offset: int) -> tuple[int, Segment, int, int, int]:
-        """How many segments stay, the last one, where in it to cut, the offset there, and where the log then ends."""
+    def _cut_at(self, offset: int) -> Cut:
         # At the start itself the first segment stays, empty: its name is what tells where the log starts.
         keep = max(1, bisect_right(self._bases, offset - 1))
-        segment = self._segments[keep - 1]
-        with self.noting(segment):
-            position, next_offset, end = segment.cut_point(offset)
-        if next_offset < end and end in self._bases:
-            keep, segment, position, next_offset = keep + 1, self._segments[keep], 0, end
-        return keep, segment, position, next_offset, end
+        with self.noting(self._segments[keep - 1]):
+            return cut_at(self._segments, keep, offset)
 
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.
@@ -635,10 +602,3 @@ class _Damage:
     position: int
     offset: int
     problem: str
-
-
-def _range(segment: Segment, start: int, end: int, max_bytes: int, at_least_one: bool) -> Slice:
-    stop = segment.size if end >= segment.next_offset else segment.locate(end)
-    if stop - start > max_bytes:
-        stop = segment.end_of_range(start, stop, max_bytes, at_least_one)
-    return segment.slice(start, stop) if stop > start else EMPTY

@@ -35,7 +35,7 @@ from txn_histories import LEVELS as TRANSACTION_LEVELS
 from txn_histories import SimulatedStore
 from txn_histories import broken as broken_transactions
 
-from checkers.check import Family, build, findings
+from checkers.check import Family, ask, build, findings
 from checkers.contract import Contract
 from checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
 from checkers.judge import FAMILIES, OBJECT_FAMILIES, judge
@@ -117,7 +117,8 @@ def answers(
             rows = engine.rows(f"select * from {check.found}")
             columns = INSTANCE.get(check.anomaly, ())
             found = Counter((row["key"], *(row[column] for column in columns)) for row in rows)
-            examined = int(engine.rows(check.examined)[0]["examined"])
+            examined, instances = ask(engine, check)
+            assert instances == len(rows)
             told[check.anomaly] = Answer(found, findings(engine, check), examined)
     return told
 
@@ -451,9 +452,9 @@ def tree(folder: Path) -> dict[str, float]:
 
 @pytest.mark.spark
 def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_behind(
-    tmp_path: Path, application: Application
+    tmp_path: Path,
 ) -> None:
-    """``application`` only for its skips: this is another process, with a Spark of its own."""
+    """This is another process, with a Spark of its own."""
     events = [{"time": 5, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0",
                "epoch": 0, "detail": "{}"}]  # fmt: skip
     folder = write(tmp_path / "history", book().rows, faults=faults(), events=events)

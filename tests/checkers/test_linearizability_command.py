@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ import pyarrow as pa
 import pytest
 from linearizability_histories import history, operation, table
 from linearizability_oracle import Op
+from process_tree import descendants, left, started
 
 from checkers.engine import Engines
 from checkers.engine.spark import Spark
@@ -113,44 +111,17 @@ def test_an_operation_that_is_not_the_models_is_told_on_spark_too(application: A
             judged(reader, "kv", engines, Limits())
 
 
-def descendants(parent: int) -> list[int]:
-    try:
-        found = [
-            int(pid)
-            for task in Path(f"/proc/{parent}/task").iterdir()
-            for pid in (task / "children").read_text().split()
-        ]
-    except FileNotFoundError:
-        return []
-    return [*found, *(pid for child in found for pid in descendants(child))]
-
-
-def left(pids: list[int], seconds: float) -> list[int]:
-    """Which of them are still there in the end."""
-    deadline = time.monotonic() + seconds
-    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
-        if time.monotonic() > deadline:
-            return alive
-        time.sleep(0.05)
-    return []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
 def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path: Path) -> None:
     """One key is answered, and has no legal order; the others would take minutes."""
-    if engine == "spark" and (find_spec("pyspark") is None or shutil.which("java") is None):
-        pytest.skip("Spark needs pyspark and Java")
     slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
     keys = ["slow", "slower"] if engine == "duckdb" else ["slow"]  # a process for each, or one of Spark's two for all
     ops = table([("quick", [operation("peek", 1, call=0, ret=1)]), *((key, slow) for key in keys)])
     process, terminal = checking(stored(tmp_path / "history", ops), engine)
     try:
         shown(terminal, r"searching \d keys: [1-9]")
-        while engine == "duckdb" and len(descendants(process.pid)) < 2:
-            time.sleep(0.05)
-        started = descendants(process.pid)
-        assert len(started) >= 2
+        others = started(process.pid, 2)  # of the pool; or the JVM and the processes of its executor
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=120)
     finally:
@@ -158,21 +129,19 @@ def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path
     assert process.returncode == Exit.INTERRUPTED
     assert out.startswith("FAIL")
     assert f"interrupted; 1 of {1 + len(keys)} keys were searched" in out
-    assert left(started, 20) == []
+    assert left(others) == []
 
 
 @pytest.mark.long
 @pytest.mark.spark
 def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Path) -> None:
-    if find_spec("pyspark") is None or shutil.which("java") is None:
-        pytest.skip("Spark needs pyspark and Java")
     slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
     ops = table([("quick", slow[:1]), ("slow", slow)])
     process, terminal = checking(stored(tmp_path / "history", ops), "spark")
     try:
         told = shown(terminal, r"searching \d keys: [1-9]")
-        started = descendants(process.pid)
-        (jvm,) = (pid for pid in started if Path(f"/proc/{pid}/comm").read_text() == "java\n")
+        others = descendants(process.pid)
+        (jvm,) = (pid for pid in others if Path(f"/proc/{pid}/comm").read_text() == "java\n")
         os.kill(jvm, signal.SIGKILL)
         out, _ = process.communicate(timeout=120)
         told += shown(terminal)
@@ -183,7 +152,7 @@ def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Pat
     assert "its JVM has ended; ask again, or search here with --engine=duckdb" in told
     assert "Traceback" not in told
     assert "the process that searched it" not in told
-    assert left(started, 20) == []
+    assert left(others) == []
 
 
 def checking(folder: Path, engine: str) -> tuple[subprocess.Popen[str], int]:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from linearizability_histories import history, operation, table
 from linearizability_models import Deadly, Mixer, Untold
 from linearizability_oracle import MEANING, Op, linearizable
+from process_tree import descendants, left
 
 from checkers.engine import EngineError, EngineUnavailable
 from checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, on_spark, search
@@ -279,6 +279,24 @@ def test_a_key_that_spark_does_not_answer_once_is_an_error(
 
 
 @pytest.mark.spark
+def test_no_key_is_at_fault_where_the_context_was_stopped(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    from checkers.engine.spark import Grouped
+
+    def stopped(rows: Any, number: int) -> Any:
+        monkeypatch.setattr(spark.engine._session.sparkContext._jsc, "sc", lambda: Stopped())
+        raise EngineError("Job 7 cancelled because SparkContext was shut down")
+
+    monkeypatch.setattr(Grouped, "part", stopped)
+    with pytest.raises(EngineError, match="has stopped its context"):
+        spark.search(table([("a", exploding(1))]), Mixer())
+
+
+class Stopped:
+    def isStopped(self) -> bool:
+        return True
+
+
+@pytest.mark.spark
 def test_parts_of_a_large_history_are_made_when_they_are_asked_for(application: Any, spark: OnSpark) -> None:
     """Nothing runs before: what sorts out the keys can be ended like any other job."""
 
@@ -389,19 +407,6 @@ print(judged.verdict, judged.interrupted, judged.unknown)
 """
 
 
-def children(parent: int) -> list[int]:
-    """What ``parent`` started and is there."""
-    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-
-
-def gone(pids: list[int], deadline: float) -> bool:
-    while time.monotonic() < deadline:
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_behind_and_what_is_known_is_told(number: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -415,7 +420,7 @@ def test_nothing_is_left_behind_and_what_is_known_is_told(number: int, tmp_path:
         for line in process.stdout:
             if line.endswith(" 1\n"):
                 break
-        workers = children(process.pid)
+        workers = descendants(process.pid)
         assert len(workers) == 2
         process.send_signal(number)
         rest = process.stdout.read()
@@ -426,4 +431,4 @@ def test_nothing_is_left_behind_and_what_is_known_is_told(number: int, tmp_path:
         process.wait()
     if number == signal.SIGINT:
         assert rest == "unknown True ('interrupted; 1 of 2 keys were searched',)\n"
-    assert gone(workers, time.monotonic() + 20)
+    assert left(workers) == []

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -120,8 +119,6 @@ def plain(judgement: Judgement) -> Judgement:
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.skipif(find_spec("pyspark") is None, reason="there is no pyspark; pip install pyspark")
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java; apt-get install openjdk-17-jre-headless")
 def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path: Path) -> None:
     history, events, settings = tmp_path / "made", tmp_path / "events", tmp_path / "conf"
     made = generate("queue", Plan(operations=150_000, clients=20, keys=8, seed=3, plant=PLANTED), history)

@@ -21,8 +21,8 @@ from harness.app import check_options, checking, estimate
 from harness.app.command import Exit, main
 from harness.app.estimate import Estimate
 from harness.app.recheck import doubts, rejudge, stored_operations
-from harness.app.register_effects import register_effects
-from harness.core.history import EFFECTS, OPS, HistoryWriter
+from harness.app.register_effects import store_register
+from harness.core.history import OPS, HistoryWriter
 from harness.foreign import MODELS as SHAPES
 from harness.foreign import Format, Keys, Order
 
@@ -230,36 +230,41 @@ def table(*rows: tuple[Any, ...]) -> pa.Table:
     )  # fmt: skip
 
 
-def test_effects_are_made_only_of_what_the_checks_can_judge() -> None:
-    effects = register_effects(
-        table(
-            (0, "write", None, "1", "1", "ok"),
-            (0, "cas", None, "[1,2]", "[1,2]", "info"),
-            (1, "read", None, "null", "2", "ok"),
-            (1, "cas", None, "[null,3]", None, "fail"),
-        )
+@pytest.mark.parametrize("batch", [1, 100])
+def test_effects_are_made_only_of_what_the_checks_can_judge(batch: int, tmp_path: Path) -> None:
+    ops = table(
+        (0, "write", None, "1", "1", "ok"),
+        (0, "cas", None, "[1,2]", "[1,2]", "info"),
+        (1, "read", None, "null", "2", "ok"),
+        (1, "cas", None, "[null,3]", None, "fail"),
+        (1, "write", None, "3", None, "fail"),
     )
-    assert effects is not None
-    assert effects.schema.equals(EFFECTS)
+    history = store_register(ops.to_batches(max_chunksize=batch), tmp_path / "good")
+    assert history is not None
+    assert history.table("ops").equals(ops)
+    effects = history.table("effects")
     assert [(row["kind"], row["value"], row["expected"], row["outcome"]) for row in effects.to_pylist()] == [
         ("write", 1, None, "ok"), ("cas", 2, 1, "info"), ("read", 2, None, "ok"), ("cas", 3, None, "fail"),
+        ("write", 3, None, "fail"),
     ]  # fmt: skip
-    for rows in (
-        [],
-        [(0, "write", None, "1", None, "ok"), (0, "write", None, "1", None, "ok")],
-        [(0, "write", None, "null", None, "ok")],
-        [(0, "write", None, '"a"', None, "ok")],
-        [(0, "write", None, "1.0", None, "ok")],
-        [(0, "write", None, str(2**63), None, "ok")],
-        [(0, "write", None, str(-(2**63)), None, "ok")],
-        [(0, "read", None, "null", "[1]", "ok")],
-        [(0, "cas", None, "[1,1]", "[1,1]", "ok")],
-        [(0, "cas", None, "[1,2]", "false", "ok")],
-        [(0, "cas", None, '["a",2]', None, "ok")],
-        [(0, "write", "a", "1", None, "ok"), (0, "write", None, "2", None, "ok")],
-        [(0, "append", None, "1", None, "ok")],
+    for number, rows in enumerate(
+        (
+            [],
+            [(0, "write", None, "1", None, "ok"), (0, "write", None, "1", None, "ok")],
+            [(0, "write", None, "null", None, "ok")],
+            [(0, "write", None, '"a"', None, "ok")],
+            [(0, "write", None, "1.0", None, "ok")],
+            [(0, "write", None, str(2**63), None, "ok")],
+            [(0, "write", None, str(-(2**63)), None, "ok")],
+            [(0, "read", None, "null", "[1]", "ok")],
+            [(0, "cas", None, "[1,1]", "[1,1]", "ok")],
+            [(0, "cas", None, "[1,2]", "false", "ok")],
+            [(0, "cas", None, '["a",2]', None, "ok")],
+            [(0, "write", "a", "1", None, "ok"), (0, "write", None, "2", None, "ok")],
+            [(0, "append", None, "1", None, "ok")],
+        )
     ):
-        assert register_effects(table(*rows)) is None, rows
+        assert store_register(table(*rows).to_batches(max_chunksize=batch), tmp_path / str(number)) is None, rows
 
 
 def many(keys: int, each: int = 6) -> pa.Table:

@@ -1,0 +1,41 @@
+"""Where a log is cut, so that it ends at an offset: a message set is cut off whole, and compaction has left gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from system_under_test.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place in a log, and where the log ends once it is cut there."""
+
+    keep: int
+    """How many segments stay."""
+    segment: Segment
+    """The last of them."""
+    position: int
+    """The byte of it at which it is cut."""
+    next_offset: int
+    """The offset after its last message then."""
+    end: int
+    """The offset of the next append: further on than ``next_offset`` where the cut leaves a gap before it."""
+
+    @property
+    def gap(self) -> int:
+        """``end`` if there is a gap before it, which only a further segment's name can tell; else 0."""
+        return self.end if self.next_offset < self.end else 0
+
+
+def cut_at(segments: Sequence[Segment], keep: int, offset: int) -> Cut:
+    """The cut that leaves what is below ``offset``, where the last of the first ``keep`` segments ends or holds that.
+
+    Raises ``CorruptLog``.
+    """
+    segment = segments[keep - 1]
+    position, next_offset, end = segment.cut_point(offset)
+    if next_offset < end and any(other.base_offset == end for other in segments[keep:]):
+        return Cut(keep + 1, segments[keep], 0, end, end)  # the segment that tells of the gap is there
+    return Cut(keep, segment, position, next_offset, end)
