@@ -1,16 +1,17 @@
-"""Small random histories of each model, and tables of them."""
+"""Small random histories of each model, tables of them, and folders."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from linearizability_oracle import MEANING, REFUSED, Op
 
-from harness.core.history import SCHEMAS
+from harness.core.history import SCHEMAS, HistoryWriter
 
 LONGEST = 7
 
@@ -115,3 +116,18 @@ def changed(model: str, op: Op, rng: random.Random) -> Any:
 
 
 OUTCOMES = ("ok", "ok", "ok", "ok", "ok", "info", "info", "fail")
+
+
+def stored(folder: Path, ops: pa.Table) -> Path:
+    """As the format asks for it: a process for each operation, from time 0 on, and no stamp twice."""
+    rows, earliest = ops.to_pylist(), min(ops["call"].to_pylist())
+    for number, row in enumerate(rows):
+        row["process"] = number
+        row["call"] = (row["call"] - earliest) * 10_000 + 2 * number
+        if row["ret"] is not None:
+            row["ret"] = (row["ret"] - earliest) * 10_000 + 2 * number + 1
+    ops = pa.Table.from_pylist(rows, schema=ops.schema)
+    with HistoryWriter(folder) as writer:
+        for batch in ops.to_batches(max_chunksize=50):
+            writer.batch("ops", batch)
+    return folder

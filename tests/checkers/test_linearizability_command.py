@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
-from linearizability_histories import history, operation, table
+from linearizability_histories import history, operation, stored, table
 from linearizability_oracle import Op
 from process_tree import descendants, left, started
 
@@ -24,22 +23,7 @@ from checkers.linearizability import MODELS, Limits
 from checkers.verdict import Judgement
 from harness.app.command import Exit
 from harness.app.recheck import rejudge, stored_operations
-from harness.core.history import HistoryError, HistoryReader, HistoryWriter
-
-
-def stored(folder: Path, ops: pa.Table) -> Path:
-    """As the format asks for it: a process for each operation, from time 0 on, and no stamp twice."""
-    rows, earliest = ops.to_pylist(), min(ops["call"].to_pylist())
-    for number, row in enumerate(rows):
-        row["process"] = number
-        row["call"] = (row["call"] - earliest) * 10_000 + 2 * number
-        if row["ret"] is not None:
-            row["ret"] = (row["ret"] - earliest) * 10_000 + 2 * number + 1
-    ops = pa.Table.from_pylist(rows, schema=ops.schema)
-    with HistoryWriter(folder) as writer:
-        for batch in ops.to_batches(max_chunksize=50):
-            writer.batch("ops", batch)
-    return folder
+from harness.core.history import HistoryError, HistoryReader
 
 
 class Shared(Engines):

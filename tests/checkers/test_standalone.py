@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on loopback, a master and two workers: it judges as DuckDB does, and both workers work.
+"""A standalone cluster of Spark on loopback, a master and two workers: it says what one process says, and both work.
 
 The cluster's processes come from the JARs of the pyspark package, which are all that a machine needs for it. What the
 cluster says of itself (executors' memory, an event log) is in ``spark-defaults.conf``, as on any cluster.
@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 
 import msgspec
 import pytest
+from linearizability_histories import history, stored, table
 
 from checkers.contract import Contract
+from checkers.engine import Engines
 from checkers.judge import judge
+from checkers.linearizability import MODELS, Limits
 from checkers.verdict import Judgement, Verdict
 from harness.app.generate import generate
+from harness.app.recheck import rejudge, stored_operations
 from harness.app.synthetic.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +59,7 @@ def process(folder: Path, name: str, *argv: str) -> Iterator[Path]:
     # A worker asks for the version of Scala before it starts an executor; a distribution tells it by its folders.
     env = {
         **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_CONF_DIR": str(folder), "JAVA_TOOL_OPTIONS": QUICK,
+        "SPARK_CONF_DIR": str(folder), "JAVA_TOOL_OPTIONS": QUICK, "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     with log.open("wb") as output:
         running = subprocess.Popen(
@@ -81,9 +87,35 @@ def said(log: Path, pattern: str) -> str:
     return found.group()
 
 
-@contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """One master and ``WORKERS`` workers of one core each; gives the master's URL."""
+@dataclass(frozen=True)
+class Cluster:
+    """What a standalone cluster can be asked by."""
+
+    url: str
+    settings: Path
+    events: Path
+
+    def check(self, history: Path, *argv: str) -> tuple[int, Judgement, Counter[str]]:
+        """``assay check`` on it: the exit code, the judgement, and how many tasks each executor has done."""
+        former = set(self.events.iterdir())
+        # A process of its own: pyspark has one Spark in a process, and other tests keep theirs.
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.app.command", "check", str(history), *argv, "--json",
+             f"--spark-master={self.url}"],
+            cwd=self.settings, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(self.settings),
+                 "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": QUICK},
+        )  # fmt: skip
+        assert done.stderr == ""
+        (own,) = set(self.events.iterdir()) - former
+        return done.returncode, msgspec.json.decode(done.stdout, type=Judgement), tasks(own)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One master and ``WORKERS`` workers of one core each."""
+    folder, events = tmp_path_factory.mktemp("conf"), tmp_path_factory.mktemp("events")
+    (folder / "spark-defaults.conf").write_text(DEFAULTS.format(events=events.as_uri()))
     package = "org.apache.spark.deploy"
     with process(folder, "master", f"{package}.master.Master") as log:
         url = said(log, r"spark://127\.0\.0\.1:\d+")
@@ -94,7 +126,7 @@ def cluster(folder: Path) -> Iterator[str]:
         ):
             for log in (one, other):
                 said(log, "Successfully registered with master")
-            yield url
+            yield Cluster(url, folder, events)
 
 
 def _jars() -> Path:
@@ -106,7 +138,7 @@ def _jars() -> Path:
 
 def tasks(events: Path) -> Counter[str]:
     """How many tasks each executor has done, by its id, as the application's event log has it."""
-    lines = [json.loads(line) for path in events.iterdir() for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
     ended = [line for line in lines if line["Event"] == "SparkListenerTaskEnd"]
     return Counter(line["Task Info"]["Executor ID"] for line in ended if line["Task End Reason"]["Reason"] == "Success")
 
@@ -119,24 +151,26 @@ def plain(judgement: Judgement) -> Judgement:
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path: Path) -> None:
-    history, events, settings = tmp_path / "made", tmp_path / "events", tmp_path / "conf"
-    made = generate("queue", Plan(operations=150_000, clients=20, keys=8, seed=3, plant=PLANTED), history)
+def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path: Path, cluster: Cluster) -> None:
+    folder = tmp_path / "made"
+    made = generate("queue", Plan(operations=150_000, clients=20, keys=8, seed=3, plant=PLANTED), folder)
     assert made.effects > 140_000
-    events.mkdir()
-    settings.mkdir()
-    (settings / "spark-defaults.conf").write_text(DEFAULTS.format(events=events.as_uri()))
-    with cluster(settings) as url:
-        # A process of its own: pyspark has one Spark in a process, and other tests keep theirs.
-        done = subprocess.run(
-            [sys.executable, "-m", "harness.app.command", "check", str(history), "--family=queue", "--json",
-             f"--spark-master={url}"],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(settings), "JAVA_TOOL_OPTIONS": QUICK},
-        )  # fmt: skip
-    assert done.stderr == ""
-    judgement = msgspec.json.decode(done.stdout, type=Judgement)
-    assert (done.returncode, judgement.engine, judgement.verdict) == (1, "spark", Verdict.FAIL)
+    code, judgement, done = cluster.check(folder, "--family=queue")
+    assert (code, judgement.engine, judgement.verdict) == (1, "spark", Verdict.FAIL)
     assert set(PLANTED) <= set(judgement.anomalies)
-    assert plain(judgement) == plain(judge(history / "history", Contract(family="queue")))
-    assert len(tasks(events)) == WORKERS, tasks(events)
+    assert plain(judgement) == plain(judge(folder / "history", Contract(family="queue")))
+    assert len(done) == WORKERS, done
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_standalone_cluster_searches_as_one_process_does_on_all_its_workers(tmp_path: Path, cluster: Cluster) -> None:
+    rng = random.Random("standalone")
+    folder = stored(tmp_path / "history", table((str(number), history("kv", rng)) for number in range(200)))
+    code, judgement, done = cluster.check(folder, "--model=kv")
+    with Engines("duckdb") as engines:
+        here = rejudge(stored_operations(folder), MODELS["kv"], engines, lambda *step: None, Limits())
+    assert (code, judgement.verdict) == (1, Verdict.FAIL)
+    assert judgement.anomalies["nonlinearizable"] > 20
+    assert plain(judgement) == plain(here)
+    assert len(done) == WORKERS, done
