@@ -110,24 +110,25 @@ async def work(port: int, stop: asyncio.Event) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", [SEED])
-def test_a_hundred_thousand_fuzzed_requests_do_no_harm(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [40_000, pytest.param(ATTACKS, marks=pytest.mark.long)])
+def test_fuzzed_requests_do_no_harm(count: int, seed: int, tmp_path: Path) -> None:
     async def check(process: Process) -> None:
         files = process.files()
-        attacks, record, stop = Stranger(seed, []).attacks(ATTACKS), Record(), asyncio.Event()
+        attacks, record, stop = Stranger(seed, []).attacks(count), Record(), asyncio.Event()
         honest = asyncio.create_task(work(process.port, stop))
 
-        async def send(count: int) -> None:
-            some = itertools.islice(attacks, count)
-            await asyncio.gather(*(attack(process.port, some, record, seed + number) for number in range(ATTACKERS)))
+        async def send(some: int) -> None:
+            these = itertools.islice(attacks, some)
+            await asyncio.gather(*(attack(process.port, these, record, seed + number) for number in range(ATTACKERS)))
             assert process.process.poll() is None, "the broker has ended"
             assert not honest.done(), repr(honest.exception())
 
         await send(WARM_UP)
         warm = process.memory()
-        await send(ATTACKS - WARM_UP)
+        await send(count - WARM_UP)
         stop.set()
-        assert len(await honest) > 500
-        assert record.kinds.total() == ATTACKS
+        assert len(await honest) > count // 400
+        assert record.kinds.total() == count
         assert {f"hostile {api.name} {version}" for api, version in VERSIONS} <= set(record.kinds)
 
         async def closed() -> bool:
