@@ -27,6 +27,9 @@ ADVANCE: Final = 2
 RESUME: Final = 3
 MOST_READ: Final = 5
 """Offsets between one commit of a reader and the next."""
+CLEAR: Final = MOST_READ + 2
+"""So far on, the offset below is beyond what any commit before asked for: one of unknown outcome might have come late,
+and an owner that is told of its offset proves nothing."""
 EMPTY: Final = 0
 """Nothing committed, in the arrays; no commit bears it."""
 REGRESSION: Final = "offset-regression"
@@ -51,13 +54,13 @@ class OffsetsTraffic(Traffic):
         number = at.number
         if anomaly != REGRESSION:
             return SHARED_SCENES[anomaly](Committed(f"group-{number}/orders-{number}", f"group-{number}"))
-        group, offset = f"reader-{number}", at.count + MOST_READ
+        group, offset = f"reader-{number}", at.count + CLEAR
         key = f"{group}/orders-{number}"
         steps = (
             Step("advance", 0, 1, (Effect("advance", key, position=offset, group=group),), argument=offset),
             Step("resume", 2, 3, (Effect("resume", key, position=offset - 1, group=group),), result=offset - 1),
         )
-        return Scene(key=key, steps=steps, position=offset, takes=MOST_READ)
+        return Scene(key=key, steps=steps, position=offset, takes=CLEAR)
 
     def act(self, block: Block) -> Acts:
         slots, verb, key = block.slots, block.verb, block.key

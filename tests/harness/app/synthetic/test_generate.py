@@ -144,6 +144,16 @@ def test_without_one_it_passes(model: str) -> None:
         assert (judged.verdict, judged.unknown, judged.anomalies) == (Verdict.PASS, (), {})
 
 
+def test_an_offset_does_not_go_back_to_one_that_may_have_been_committed_late() -> None:
+    """It would be no proof: a commit of unknown outcome asks for the offset that is below the planted one."""
+    plan = Plan(
+        operations=1728, clients=4, keys=9, seed=25000, info_share=0.1,
+        plant=("missing-writer", "offset-regression", "missing-writer"),
+    )  # fmt: skip
+    with made("offsets", plan) as (folder, told):
+        found_as_told(told.planted, found("offsets", folder))
+
+
 def only_what_was_planted(model: str, examples: int) -> None:
     """Some anomalies of the model in one history, one of them perhaps more than once."""
     plants = st.lists(st.sampled_from(CATALOGUE[model].anomalies), min_size=1, max_size=3).map(tuple)
