@@ -39,6 +39,7 @@ SAMPLE: Final = 20
 """A history of a twentieth tells how many effects an operation has, which models, keys and clients decide, and
 somewhat its length: a history that is too far off is made again."""
 CLOSE: Final = 0.05
+TRIES: Final = 4
 PLANT: Final = {
     "log": "lost-write", "register": "stale-read", "group": "double-ownership", "txn": "G-nonadjacent",
     "txn-register": "G-nonadjacent",
@@ -55,7 +56,9 @@ def history(folder: Path, model: str, effects: int, keys: int, clients: int, pla
         planted = (PLANT[model],) * plant if plant else ()
         plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7, plant=planted)
         made = generate(model, plan, out)
-        while abs(made.effects - effects) > CLOSE * effects:
+        for _ in range(TRIES):
+            if abs(made.effects - effects) <= CLOSE * effects:
+                break
             shutil.rmtree(out)
             plan = replace(plan, operations=round(plan.operations * effects / made.effects))
             made = generate(model, plan, out)

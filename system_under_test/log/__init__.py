@@ -1,8 +1,8 @@
 """The partition log and the small files around it.
 
-``log`` is the way in; ``segment``, ``index``, ``scan``, ``slices``, ``cut`` and ``recovery`` are what it is made of.
-``cleaner`` compacts it, by ``swap`` and with what ``tombstones`` remembers. ``epochs`` and ``checkpoints`` are what
-replication remembers about logs, ``directory`` how they lie on a broker's disk.
+``log`` is the way in; ``segment``, ``index``, ``scan``, ``slices``, ``cut`` and ``recovery`` are what it is made of,
+``errors`` what it raises. ``cleaner`` compacts it, by ``swap`` and with what ``tombstones`` remembers. ``epochs`` and
+``checkpoints`` are what replication remembers about logs, ``directory`` how they lie on a broker's disk.
 """
 
 from system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint

@@ -50,8 +50,6 @@ from checkers.verdict import Finding, Judgement, Verdict
 from harness.core.history import EFFECTS, HistoryError, HistoryReader
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = "-XX:TieredStopAtLevel=1"
-"""Machine code in a hurry, as ``SparkApplication(quick=True)`` has it."""
 LOGS = 800
 REGISTERS = 1200
 SOME_GROUPS = 200
@@ -470,8 +468,7 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
     done = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", "-m", "harness.app.command", "check", str(folder), "--json",
          "--engine=auto", "--spark-master=local[1]"],
-        cwd=place,
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": QUICK},
+        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stderr == ""
