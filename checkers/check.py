@@ -24,11 +24,15 @@ NANOSECONDS: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class View:
-    """One named SQL text. ``keep``: more than one later text reads it, so it is materialised."""
+    """One named SQL text. ``keep``: more than one later text reads it, so it is materialised.
+
+    ``fine``: if it is kept, and the groups that it makes are nearly as many as the rows that it makes them of.
+    """
 
     name: str
     sql: str
     keep: bool = False
+    fine: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
     """Makes the views, in order."""
     for view in views:
         if view.keep:
-            engine.table(view.name, view.sql)
+            engine.table(view.name, view.sql, fine=view.fine)
         else:
             engine.view(view.name, view.sql)
 

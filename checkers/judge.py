@@ -28,7 +28,7 @@ from checkers.queues import QUEUES
 from checkers.register import REGISTER, REGISTER_CAS
 from checkers.replicas import REPLICAS
 from checkers.sets import SETS
-from checkers.source import OPTIONAL, register_contract, register_parts
+from checkers.source import OPTIONAL, count_kinds, register_contract, register_parts
 from checkers.txn import TRANSACTION_FAMILIES
 from checkers.unflushed import UNFLUSHED
 from checkers.validate import readable, validate
@@ -119,11 +119,12 @@ def _judge(
 ) -> Judgement:
     begun = time.perf_counter()
     register_parts(engine, reader)
-    register_contract(engine, contract)
     with engine.validator() as validator:
         if validator is not engine:
             register_parts(validator, reader)
+        count_kinds(engine, validator)
         validate(validator, reader, complete=complete)
+    register_contract(engine, contract)
     injected = {fault.name for fault in coverage.faults(engine) if fault.injected is not None}
     reasons, contract = contract.reasons(injected), contract.under(injected)
     bench = _Bench(watch=watch)

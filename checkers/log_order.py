@@ -112,6 +112,7 @@ REAL_TIME_ORDER: Final = Check(
             where before > returned or future_ret is not null
             """,
             keep=True,
+            fine=True,
         ),
     ),
     evidence=f"""

@@ -192,6 +192,7 @@ PLACED: Final = View(
         group by key, value, position) as placed
     """,
     keep=True,
+    fine=True,
 )
 """One row per (key, value, position); position null for sends that were not acknowledged with one, value null for
 undecodable."""
@@ -207,6 +208,7 @@ VALUES: Final = View(
     from log_placed group by key, value
     """,
     keep=True,
+    fine=True,
 )
 
 STARTS: Final = View(
@@ -272,6 +274,7 @@ OFFSETS: Final = View(
     from log_judged where position is not null group by key, position
     """,
     keep=True,
+    fine=True,
 )
 """Every offset that a send or a poll ever told, and how many values it ``held``."""
 

@@ -19,12 +19,14 @@ from typing import Final
 
 from checkers.check import View
 from checkers.engine import Engine
+from checkers.engine.base import empty
+from harness.core.history import EFFECTS
 
 MOST_TOLD: Final = 5
 
 KINDS: Final = View(
     "effect_kinds",
-    "select key, kind, count(*) as effects from effects group by key, kind",
+    "select key, kind, count(*) as many from effects group by key, kind",
     keep=True,
 )
 """One scan, so that families which a history has nothing of cost none."""
@@ -91,7 +93,7 @@ def _log_effects(engine: Engine) -> str:
     """The log's views look at them some dozen times, also where there is nothing to see."""
     rows = engine.rows(f"select count(*) as total from effect_kinds where kind in ({_LOG}, 'observe', 'drained')")
     if rows[0]["total"] == 0:
-        return "select * from effects where 1 = 0"
+        return empty(EFFECTS)
     if engine.rows("select count(*) as total from object_keys where family = 'queue'")[0]["total"] == 0:
         return "select * from effects"
     return (

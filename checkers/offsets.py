@@ -109,7 +109,7 @@ OFFSETS: Final = Family(
     views=(),
     checks=(OFFSET_REGRESSION,),
     applies="""
-        select cast(coalesce(sum(effects), 0) as bigint) as examined from effect_kinds
+        select cast(coalesce(sum(many), 0) as bigint) as examined from effect_kinds
         where kind in ('advance', 'resume')
         """,
     anomalies=(OFFSET_REGRESSION.anomaly,),

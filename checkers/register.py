@@ -16,11 +16,17 @@ from checkers.register_order import STALE_READ
 from checkers.register_values import FUTURE_READ, LOST_UPDATE, MISSING_WRITER
 from checkers.register_views import ROWS
 
+_APPLIES: Final = """
+    select cast(coalesce(sum(e.many), 0) as bigint) as examined
+    from effect_kinds e left join object_keys o on e.key = o.key and o.family = 'register'
+    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')"""
+"""How many rows ``register_rows`` has, and of these, those that more is said of."""
+
 REGISTER: Final = Family(
     name="register",
     views=(ROWS,),
     checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
-    applies="select count(*) as examined from register_rows",
+    applies=f"{_APPLIES} and (e.kind in ('commit', 'fetched') or o.key is not null)",
     anomalies=tuple(check.anomaly for check in (MISSING_WRITER, FUTURE_READ, STALE_READ)),
     prepare=prepare,
 )
@@ -29,7 +35,7 @@ REGISTER_CAS: Final = Family(
     name="register-cas",
     views=(),
     checks=(LOST_UPDATE,),
-    applies="select count(*) as examined from register_rows where kind = 'cas'",
+    applies=f"{_APPLIES} and e.kind = 'cas' and o.key is not null",
     anomalies=(LOST_UPDATE.anomaly,),
 )
 """After ``REGISTER``, whose tables it reads."""

@@ -82,6 +82,7 @@ STALE_READ: Final = Check(
                 from register_placed where versioned = 0 group by key, chain) as chains
             """,
             keep=True,
+            fine=True,
         ),
         View(
             "register_late_across",
@@ -106,6 +107,7 @@ STALE_READ: Final = Check(
             group by key, reach
             """,
             keep=True,
+            fine=True,
         ),
     ),
     evidence_views=(

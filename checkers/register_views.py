@@ -62,6 +62,7 @@ UNCLEAR: Final = View(
     where writers > 1 or repeated = 1 group by key
     """,
     keep=True,
+    fine=True,
 )
 """Keys whose values are not unique: chains prove nothing about them."""
 
@@ -148,6 +149,7 @@ CLUSTERS: Final = View(
     group by key, value
     """,
     keep=True,
+    fine=True,
 )
 """One row per (key, value). What came from the future is told as such, and left out of the times here."""
 

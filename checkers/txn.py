@@ -22,11 +22,14 @@ from checkers.txn_views import ROWS
 _CHECKS: Final = (G1A, G1B, GARBAGE_READ, INTERNAL, *CYCLES)
 _LISTS: Final = (DUPLICATE_ELEMENTS, INCOMPATIBLE_ORDER)
 
+_APPLIES: Final = """
+    select cast(coalesce(sum(e.many), 0) as bigint) as examined from effect_kinds e cross join txn_declared d"""
+
 TRANSACTIONS: Final = Family(
     name="transactions",
     views=(ROWS,),
     checks=_CHECKS,
-    applies="select count(*) as examined from txn_rows",
+    applies=f"{_APPLIES} where e.kind in ('txn-append', 'txn-write', 'txn-read')",
     anomalies=tuple(check.anomaly for check in _CHECKS),
     prepare=prepare,
 )
@@ -35,7 +38,7 @@ TRANSACTION_LISTS: Final = Family(
     name="transaction-lists",
     views=(),
     checks=_LISTS,
-    applies="select count(*) as examined from txn_rows where kind = 'txn-append'",
+    applies=f"{_APPLIES} where e.kind = 'txn-append'",
     anomalies=tuple(check.anomaly for check in _LISTS),
 )
 
@@ -44,9 +47,8 @@ TRANSACTION_ORDERS: Final = tuple(
         name=f"transactions-{order}",
         views=(),
         checks=ORDERED_CYCLES[order],
-        applies=f"""
-            select count(*) as examined from txn_rows r cross join txn_declared d
-            where d.transaction_order = '{order}'
+        applies=f"""{_APPLIES}
+            where e.kind in ('txn-append', 'txn-write', 'txn-read') and d.transaction_order = '{order}'
             """,
         anomalies=tuple(check.anomaly for check in ORDERED_CYCLES[order]),
     )

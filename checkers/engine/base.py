@@ -54,11 +54,12 @@ class Engine(Protocol):
         ...
 
     def view(self, name: str, sql: str) -> None:
-        """``sql`` may be run once for each text that reads the view."""
+        """``sql`` may be run once for each text that reads the view. An engine may look at it only then."""
         ...
 
-    def table(self, name: str, sql: str) -> None:
-        """Materialised at once. A table must not be made of itself."""
+    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+        """Materialised at once. A table must not be made of itself. ``fine``: it has nearly as many groups as rows, so
+        that to make groups of each part of the rows first only costs."""
         ...
 
     def rows(self, sql: str) -> list[Row]:
@@ -74,7 +75,8 @@ class Engine(Protocol):
         ...
 
     def validator(self) -> AbstractContextManager[Engine]:
-        """What to ask whether the files can be a history at all: this engine, or one that is quicker with them."""
+        """What to ask whether the files can be a history at all, and of which kinds of effects: this engine, or one
+        that is quicker with files."""
         ...
 
     def close(self) -> None:

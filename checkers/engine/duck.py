@@ -65,7 +65,8 @@ class DuckDB:
     def view(self, name: str, sql: str) -> None:
         self._run(f"create or replace temporary view {name} as {sql}")
 
-    def table(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, fine: bool = False) -> None:
+        """``fine``: DuckDB finds out by itself."""
         self._run(f"create or replace temporary table {name} as {sql}", parameters)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:

@@ -11,7 +11,7 @@ cluster say (``spark-defaults.conf``, ``SPARK_CONF_DIR``) is left alone; the his
 can read it.
 
 Small histories are judged without generated code: compiling Java for each of some hundred tiny queries takes ten times
-as long as running them.
+as long as running them. Of large ones, what turns out to be small is judged in this process; ``names`` tells why.
 """
 
 from __future__ import annotations
@@ -41,17 +41,19 @@ from pyspark.storagelevel import StorageLevel
 
 from checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, conformed, empty
 from checkers.engine.duck import DuckDB
+from checkers.engine.names import Names
 
 LOCAL: Final = "local[2]"
 _LOOPBACK: Final = ("spark://127.", "spark://localhost:")
 DRIVER_MEMORY: Final = "4g"
 VALIDATION_MEMORY: Final = "1GB"
-"""Beside that of the driver."""
+FEW_MEMORY: Final = "512MB"
+"""Beside that of the driver; of the one before, and the other after it."""
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
 
 FEW_ROWS: Final = 50_000
-"""A table with at most so many is known to the optimizer."""
+"""Of a large history, a table with at most so many is kept in this process, and known to the optimizer."""
 
 LEAST_PARTITIONS: Final = 4
 PARTITION_ROWS: Final = 2_000_000
@@ -75,6 +77,12 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.parquet.enableVectorizedReader": "true",
+    # Tables keep their rows serialised. Java's way takes three times as long, and so does this one if it has to find
+    # out whether a row refers to itself.
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.referenceTracking": "false",
+    "spark.kryo.classesToRegister": "org.apache.spark.sql.catalyst.expressions.UnsafeRow",
+    "spark.kryoserializer.buffer.max": "2047m",  # what one task returns must fit
     # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
 }
@@ -135,7 +143,7 @@ class SparkApplication:
     def engine(self, *, effects: int | None = None) -> Spark:
         """A session of its own. ``effects``: how many rows the history has, if known; few are judged in another way."""
         large = effects is None or effects >= SMALL_ROWS
-        return Spark(self.session(effects=effects), plans_by_size=large)
+        return Spark(self.session(effects=effects), few_rows=FEW_ROWS if large else None)
 
     def session(self, *, effects: int | None = None) -> SparkSession:
         """The same as pyspark has it, for what is no history."""
@@ -188,11 +196,14 @@ class Spark:
 
     name = "spark"
 
-    def __init__(self, session: SparkSession, *, plans_by_size: bool = False) -> None:
-        """``plans_by_size``: look at how large each table is, which pays where reading one twice takes long."""
+    def __init__(self, session: SparkSession, *, few_rows: int | None = None) -> None:
+        """``few_rows``: look at how large each table is, which pays where reading one twice takes long; those with at
+        most so many rows are kept in this process."""
         self._session = session
-        self._plans_by_size = plans_by_size
-        self._names: dict[str, None] = {}
+        self._few_rows = few_rows
+        self._few: DuckDB | None = None if few_rows is None else DuckDB(memory=FEW_MEMORY)
+        self._names = Names()
+        self._told: dict[str, None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -203,6 +214,10 @@ class Spark:
         self.close()
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
+        if self._few is not None and sum(pq.read_metadata(part).num_rows for part in parts) <= (self._few_rows or 0):
+            self._few.register(name, parts, schema)
+            self._names.few(name, self._few.arrow(f"select * from {name}"))
+            return
         alike: dict[tuple[tuple[str, str], ...], list[Path]] = {}
         for part in parts:
             alike.setdefault(_columns(part, schema), []).append(part)
@@ -212,44 +227,81 @@ class Spark:
             with _failures(f"read {paths[0]}"):
                 reader = self._session.read.option("__globPaths__", "false")
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
-                reader.parquet(*(f"file://{path.resolve()}" for path in paths)).createOrReplaceTempView(source)
-            self._names[source] = None
+                self._known(source, reader.parquet(*(f"file://{path.resolve()}" for path in paths)))
             sources.append(conformed(source, [column for column, _ in columns], schema))
         self.view(name, " union all ".join(sources) or empty(schema))
 
     def view(self, name: str, sql: str) -> None:
-        with _failures(sql):
-            self._session.sql(f"create or replace temporary view {name} as {sql}")
-        self._names[name] = None
+        """Its text is looked at when something reads it."""
+        self._names.view(name, sql)
 
-    def table(self, name: str, sql: str) -> None:
+    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+        few = self._asked_of_few(sql)
+        if few is not None:
+            self.load(name, few.arrow(sql))
+            return
         with _failures(sql):
             # The disk takes what memory does not, as DuckDB's tables spill.
-            made = self._session.sql(sql).localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
-            if self._plans_by_size:
-                made = self._known_if_few(made)
-            made.createOrReplaceTempView(name)
-        self._names[name] = None
-
-    def _known_if_few(self, made: DataFrame) -> DataFrame:
-        """Few rows as constants, of which the optimizer knows how many there are: joins with them need no shuffle, and
-        those with none vanish."""
-        first = made.limit(FEW_ROWS + 1).toArrow()
-        return made if first.num_rows > FEW_ROWS else self._session.createDataFrame(first, made.schema)
+            made = self._asked(sql, fine=fine).localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+            if self._few_rows is not None:
+                first = made.limit(self._few_rows + 1).toArrow()
+                if first.num_rows <= self._few_rows:
+                    self._names.few(name, first)
+                    return
+            self._known(name, made)
 
     def rows(self, sql: str) -> list[Row]:
+        few = self._asked_of_few(sql)
+        if few is not None:
+            return few.rows(sql)
         with _failures(sql):
-            return [row.asDict() for row in self._session.sql(sql).collect()]
+            return [row.asDict() for row in self._asked(sql).collect()]
 
     def arrow(self, sql: str) -> pa.Table:
+        few = self._asked_of_few(sql)
+        if few is not None:
+            return few.arrow(sql)
         with _failures(sql):
-            return self._session.sql(sql).toArrow()
+            return self._asked(sql).toArrow()
 
     def load(self, name: str, rows: pa.Table) -> None:
+        if self._few_rows is not None and rows.num_rows <= self._few_rows:
+            self._names.few(name, rows)
+            return
         with _failures(f"take over {name}"):
-            made = self._session.createDataFrame(rows).localCheckpoint(eager=True)
-            made.createOrReplaceTempView(name)
-        self._names[name] = None
+            self._known(name, self._session.createDataFrame(rows).localCheckpoint(eager=True))
+
+    def _asked_of_few(self, sql: str) -> DuckDB | None:
+        """Who answers it, where it is asked of few rows alone."""
+        if self._few is None or not self._names.has_few(sql):
+            return None
+        for name, relation in self._names.untold(sql, self._few.name):
+            if relation.sql is not None:
+                self._few.view(name, relation.sql)
+            elif relation.rows is not None:
+                self._few.load(name, relation.rows)
+        return self._few
+
+    def _asked(self, sql: str, *, fine: bool = False) -> DataFrame:
+        """The query, once Spark knows what it reads.
+
+        Few rows are constants there, of which the optimizer knows how many there are: joins with them need no shuffle,
+        and those with none vanish.
+        """
+        for name, relation in self._names.untold(sql, self.name):
+            with _failures(relation.sql or f"take over {name}"):
+                if relation.sql is not None:
+                    self._session.sql(f"create or replace temporary view {name} as {relation.sql}")
+                elif relation.rows is not None:
+                    self._session.createDataFrame(relation.rows).createOrReplaceTempView(name)
+            self._told[name] = None
+        self._session.conf.set("spark.sql.execution.bypassPartialAggregation", str(fine).lower())
+        return self._session.sql(sql)
+
+    def _known(self, name: str, made: DataFrame) -> None:
+        made.createOrReplaceTempView(name)
+        self._names.many(name, self.name)
+        self._told[name] = None
 
     @property
     def parallelism(self) -> int:
@@ -288,7 +340,7 @@ class Spark:
         with _failures(sql):
             # An adaptive plan would run the whole shuffle here, in ``rdd``, instead of with the first part.
             self._session.conf.set("spark.sql.adaptive.enabled", "false")
-            rows, placed = self._session.sql(sql), broadcast(self._session.createDataFrame(divided))
+            rows, placed = self._asked(sql), broadcast(self._session.createDataFrame(divided))
             sorted_out = (
                 rows.join(placed, rows[key].eqNullSafe(placed["wanted"]))
                 .drop("wanted")
@@ -309,9 +361,11 @@ class Spark:
     def close(self) -> None:
         """The context's cleaner frees what the tables took, once nothing refers to them."""
         with suppress(EngineError), _failures("drop views"):  # a JVM that has ended has none
-            for name in self._names:
+            for name in self._told:
                 self._session.catalog.dropTempView(name)
-        self._names.clear()
+        self._told.clear()
+        if self._few is not None:
+            self._few.close()
 
 
 class Grouped:

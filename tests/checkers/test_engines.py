@@ -230,6 +230,29 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
 
 
 @pytest.mark.spark
+def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path, application: Application) -> None:
+    """Of a large history; here all tables are small, so that a low limit puts some of them on each side."""
+    from checkers.engine.spark import Spark
+
+    rows = [row for history in (*logs()[:60], *registers()[:60], *groups()[:30], moved_on()) for row in history]
+    folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
+    contract = Contract(linearizable_ends=True, compacted=("c-4", "c-9"))
+    with DuckDB() as duck:
+        expected = answers(duck, folder, contract)
+    sides = Counter[bool]()
+
+    class Counted(Spark):
+        def _asked_of_few(self, sql: str) -> DuckDB | None:
+            few = super()._asked_of_few(sql)
+            sides[few is not None] += 1
+            return few
+
+    with Counted(application.session(effects=100), few_rows=100) as spark:
+        assert answers(spark, folder, contract) == expected
+    assert min(sides[True], sides[False]) > 100, f"one side had nearly all: {sides}"
+
+
+@pytest.mark.spark
 def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, application: Application) -> None:
     some = [
         Consumers(f"h{n}", random.Random(f"engines/h/{n}"), n * 1000, (n + 1) * 10_000).run(120) for n in range(150)
