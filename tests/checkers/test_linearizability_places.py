@@ -304,14 +304,16 @@ def test_parts_of_a_large_history_are_made_when_they_are_asked_for(application: 
         return rows.select(["key"]).slice(0, 1)
 
     ops = table((str(number), exploding(1)) for number in range(8))
-    large = application.engine(effects=None)
-    large.load("ops", ops)
-    tracker = large._session.sparkContext.statusTracker()
-    before = len(tracker.getJobIdsForGroup(None))
-    made = large.by_key("select * from ops", "key", first_of_each, FIRST, [[str(number)] for number in range(8)])
-    assert len(tracker.getJobIdsForGroup(None)) <= before + 1, "more than to tell everyone which key is in which part"
-    assert [row.key for number in range(8) for row in made.part(number)] == [str(number) for number in range(8)]
-    assert told(search_on_spark(large, Mixer())) == told(search(ops, Mixer(), place=HERE))
+    with application.engine(effects=None) as large:
+        large.load("ops", ops)
+        tracker = large._session.sparkContext.statusTracker()
+        before = len(tracker.getJobIdsForGroup(None))
+        made = large.by_key("select * from ops", "key", first_of_each, FIRST, [[str(number)] for number in range(8)])
+        assert len(tracker.getJobIdsForGroup(None)) <= before + 1, (
+            "more than to tell everyone which key is in which part"
+        )
+        assert [row.key for number in range(8) for row in made.part(number)] == [str(number) for number in range(8)]
+        assert told(search_on_spark(large, Mixer())) == told(search(ops, Mixer(), place=HERE))
 
 
 @pytest.mark.spark
