@@ -7,7 +7,9 @@ background ignore Ctrl-C; tests that send it to their own process need it.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from hypothesis import settings
 from checkers.engine import Engines, EngineUnavailable
 
 pytest_plugins = ("pytester",)
+
+sys.path.insert(0, str(Path(__file__).parent))  # for helpers of several folders; pytest's importlib mode has no path
 
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
@@ -41,3 +45,12 @@ def application() -> Iterator[Any]:
 
     with SparkApplication(quick=True) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A standalone cluster of Spark. For tests that are marked ``spark`` and ``long``."""
+    from standalone import standalone_cluster
+
+    with standalone_cluster(tmp_path_factory.mktemp("conf"), tmp_path_factory.mktemp("events")) as found:
+        yield found

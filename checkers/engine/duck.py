@@ -80,8 +80,8 @@ class DuckDB:
     def arrow(self, sql: str) -> pa.Table:
         try:
             return self._connection.sql(sql).to_arrow_table()
-        except duckdb.Error as error:
-            raise EngineError(f"DuckDB could not run {_short(sql)}: {error}") from error
+        except (duckdb.Error, RuntimeError) as error:
+            raise _told(error, sql) from error
 
     def load(self, name: str, rows: pa.Table) -> None:
         self._connection.register("loaded", rows)

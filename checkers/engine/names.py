@@ -61,10 +61,11 @@ class Names:
                 relation.told.add(engine)
 
     def _define(self, name: str, relation: Relation) -> None:
+        if name in self._relations:  # else nothing can read it yet
+            for reader in self._relations.values():
+                if name in self._all(reader.reads):
+                    reader.told.clear()  # an engine may have bound it to the columns of the former one
         self._relations[name] = relation
-        for reader in self._relations.values():
-            if name in self._all(reader.reads):
-                reader.told.clear()  # an engine may have bound it to the columns of the former one
 
     def _within(self, sql: str) -> tuple[str, ...]:
         words = dict.fromkeys(match.group(1) for match in _WORD.finditer(sql))

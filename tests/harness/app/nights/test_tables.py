@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from night_runs import ZOO, random_run
+from standalone import WORKERS, Cluster
 
 from harness.app.command import main
 from harness.app.nights import tables
 from harness.app.nights.dataset import DataSetError, keep, parts
 from harness.app.nights.rows import NONE, Run
+from harness.app.nights.show import as_json
 from harness.app.nights.tables import Tables, Zoo, compute_on
 from system_under_test.defects import DEFECTS
 
@@ -249,6 +251,18 @@ def test_the_command_tells_writes_and_requires(
     assert (
         main(["nights", "show", str(stored(tmp_path / "good", [("2026-11-21", sound())])), "--require-detection"]) == 0
     )
+
+
+@pytest.mark.long
+def test_a_standalone_cluster_computes_the_same_tables_on_all_its_workers(
+    application: Any, tmp_path: Path, cluster: Cluster
+) -> None:
+    place = stored(tmp_path / "nights", some_runs(7, 60))
+    code, told, done = cluster.asked("nights", "show", str(place))
+    here = compute_on(application, place, {defect.name: defect.anomalies for defect in DEFECTS.values()})
+    assert code == 0
+    assert json.loads(told) == json.loads(as_json(here))
+    assert len(done) == WORKERS, done
 
 
 def sound() -> Run:
