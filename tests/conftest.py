@@ -19,7 +19,7 @@ from checkers.engine import Engines, EngineUnavailable
 
 pytest_plugins = ("pytester",)
 
-sys.path.insert(0, str(Path(__file__).parent))  # for helpers of several folders; pytest's importlib mode has no path
+sys.path.insert(0, str(Path(__file__).with_name("helpers")))  # of several folders; those of one its conftest adds
 
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
 START_SECONDS = 120.0
 """A machine under load takes a fourth of it."""
