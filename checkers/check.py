@@ -26,7 +26,7 @@ NANOSECONDS: Final = 1_000_000_000
 class View:
     """One named SQL text. ``keep``: more than one later text reads it, so it is materialised.
 
-    ``fine``: if it is kept, and the groups that it makes are nearly as many as the rows that it makes them of.
+    ``fine``: it is kept, and makes nearly as many groups as there are rows to make them of.
     """
 
     name: str

@@ -48,7 +48,7 @@ _LOOPBACK: Final = ("spark://127.", "spark://localhost:")
 DRIVER_MEMORY: Final = "4g"
 VALIDATION_MEMORY: Final = "1GB"
 FEW_MEMORY: Final = "512MB"
-"""Beside that of the driver; of the one before, and the other after it."""
+"""What DuckDB may take beside the driver: first to validate, then, once that is over, for tables of few rows."""
 SMALL_ROWS: Final = 1_000_000
 """Histories with fewer effects are judged without generated code and without parallel shuffles."""
 

@@ -289,6 +289,8 @@ def by_sql(folder: Path, histories: Sequence[Sequence[Txn]], order: str = "none"
         register_history(engine, write(folder, rows))
         register_contract(engine, Contract(transaction_order=order))  # type: ignore[arg-type]
         build(engine, TRANSACTION_FAMILIES[0].views)
+        examined = engine.rows(TRANSACTION_FAMILIES[0].applies)  # told by the kinds of effects alone
+        assert examined == engine.rows("select count(*) as examined from txn_rows")
         assert prepare(engine) == []
         for check in (check for family in TRANSACTION_FAMILIES for check in family.checks):
             build(engine, check.views)
