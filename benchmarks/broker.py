@@ -43,7 +43,7 @@ class Figures:
 @contextmanager
 def cluster() -> Iterator[str]:
     """The bootstrap address of three brokers."""
-    command = [sys.executable, "-m", "harness.app.command", "up", f"--nodes={BROKERS}"]
+    command = [sys.executable, "-m", "assay.harness.cli.main", "up", f"--nodes={BROKERS}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip()

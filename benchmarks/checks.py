@@ -26,14 +26,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.contract import Contract
-from checkers.engine import DuckDB, Engine
-from checkers.judge import judge
-from checkers.source import register_history
-from checkers.txn_cycles import ORDERS
-from harness.app.generate import HISTORY, PLANTED, generate
-from harness.app.synthetic.plan import Plan
-from harness.core.history import HistoryReader
+from assay.checkers.contract import Contract
+from assay.checkers.engine import DuckDB, Engine
+from assay.checkers.judge import judge
+from assay.checkers.source import register_history
+from assay.checkers.transactions.cycles import ORDERS
+from assay.harness.core.history import HistoryReader
+from assay.harness.synthetic.generate import HISTORY, PLANTED, generate
+from assay.harness.synthetic.plan import Plan
 
 SAMPLE: Final = 20
 """A history of a twentieth tells how many effects an operation has, which models, keys and clients decide, and
@@ -87,7 +87,7 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
             begun = time.perf_counter()
             duck.table("sorted", SORTED)
             return told | {"sort": time.perf_counter() - begun}
-    from checkers.engine.spark import SparkApplication
+    from assay.checkers.engine.spark import SparkApplication
 
     rows = HistoryReader(path).rows("effects")
     with SparkApplication(memory=memory) as application:

@@ -19,12 +19,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from cluster.deploy import start_system
-from cluster.sim.cluster import SimCluster
-from cluster.sim.loop import SimLoop
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.membership import Membership
-from system_under_test.deployment import Broker
+from assay.cluster.deploy import start_system
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.membership import Membership
+from assay.system_under_test.deployment import Broker
 
 MEMBERS = 3
 SESSION = 12.0

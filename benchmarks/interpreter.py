@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.core import (
+from assay.harness.core import (
     Completed,
     Completion,
     Context,

@@ -23,8 +23,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.linearizability import MODELS, Limits, search
-from harness.core.history import SCHEMAS
+from assay.checkers.linearizability import MODELS, Limits, search
+from assay.harness.core.history import SCHEMAS
 
 VALUES: Final = 5
 LOST: Final = 0.01

@@ -20,11 +20,11 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from system_under_test.log.log import Log, LogConfig
-from system_under_test.network.handler import Context
-from system_under_test.network.server import Server
-from system_under_test.protocol.api import APIS
-from system_under_test.protocol.fetch import (
+from assay.system_under_test.log.log import Log, LogConfig
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.server import Server
+from assay.system_under_test.protocol.api import APIS
+from assay.system_under_test.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -32,10 +32,10 @@ from system_under_test.protocol.fetch import (
     FetchTopic,
     FetchTopicResponse,
 )
-from system_under_test.protocol.header import encode_request
-from system_under_test.protocol.schema import request_info
-from system_under_test.records import message_set
-from system_under_test.storage import LocalStorage, local
+from assay.system_under_test.protocol.header import encode_request
+from assay.system_under_test.protocol.schema import request_info
+from assay.system_under_test.records import message_set
+from assay.system_under_test.storage import LocalStorage, local
 
 KB = 1024
 SIZES = (64 * KB, 256 * KB, 1024 * KB, 2048 * KB, 4096 * KB, 8192 * KB)

@@ -17,11 +17,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from cluster.sim.loop import SimLoop
-from harness.app.attempt import Attempt
-from harness.app.experiment import experiment_of
-from harness.app.settings import SIM, Settings
-from workloads.test_log import test_log
+from assay.cluster.sim.loop import SimLoop
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.settings import SIM, Settings
+from assay.workloads.test_log import test_log
 
 RATES = (50, 200)
 ECHO_PAIRS = 20_000

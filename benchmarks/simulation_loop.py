@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from cluster.sim.loop import SimLoop
+from assay.cluster.sim.loop import SimLoop
 
 MESSAGE = bytes(64)
 ROUNDS = 3

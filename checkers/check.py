@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.engine import Engine, Row
-from checkers.verdict import Finding
+from assay.checkers.engine import Engine, Row
+from assay.checkers.verdict import Finding
 
 MOST_FINDINGS: Final = 20
 """Findings explained per anomaly; the rest is counted."""

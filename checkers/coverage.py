@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.check import seconds
-from checkers.contract import NO_RECOVERY, Contract
-from checkers.engine import Engine, Row
-from checkers.verdict import Finding
+from assay.checkers.check import seconds
+from assay.checkers.contract import NO_RECOVERY, Contract
+from assay.checkers.engine import Engine, Row
+from assay.checkers.verdict import Finding
 
 _EMPTY_HANDED: Final = (
     "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'assign', 'revoke', 'lost', 'idle')"

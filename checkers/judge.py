@@ -14,26 +14,27 @@ from pathlib import Path
 
 import msgspec
 
-from checkers import coverage, objects
-from checkers.check import MOST_FINDINGS, Check, Family, ask, build, findings
-from checkers.contract import NO_RECOVERY, Contract
-from checkers.counters import COUNTERS
-from checkers.engine import Engine, EngineError, Engines, Row
-from checkers.groups import GROUPS
-from checkers.log import LOG
-from checkers.max_registers import MAX_REGISTERS
-from checkers.offsets import OFFSETS
-from checkers.ownership import OWNERSHIP
-from checkers.queues import QUEUES
-from checkers.register import REGISTER, REGISTER_CAS
-from checkers.replicas import REPLICAS
-from checkers.sets import SETS
-from checkers.source import OPTIONAL, count_kinds, register_contract, register_parts
-from checkers.txn import TRANSACTION_FAMILIES
-from checkers.unflushed import UNFLUSHED
-from checkers.validate import readable, validate
-from checkers.verdict import Examined, Finding, Judgement, Verdict
-from harness.core.history import HistoryReader
+from assay.checkers import coverage
+from assay.checkers.check import MOST_FINDINGS, Check, Family, ask, build, findings
+from assay.checkers.contract import NO_RECOVERY, Contract
+from assay.checkers.engine import Engine, EngineError, Engines, Row
+from assay.checkers.groups.family import GROUPS
+from assay.checkers.groups.offsets import OFFSETS
+from assay.checkers.groups.ownership import OWNERSHIP
+from assay.checkers.log.family import LOG
+from assay.checkers.log.replicas import REPLICAS
+from assay.checkers.log.unflushed import UNFLUSHED
+from assay.checkers.objects import kinds as objects
+from assay.checkers.objects.counters import COUNTERS
+from assay.checkers.objects.max_registers import MAX_REGISTERS
+from assay.checkers.objects.queues import QUEUES
+from assay.checkers.objects.sets import SETS
+from assay.checkers.register.family import REGISTER, REGISTER_CAS
+from assay.checkers.source import OPTIONAL, count_kinds, register_contract, register_parts
+from assay.checkers.transactions.family import TRANSACTION_FAMILIES
+from assay.checkers.validate import readable, validate
+from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
+from assay.harness.core.history import HistoryReader
 
 OBJECT_FAMILIES = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
 FAMILIES = (

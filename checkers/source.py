@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkers.check import build
-from checkers.contract import Contract
-from checkers.engine import Engine, EngineError
-from checkers.objects import KINDS, sort_keys
-from checkers.validate import readable
-from harness.core.history import SCHEMAS, HistoryError, HistoryReader
-from harness.core.history.reader import plainly
+from assay.checkers.check import build
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engine, EngineError
+from assay.checkers.objects.kinds import KINDS, sort_keys
+from assay.checkers.validate import readable
+from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
+from assay.harness.core.history.reader import plainly
 
 OPTIONAL: Final = ("faults", "events", "replicas")
 """Data sets that a history brought along may lack; they are empty then."""

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.check import View, build
-from checkers.engine import Engine, Row
-from checkers.engine.base import quoted
-from harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
-from harness.core.history.reader import plainly
-from harness.core.operation import Outcome, Phase
+from assay.checkers.check import View, build
+from assay.checkers.engine import Engine, Row
+from assay.checkers.engine.base import quoted
+from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
+from assay.harness.core.history.reader import plainly
+from assay.harness.core.operation import Outcome, Phase
 
 FAULT_PHASES: Final = ("intended", "injected", "healed", "recovered", "failed")
 _WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {

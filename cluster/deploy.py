@@ -1,6 +1,6 @@
 """Brings a system up on a cluster whose nodes exist: role by role, each ready before the next, then its set-up.
 
-The same in every world; what ready means is the system's to say, and for ZooKeeper ``cluster.zookeeper``'s.
+The same in every world; what ready means is the system's to say, and for ZooKeeper ``assay.cluster.zookeeper``'s.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cluster import zookeeper
-from cluster.node import Cluster, Node, ProcessState, by_role
-from cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
+from assay.cluster import zookeeper
+from assay.cluster.node import Cluster, Node, ProcessState, by_role
+from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
 POLL = 0.1
 """Seconds between two questions."""

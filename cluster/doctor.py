@@ -14,12 +14,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import owner, zookeeper
-from cluster.docker import disk, image
-from cluster.docker.engine import EngineError, answers, engine
-from cluster.docker.layer import ImageError
-from cluster.journal import state_folder
-from cluster.ssh import power
+from assay.cluster import owner, zookeeper
+from assay.cluster.docker import disk, image
+from assay.cluster.docker.engine import EngineError, answers, engine
+from assay.cluster.docker.layer import ImageError
+from assay.cluster.journal import state_folder
+from assay.cluster.ssh import power
 
 GIB = 2**30
 DISK_NEEDED = 3 * GIB

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from cluster import owner
+from assay.cluster import owner
 
 JOURNALS = "journals"
 

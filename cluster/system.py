@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from cluster.node import Cluster, Node, by_role
+from assay.cluster.node import Cluster, Node, by_role
 
 Entry = Callable[[Any, Sequence[str]], Coroutine[Any, Any, int]]
-"""``entry(runtime, argv)`` runs one process to its end and returns its exit code; see ``system_under_test.runtime``."""
+"""``entry(runtime, argv)`` runs one process to its end and returns its exit code; see
+``assay.system_under_test.runtime``.
+"""
 
 ZOOKEEPER_ROLE = "zookeeper"
 ZOOKEEPER_PORT = 2181

@@ -15,11 +15,11 @@ from pathlib import Path
 import docker
 from docker.errors import APIError
 
-from cluster import owner
-from cluster.docker import disk
-from cluster.docker.engine import EngineError, Owned, answers, engine, owned, remove_container, remove_network
-from cluster.docker.perform import perform
-from cluster.journal import Pending, RemoveContainer, RunInContainer, Unpause, describe, pending, state_folder
+from assay.cluster import owner
+from assay.cluster.docker import disk
+from assay.cluster.docker.engine import EngineError, Owned, answers, engine, owned, remove_container, remove_network
+from assay.cluster.docker.perform import perform
+from assay.cluster.journal import Pending, RemoveContainer, RunInContainer, Unpause, describe, pending, state_folder
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]
 

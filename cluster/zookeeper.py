@@ -10,8 +10,8 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
-from cluster.node import Cluster, Node, by_role
-from cluster.system import ZOOKEEPER_PORT
+from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.system import ZOOKEEPER_PORT
 
 DATA = "/var/lib/zookeeper"
 CONFIG = "/etc/zookeeper/zoo.cfg"

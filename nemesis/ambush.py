@@ -5,7 +5,8 @@ itself (SIGSTOP) in the very step that wrote it; once its line has been read and
 its last event, the step acts, the order is withdrawn, and whoever is still stopped without need goes on. A line that is
 read while no process stands stopped at it was written before the order came, and does not count.
 
-The file of orders (:class:`cluster.system.Holdable`) is that of the fault ``hold``, so the two exclude each other.
+The file of orders (:class:`assay.cluster.system.Holdable`) is that of the fault ``hold``, so the two exclude each
+other.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.node import Node, NodeError, ProcessState
-from cluster.system import Holdable, System
-from nemesis.fault import on_each
-from nemesis.trigger import OnEvent
+from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.system import Holdable, System
+from assay.nemesis.fault import on_each
+from assay.nemesis.trigger import OnEvent
 
 SEEN_WITHIN = 1.0
 """Seconds from the reading of its line until the process was seen stopped."""

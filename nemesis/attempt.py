@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any
 
-from cluster.node import NodeError
-from cluster.system import DeploymentError
-from nemesis.target import TargetError
+from assay.cluster.node import NodeError
+from assay.cluster.system import DeploymentError
+from assay.nemesis.target import TargetError
 
 KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
 """Errors whose message says all; of others the traceback is kept."""

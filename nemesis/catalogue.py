@@ -10,29 +10,29 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cluster.system import Movable, System
-from nemesis.clock import Clock
-from nemesis.consumer import (
+from assay.cluster.system import Movable, System
+from assay.nemesis.clock import Clock
+from assay.nemesis.consumer import (
     ConsumerFromCoordinator,
     ConsumerFromZooKeeper,
     CutConsumer,
     KillConsumer,
     StopConsumer,
 )
-from nemesis.damage import Damage, Way
-from nemesis.expire import ZooKeeperExpire
-from nemesis.fast_fail import FastFail
-from nemesis.fault import Fault
-from nemesis.freeze import Freeze
-from nemesis.hold import Hold
-from nemesis.kill import Kill
-from nemesis.move import MoveReplicas
-from nemesis.one_way import OneWay
-from nemesis.partition import Partition, Shape
-from nemesis.power_loss import PowerLoss
-from nemesis.restart import Restart, RollingRestart
-from nemesis.stop import Stop
-from nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
+from assay.nemesis.damage import Damage, Way
+from assay.nemesis.expire import ZooKeeperExpire
+from assay.nemesis.fast_fail import FastFail
+from assay.nemesis.fault import Fault
+from assay.nemesis.freeze import Freeze
+from assay.nemesis.hold import Hold
+from assay.nemesis.kill import Kill
+from assay.nemesis.move import MoveReplicas
+from assay.nemesis.one_way import OneWay
+from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.restart import Restart, RollingRestart
+from assay.nemesis.stop import Stop
+from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
 NONE = "none"
 ALL = "all"

@@ -13,12 +13,12 @@ import random
 from collections.abc import Sequence
 from typing import cast
 
-from cluster.node import Clocked, Cluster, Node, NodeError
-from cluster.system import System
-from nemesis.fault import Bite, Census, Injection, Scope, on_each
-from nemesis.process import draw_target
-from nemesis.schedule import Parameter
-from nemesis.target import Target, TargetError, servers
+from assay.cluster.node import Clocked, Cluster, Node, NodeError
+from assay.cluster.system import System
+from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
+from assay.nemesis.process import draw_target
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Target, TargetError, servers
 
 FURTHEST = 290.0
 STROBES = (0.0, 0.05, 0.5)

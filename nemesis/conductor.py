@@ -5,10 +5,10 @@ never race for a node; waiting for recovery goes on beside it. Nothing a node, a
 the run: a fault that fails is reported as ``failed`` with the reason, undone as far as there is anything to undo, and
 the next one is played. A failed fault makes the run's coverage unknown; that is for the checkers to say.
 
-A step with a trigger (:mod:`nemesis.trigger`) waits beside the others once its time has come; whoever runs the workload
-tells the conductor of acknowledged operations and of the nodes' event lines. It acts as soon as the action that is
-under way has ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still until then
-(:mod:`nemesis.ambush`). One that waits in vain is reported as failed.
+A step with a trigger (:mod:`assay.nemesis.trigger`) waits beside the others once its time has come; whoever runs the
+workload tells the conductor of acknowledged operations and of the nodes' event lines. It acts as soon as the action
+that is under way has ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still
+until then (:mod:`assay.nemesis.ambush`). One that waits in vain is reported as failed.
 
 Whatever happens, :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
 it is cancelled and on errors, and it may be called again. An injection counts as in force from before its first call to
@@ -26,19 +26,19 @@ from typing import Any
 
 import msgspec
 
-from cluster import zookeeper
-from cluster.node import Cluster, Node
-from cluster.system import ZOOKEEPER_ROLE, System
-from nemesis.ambush import LINE_SECONDS, Ambush
-from nemesis.attempt import attempt
-from nemesis.catalogue import catalogue
-from nemesis.cuts import Cuts
-from nemesis.fault import NOT_READY_ERRORS, Bite, Context, Fault, Injection, Scope
-from nemesis.hold import Hold
-from nemesis.row import FaultPhase, FaultRow, Stage
-from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
-from nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
-from nemesis.trigger import Armed, Fired, OnEvent, Trigger
+from assay.cluster import zookeeper
+from assay.cluster.node import Cluster, Node
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.nemesis.ambush import LINE_SECONDS, Ambush
+from assay.nemesis.attempt import attempt
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.cuts import Cuts
+from assay.nemesis.fault import NOT_READY_ERRORS, Bite, Context, Fault, Injection, Scope
+from assay.nemesis.hold import Hold
+from assay.nemesis.row import FaultPhase, FaultRow, Stage
+from assay.nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
+from assay.nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
+from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
 ACTION_SECONDS = 30.0
 """An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""

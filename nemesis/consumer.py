@@ -17,16 +17,16 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
-from nemesis.cuts import Drop, both_ways
-from nemesis.cutting import Cutting, probe_counters
-from nemesis.fault import Census, Injection, with_key
-from nemesis.kill import Kill
-from nemesis.partition import Partition, Shape
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.stop import Stop
-from nemesis.target import OF_CLIENTS, Kind, Scene, Target, TargetError, clients, groups, resolve, servers
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
+from assay.nemesis.cuts import Drop, both_ways
+from assay.nemesis.cutting import Cutting, probe_counters
+from assay.nemesis.fault import Census, Injection, with_key
+from assay.nemesis.kill import Kill
+from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.stop import Stop
+from assay.nemesis.target import OF_CLIENTS, Kind, Scene, Target, TargetError, clients, groups, resolve, servers
 
 GROUP: Final = "group"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 
-from cluster.node import Cluster, NodeError
+from assay.cluster.node import Cluster, NodeError
 
 Drop = tuple[str, str]
 """(node that drops, peer whose packets it drops); a cut link is two of them."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.node import Cluster, NodeError
-from nemesis.cuts import Drop, Manner
-from nemesis.fault import Bite, Injection, Scope
+from assay.cluster.node import Cluster, NodeError
+from assay.nemesis.cuts import Drop, Manner
+from assay.nemesis.fault import Bite, Injection, Scope
 
 
 class Cutting:

@@ -5,7 +5,7 @@
 ``garbage-tail``   up to 4 KiB of nonsense are added: random bytes, zeros, or a copy of the file's own last bytes
 
 The process is killed first and started again at the heal: files are damaged on a stopped process only. The active file
-is the last by name in its folder (``System.data_files``, see :class:`cluster.system.Damageable`).
+is the last by name in its folder (``System.data_files``, see :class:`assay.cluster.system.Damageable`).
 
 Two rules make that a fair test, of a promise that systems give. *A survivor*: at most a minority of the servers is
 damaged, and no file (by path) on two of them, so whatever was acknowledged by a majority is whole somewhere. *The
@@ -28,13 +28,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.node import Cluster, Node
-from cluster.system import Damageable, System
-from nemesis.fault import Bite, Census, Injection, on_each
-from nemesis.kill import Kill
-from nemesis.process import draw_target, probe_processes
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.target import Kind, Target, TargetError, servers, size
+from assay.cluster.node import Cluster, Node
+from assay.cluster.system import Damageable, System
+from assay.nemesis.fault import Bite, Census, Injection, on_each
+from assay.nemesis.kill import Kill
+from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import Kind, Target, TargetError, servers, size
 
 UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096

@@ -21,12 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
-from nemesis.catalogue import NONE, catalogue
-from nemesis.fault import Census, Fault, Scope
-from nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from nemesis.target import OF_CLIENTS, Kind, Target
-from nemesis.trigger import Trigger, TriggerError, numbered
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
+from assay.nemesis.catalogue import NONE, catalogue
+from assay.nemesis.fault import Census, Fault, Scope
+from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
+from assay.nemesis.target import OF_CLIENTS, Kind, Target
+from assay.nemesis.trigger import Trigger, TriggerError, numbered
 
 INTERVAL = 10.0
 TIME_LIMIT = 30.0

@@ -16,11 +16,11 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cluster import zookeeper
-from nemesis.fault import Bite, Census, Injection, Scope, with_key
-from nemesis.partition import Partition, Shape
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
+from assay.cluster import zookeeper
+from assay.nemesis.fault import Bite, Census, Injection, Scope, with_key
+from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
 
 PATIENCE: Final = 15.0
 """Seconds beyond the heal's time for sessions to end: the longest that ZooKeeper grants here is 10 s."""

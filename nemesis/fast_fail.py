@@ -2,13 +2,14 @@
 
 Every packet of a cut link is answered with a TCP reset, so established connections break at once and new ones are
 refused: nobody waits for a timeout, everybody's error path runs at the same moment, and reconnecting clients spin.
-Resets themselves pass. The shapes are those of :mod:`nemesis.partition`; proof: the counters of the rejecting rules.
+Resets themselves pass. The shapes are those of :mod:`assay.nemesis.partition`; proof: the counters of the rejecting
+rules.
 """
 
 from __future__ import annotations
 
-from nemesis.cuts import Manner
-from nemesis.partition import Partition, Shape
+from assay.nemesis.cuts import Manner
+from assay.nemesis.partition import Partition, Shape
 
 
 class FastFail(Partition):

@@ -18,11 +18,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import DeploymentError, System
-from nemesis.cuts import Cuts
-from nemesis.schedule import Parameter, ScheduleError, Step
-from nemesis.target import KEYED, OF_CLIENTS, Kind, Target, clients, groups, servers, zookeepers
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import DeploymentError, System
+from assay.nemesis.cuts import Cuts
+from assay.nemesis.schedule import Parameter, ScheduleError, Step
+from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, clients, groups, servers, zookeepers
 
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 """What nodes and systems that are being broken may raise when they are asked something."""
@@ -138,7 +138,7 @@ class Fault(Protocol):
 
     @property
     def capabilities(self) -> Sequence[type]:
-        """Protocols of :mod:`cluster.system` that the system must satisfy besides ``System``."""
+        """Protocols of :mod:`assay.cluster.system` that the system must satisfy besides ``System``."""
         ...
 
     @property

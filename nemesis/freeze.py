@@ -14,12 +14,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import System
-from nemesis.fault import Bite, Census, Injection, Scope, on_each
-from nemesis.process import draw_target, probe_processes, status
-from nemesis.schedule import Parameter
-from nemesis.target import Target, servers
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import System
+from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, status
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Target, servers
 
 
 class Freeze:

@@ -1,10 +1,10 @@
 """Hold: a process stops itself (SIGSTOP) right after an event of its event log, and goes on at the heal.
 
 SSH needs 40 to 70 ms, too slow for "exactly after step X"; the process itself is not. The order is a line in a file
-(:class:`cluster.system.Holdable`) that the process looks into whenever it has written an event. Parameters: ``event``,
-``key`` (any, when left out), and ``restart``: the targets are killed and started after the order was given, so that
-they come past the events of a start (registered, recovered, became-follower). The random nemesis always does that,
-since other events may never come; by hand leave it out, and let another step provoke the event.
+(:class:`assay.cluster.system.Holdable`) that the process looks into whenever it has written an event. Parameters:
+``event``, ``key`` (any, when left out), and ``restart``: the targets are killed and started after the order was given,
+so that they come past the events of a start (registered, recovered, became-follower). The random nemesis always does
+that, since other events may never come; by hand leave it out, and let another step provoke the event.
 
 The order stands on all targets; each stops by itself when it gets there, and one is enough for the fault to have
 bitten. At the heal the orders are withdrawn first, then whoever stopped goes on.
@@ -18,12 +18,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.node import Cluster, Node, NodeError, ProcessState
-from cluster.system import Holdable, System
-from nemesis.fault import Bite, Census, Injection, Scope, on_each
-from nemesis.process import draw_target, probe_processes, status, written
-from nemesis.schedule import Parameter
-from nemesis.target import Target, TargetError
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState
+from assay.cluster.system import Holdable, System
+from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, status, written
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Target, TargetError
 
 
 class Hold:

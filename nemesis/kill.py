@@ -12,12 +12,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.node import Cluster, Node, ProcessState
-from cluster.system import System
-from nemesis.fault import Bite, Census, Injection, Scope, on_each
-from nemesis.process import draw_target, probe_processes, status, written
-from nemesis.schedule import Parameter
-from nemesis.target import Target
+from assay.cluster.node import Cluster, Node, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, status, written
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Target
 
 
 class Kill:

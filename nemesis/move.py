@@ -17,12 +17,12 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import Movable, System
-from nemesis.fault import Bite, Census, Injection, Scope
-from nemesis.process import draw_target, probe_processes
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.target import Kind, Target, TargetError, servers
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import Movable, System
+from assay.nemesis.fault import Bite, Census, Injection, Scope
+from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import Kind, Target, TargetError, servers
 
 T = TypeVar("T")
 SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Kind.NAMED)

@@ -14,13 +14,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from cluster.node import Cluster
-from cluster.system import System
-from nemesis.cuts import Drop
-from nemesis.cutting import Cutting, probe_counters
-from nemesis.fault import Census, Injection, census, with_key
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.target import Kind, Target, TargetError, servers, zookeepers
+from assay.cluster.node import Cluster
+from assay.cluster.system import System
+from assay.nemesis.cuts import Drop
+from assay.nemesis.cutting import Cutting, probe_counters
+from assay.nemesis.fault import Census, Injection, census, with_key
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import Kind, Target, TargetError, servers, zookeepers
 
 INBOUND, OUTBOUND = "inbound", "outbound"
 KINDS = (Kind.ONE, Kind.LEADER, Kind.CONTROLLER)

@@ -12,8 +12,9 @@ Shapes:
 ``bridge``              two sides, and one server that both reach; all reach ZooKeeper
 ``from-zookeeper``      the targets from every ZooKeeper node; the servers still reach each other
 
-Packets are dropped, not rejected, so established connections stall rather than break (:mod:`nemesis.fast_fail` is the
-other kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a shuffle.
+Packets are dropped, not rejected, so established connections stall rather than break (:mod:`assay.nemesis.fast_fail` is
+the other kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
+shuffle.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 
-from cluster.node import Cluster
-from cluster.system import ZOOKEEPER_ROLE, System
-from nemesis.cuts import Drop, both_ways
-from nemesis.cutting import Cutting, probe_counters
-from nemesis.fault import Census, Injection, census, with_key
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.target import OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
+from assay.cluster.node import Cluster
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.nemesis.cuts import Drop, both_ways
+from assay.nemesis.cutting import Cutting, probe_counters
+from assay.nemesis.fault import Census, Injection, census, with_key
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
 
 
 class Shape(enum.StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nemesis.schedule import Record, Schedule
+from assay.nemesis.schedule import Record, Schedule
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import random
 from typing import cast
 
-from cluster.node import Cluster, Node, Powered
-from cluster.system import System
-from nemesis.fault import Census, Injection, on_all
-from nemesis.kill import Kill
-from nemesis.process import draw_target, probe_processes
-from nemesis.schedule import Parameter
-from nemesis.target import Kind, Target, servers
+from assay.cluster.node import Cluster, Node, Powered
+from assay.cluster.system import System
+from assay.nemesis.fault import Census, Injection, on_all
+from assay.nemesis.kill import Kill
+from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Kind, Target, servers
 
 KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
 

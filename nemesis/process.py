@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from cluster.node import Cluster, Node, NodeError, ProcessStatus
-from cluster.system import System
-from nemesis.fault import Census, with_key
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.target import KEYED, Kind, Target, servers
+from assay.cluster.node import Cluster, Node, NodeError, ProcessStatus
+from assay.cluster.system import System
+from assay.nemesis.fault import Census, with_key
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import KEYED, Kind, Target, servers
 
 DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
 """What is drawn from when no target is asked for. Not ``majority`` and ``all``: with min_insync=2 nothing can be

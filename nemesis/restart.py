@@ -17,12 +17,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.node import Cluster, Node, NodeError, ProcessState
-from cluster.system import DeploymentError, System
-from nemesis.fault import Bite, Census, Injection, Scope, on_each
-from nemesis.process import draw_target, probe_processes, status
-from nemesis.schedule import Parameter
-from nemesis.target import Kind, Target
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState
+from assay.cluster.system import DeploymentError, System
+from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, status
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Kind, Target
 
 READY_EVERY = 0.1
 READY_WITHIN = 10.0

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from nemesis.target import Target, named
-from nemesis.trigger import Trigger
+from assay.nemesis.target import Target, named
+from assay.nemesis.trigger import Trigger
 
 FIRST_AT = 2.0
 """Seconds from the start of the main phase to the first injection: the workload is under way by then."""

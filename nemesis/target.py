@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cluster.node import Cluster, Node, by_role
-from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Grouped, System
+from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Grouped, System
 
 FIND_SECONDS = 1.0
 """How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""

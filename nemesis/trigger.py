@@ -43,7 +43,7 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     ``key`` and ``fields``, where given, must be equal to the line's own (a field, or one of its ``detail``). ``hold``:
     the process stops itself at the event, so that it writes nothing after it before the step has acted
-    (:mod:`nemesis.ambush`).
+    (:mod:`assay.nemesis.ambush`).
     """
 
     event: Annotated[str, msgspec.Meta(min_length=1)]

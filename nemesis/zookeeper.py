@@ -13,13 +13,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from cluster.node import Cluster, Node, NodeError
-from cluster.system import ZOOKEEPER_ROLE, System
-from nemesis.fault import Census
-from nemesis.kill import Kill
-from nemesis.schedule import Parameter, ScheduleError
-from nemesis.stop import Stop
-from nemesis.target import Kind, Target, zookeepers
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.nemesis.fault import Census
+from assay.nemesis.kill import Kill
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.stop import Stop
+from assay.nemesis.target import Kind, Target, zookeepers
 
 KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from checkers.verdict import Judgement
-from reports.meaning import MEANINGS
+from assay.checkers.verdict import Judgement
+from assay.reports.meaning import MEANINGS
 
 
 class State(enum.StrEnum):

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers.coverage import successes
-from reports.recording import Recording, Row
+from assay.checkers.coverage import successes
+from assay.reports.recording import Recording, Row
 
 MOST_FAULTS: Final = 400
 """Faults drawn and listed; the rest is counted."""

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from checkers.verdict import Judgement
-from harness.core.stamps import Origin
+from assay.checkers.verdict import Judgement
+from assay.harness.core.stamps import Origin
 
 T = TypeVar("T")
 

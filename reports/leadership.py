@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reports.faults import FaultBand
-from reports.recording import Recording, Row
+from assay.reports.faults import FaultBand
+from assay.reports.recording import Recording, Row
 
 MOST_LANES: Final = 12
 MOST_EVENTS: Final = 2_000

@@ -14,19 +14,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkers.engine import EngineError
-from checkers.verdict import Finding, Judgement
-from harness.core.history import HistoryError
-from reports.coverage import CheckRow, Policy, coverage, policy
-from reports.faults import FaultBand, fault_bands
-from reports.files import RunFiles, read_files
-from reports.leadership import CONTROLLER, Leadership, leadership
-from reports.meaning import MEANINGS
-from reports.operations import Lanes, OperationRow, find, lanes
-from reports.recording import Recording
-from reports.series import Complaint, Series, Verb, complaints, series, verbs
-from reports.words import Words, words
-from reports.zookeeper import Agreement, agreement
+from assay.checkers.engine import EngineError
+from assay.checkers.verdict import Finding, Judgement
+from assay.harness.core.history import HistoryError
+from assay.reports.coverage import CheckRow, Policy, coverage, policy
+from assay.reports.faults import FaultBand, fault_bands
+from assay.reports.files import RunFiles, read_files
+from assay.reports.leadership import CONTROLLER, Leadership, leadership
+from assay.reports.meaning import MEANINGS
+from assay.reports.operations import Lanes, OperationRow, find, lanes
+from assay.reports.recording import Recording
+from assay.reports.series import Complaint, Series, Verb, complaints, series, verbs
+from assay.reports.words import Words, words
+from assay.reports.zookeeper import Agreement, agreement
 
 MOST_FINDINGS: Final = 120
 """Findings told on a page, of all anomalies together."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reports.recording import Recording, Row
+from assay.reports.recording import Recording, Row
 
 MOST_LANES: Final = 24
 MOST_COMPLETE: Final = 7_000

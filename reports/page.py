@@ -1,9 +1,9 @@
 """The report page of one run: one HTML file that needs nothing else, to be looked at rather than read.
 
-``render`` reads the run's folder (``reports.model``), draws the timeline (``reports.timeline``) and fills the template.
-Values come from the system under test and may be hostile. Jinja escapes all text; the plot's data is JSON in which no
-tag can end; and the page's content policy lets only its own scripts run, by their hashes, and loads nothing from
-anywhere, so that even a mistake here would not execute what a system wrote.
+``render`` reads the run's folder (``assay.reports.model``), draws the timeline (``assay.reports.timeline``) and fills
+the template. Values come from the system under test and may be hostile. Jinja escapes all text; the plot's data is JSON
+in which no tag can end; and the page's content policy lets only its own scripts run, by their hashes, and loads nothing
+from anywhere, so that even a mistake here would not execute what a system wrote.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from checkers.verdict import Verdict
-from reports.leadership import natural
-from reports.model import FindingView, Recorded, Report, read
-from reports.operations import OperationRow
-from reports.palette import DARK, LIGHT, variables
-from reports.panel import LEFT, RIGHT
-from reports.timeline import Timeline, timeline
+from assay.checkers.verdict import Verdict
+from assay.reports.leadership import natural
+from assay.reports.model import FindingView, Recorded, Report, read
+from assay.reports.operations import OperationRow
+from assay.reports.palette import DARK, LIGHT, variables
+from assay.reports.panel import LEFT, RIGHT
+from assay.reports.timeline import Timeline, timeline
 
 FOLDER: Final = Path(__file__).parent
 NANOSECONDS: Final = 1_000_000_000

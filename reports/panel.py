@@ -20,7 +20,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from reports.palette import Painter
+from assay.reports.palette import Painter
 
 NANOSECONDS: Final = 1_000_000_000
 LEFT: Final = 92

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from checkers.engine import DuckDB, Row
-from checkers.source import register_parts
-from harness.core.history import SCHEMAS, HistoryReader
+from assay.checkers.engine import DuckDB, Row
+from assay.checkers.source import register_parts
+from assay.harness.core.history import SCHEMAS, HistoryReader
 
 __all__ = ["Recording", "Row"]
 

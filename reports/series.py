@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from reports.recording import Recording, Row
+from assay.reports.recording import Recording, Row
 
 MOST_POINTS: Final = 240
 LEAST_WIDTH: Final = 1_000_000

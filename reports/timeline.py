@@ -17,12 +17,12 @@ from bokeh.core.properties import value
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem, Model, PrintfTickFormatter, Range1d, Span
 
-from reports.faults import FaultBand
-from reports.leadership import Reign
-from reports.model import FindingView, Recorded, Report
-from reports.operations import Bar
-from reports.palette import node_role
-from reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, to_seconds
+from assay.reports.faults import FaultBand
+from assay.reports.leadership import Reign
+from assay.reports.model import FindingView, Recorded, Report
+from assay.reports.operations import Bar
+from assay.reports.palette import node_role
+from assay.reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, to_seconds
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from harness.core.stamps import Origin
-from reports.recording import Recording
+from assay.harness.core.stamps import Origin
+from assay.reports.recording import Recording
 
 MOST_WORDS: Final = 5_000
 MOST_EVENTS: Final = 50_000

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from reports.faults import FaultBand
-from reports.leadership import deaths, natural
-from reports.recording import Recording, Row
+from assay.reports.faults import FaultBand
+from assay.reports.leadership import deaths, natural
+from assay.reports.recording import Recording, Row
 
 MOST_EVENTS: Final = 5_000
 

@@ -1,11 +1,11 @@
-"""``python -m system_under_test broker --config FILE``: one broker as a process of a real machine."""
+"""``python -m assay.system_under_test broker --config FILE``: one broker as a process of a real machine."""
 
 from __future__ import annotations
 
 import sys
 
-from system_under_test.broker import arguments, entry
-from system_under_test.process import ProcessRuntime, run
+from assay.system_under_test.broker import arguments, entry
+from assay.system_under_test.process import ProcessRuntime, run
 
 if __name__ == "__main__":
     sys.exit(run(entry(ProcessRuntime(arguments(sys.argv[1:]).event_log), sys.argv[1:])))

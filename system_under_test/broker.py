@@ -23,59 +23,59 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState
 
-from system_under_test.config import OFFSETS_TOPIC, BrokerConfig, ConfigError, parse
-from system_under_test.controller import admin, partition_admin
-from system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
-from system_under_test.controller.config_changes import ConfigChanges
-from system_under_test.controller.controller import Controller
-from system_under_test.controller.metadata import MetadataCache
-from system_under_test.controller.public_control import PublicControl
-from system_under_test.controller.registration import IdTaken, register
-from system_under_test.controller.shutdown import controlled_shutdown
-from system_under_test.controller.term import known_epoch
-from system_under_test.controller.topic_settings import TopicSettings
-from system_under_test.controller.traits import traits
-from system_under_test.events import EventLog
-from system_under_test.groups.defective import coordinator_class
-from system_under_test.log import directory
-from system_under_test.log.checkpoints import CheckpointError
-from system_under_test.log.defective import log_config_class
-from system_under_test.network.handler import Context, Handler
-from system_under_test.network.limits import Limits
-from system_under_test.network.server import Server
-from system_under_test.protocol import internal
-from system_under_test.protocol.api import APIS
-from system_under_test.protocol.control import (
+from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig, ConfigError, parse
+from assay.system_under_test.controller import admin, partition_admin
+from assay.system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
+from assay.system_under_test.controller.config_changes import ConfigChanges
+from assay.system_under_test.controller.controller import Controller
+from assay.system_under_test.controller.metadata import MetadataCache
+from assay.system_under_test.controller.public_control import PublicControl
+from assay.system_under_test.controller.registration import IdTaken, register
+from assay.system_under_test.controller.shutdown import controlled_shutdown
+from assay.system_under_test.controller.term import known_epoch
+from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.traits import traits
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.defective import coordinator_class
+from assay.system_under_test.log import directory
+from assay.system_under_test.log.checkpoints import CheckpointError
+from assay.system_under_test.log.defective import log_config_class
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.limits import Limits
+from assay.system_under_test.network.server import Server
+from assay.system_under_test.protocol import internal
+from assay.system_under_test.protocol.api import APIS
+from assay.system_under_test.protocol.control import (
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.fetch import FetchRequest
-from system_under_test.protocol.internal import INTERNAL_APIS
-from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
-from system_under_test.protocol.offsets import ListOffsetsRequest
-from system_under_test.protocol.partition_changes import (
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import FetchRequest
+from assay.system_under_test.protocol.internal import INTERNAL_APIS
+from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from assay.system_under_test.protocol.offsets import ListOffsetsRequest
+from assay.system_under_test.protocol.partition_changes import (
     DescribeReassignmentsRequest,
     ElectPreferredRequest,
     ReassignRequest,
 )
-from system_under_test.protocol.produce import ProduceRequest
-from system_under_test.protocol.schema import Request, request_info
-from system_under_test.protocol.topic_changes import (
+from assay.system_under_test.protocol.produce import ProduceRequest
+from assay.system_under_test.protocol.schema import Request, request_info
+from assay.system_under_test.protocol.topic_changes import (
     AlterConfigsRequest,
     CreatePartitionsRequest,
     DescribeConfigsRequest,
 )
-from system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
-from system_under_test.replication import fetch, offsets, produce
-from system_under_test.replication.defective import partition_class
-from system_under_test.replication.manager import ReplicaManager
-from system_under_test.runtime import Runtime
-from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
+from assay.system_under_test.replication import fetch, offsets, produce
+from assay.system_under_test.replication.defective import partition_class
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.runtime import Runtime
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.broker")
 
@@ -353,10 +353,10 @@ class Broker:
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """``broker --config FILE [--event-log FILE]``; exits with 2 and a usage line otherwise."""
-    parser = argparse.ArgumentParser(prog="python -m system_under_test", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m assay.system_under_test", description=__doc__)
     roles = parser.add_subparsers(dest="role", required=True)
     broker = roles.add_parser("broker", help="run one broker until it is told to stop (SIGTERM)")
-    broker.add_argument("--config", required=True, metavar="FILE", help="JSON, see system_under_test.config")
+    broker.add_argument("--config", required=True, metavar="FILE", help="JSON, see assay.system_under_test.config")
     broker.add_argument("--event-log", metavar="FILE", help="where state changes are written, one JSON line each")
     return parser.parse_args(argv)
 

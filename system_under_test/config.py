@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from system_under_test.defects import DEFECTS
+from assay.system_under_test.defects import DEFECTS
 
 MAX_BUFFERED_REQUEST_BYTES = 256 * 1024 * 1024
 """Of large requests being received or handled, over all connections: one that is larger could never be received."""
@@ -178,7 +178,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold_file: str | None = None
     """A file of more such orders, which is looked into after each event: a line each, ``event`` or ``event key``."""
     defects: list[str] = []
-    """Historic defects to switch on, by name; see ``system_under_test.defects``."""
+    """Historic defects to switch on, by name; see ``assay.system_under_test.defects``."""
 
 
 _POSITIVE = {

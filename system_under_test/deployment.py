@@ -1,4 +1,4 @@
-"""How a tester runs this broker: satisfies ``cluster.system.System`` structurally, without importing it.
+"""How a tester runs this broker: satisfies ``assay.cluster.system.System`` structurally, without importing it.
 
 The private connection of this module speaks the brokers' own requests; the workloads use ``client``.
 """
@@ -14,17 +14,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from system_under_test import disks, movement
-from system_under_test.broker import entry
-from system_under_test.config import BrokerConfig, ConfigError, TopicConfig
-from system_under_test.defects import DEFECTS
-from system_under_test.disks import DATA
-from system_under_test.network.connection import CallError, Connection
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import GroupCoordinatorRequest
-from system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
-from system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
+from assay.system_under_test import disks, movement
+from assay.system_under_test.broker import entry
+from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
+from assay.system_under_test.defects import DEFECTS
+from assay.system_under_test.disks import DATA
+from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
+from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from assay.system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
 
 PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"
@@ -97,7 +97,7 @@ class Broker:
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
-    source = ("system_under_test",)
+    source = ("assay/system_under_test",)
 
     @property
     def defects(self) -> Sequence[str]:
@@ -139,7 +139,7 @@ class Broker:
     # -- a node's process ----------------------------------------------------------------------------------------
 
     def argv(self, node: _Node) -> Sequence[str]:
-        return ["python3", "-m", "system_under_test", "broker", "--config", CONFIG_FILE, "--event-log", EVENT_LOG]
+        return ["python3", "-m", "assay.system_under_test", "broker", "--config", CONFIG_FILE, "--event-log", EVENT_LOG]
 
     def files(self, node: _Node, cluster: _Cluster) -> Mapping[str, bytes]:
         servers = ",".join(f"{n.address}:2181" for n in cluster.nodes if n.role == ZOOKEEPER)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
-from system_under_test.log.epochs import EPOCHS
-from system_under_test.log.tombstones import TOMBSTONES
-from system_under_test.records import message_set
-from system_under_test.records.message import CODEC_MASK, CRC_START, encode
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.log.tombstones import TOMBSTONES
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import CODEC_MASK, CRC_START, encode
 
 DATA = "/var/lib/assay/data"
 LOG_SUFFIX = ".log"

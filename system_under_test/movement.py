@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from system_under_test.network.connection import CallError, Connection
-from system_under_test.protocol.control import PartitionName
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.partition_changes import DescribeReassignmentsRequest, NewAssignment, ReassignRequest
+from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.protocol.control import PartitionName
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    NewAssignment,
+    ReassignRequest,
+)
 
 PATIENCE = 2.0
 """Seconds for an answer."""

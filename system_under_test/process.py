@@ -1,4 +1,4 @@
-"""A process of a real machine: its :class:`~system_under_test.runtime.Runtime`, its log and its signals."""
+"""A process of a real machine: its :class:`~assay.system_under_test.runtime.Runtime`, its log and its signals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from system_under_test.runtime import Storage, ZooKeeper
-from system_under_test.storage.local import LocalStorage
-from system_under_test.zookeeper.adapter import KazooZooKeeper
+from assay.system_under_test.runtime import Storage, ZooKeeper
+from assay.system_under_test.storage.local import LocalStorage
+from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
 
 
 class ProcessRuntime:
-    """The real world; satisfies ``system_under_test.runtime.Runtime``."""
+    """The real world; satisfies ``assay.system_under_test.runtime.Runtime``."""
 
     def __init__(self, event_log: str | None) -> None:
         self.random: random.Random = random.SystemRandom()

@@ -7,19 +7,15 @@ background ignore Ctrl-C; tests that send it to their own process need it.
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from checkers.engine import Engines, EngineUnavailable
+from assay.checkers.engine import Engines, EngineUnavailable
 
 pytest_plugins = ("pytester",)
-
-sys.path.insert(0, str(Path(__file__).with_name("helpers")))  # of several folders; those of one its conftest adds
 
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
@@ -41,7 +37,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def application() -> Iterator[Any]:
     """One Spark for all tests of a session: there cannot be two in a process. For tests that are marked ``spark``."""
-    from checkers.engine.spark import SparkApplication  # imports pyspark
+    from assay.checkers.engine.spark import SparkApplication  # imports pyspark
 
     with SparkApplication(quick=True) as running:
         yield running
@@ -50,7 +46,7 @@ def application() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A standalone cluster of Spark. For tests that are marked ``spark`` and ``long``."""
-    from standalone import standalone_cluster
+    from helpers.standalone import standalone_cluster
 
     with standalone_cluster(tmp_path_factory.mktemp("conf"), tmp_path_factory.mktemp("events")) as found:
         yield found

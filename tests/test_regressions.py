@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.engine import Engines
-from harness.app.experiment import Experiment, experiment_of
-from harness.app.search.example import Example
-from harness.app.search.player import Outcome, Player
-from harness.app.settings import Settings
-from nemesis.schedule import decode
-from system_under_test.defects import DEFECTS
+from assay.checkers.engine import Engines
+from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.settings import Settings
+from assay.harness.search.example import Example
+from assay.harness.search.player import Outcome, Player
+from assay.nemesis.schedule import decode
+from assay.system_under_test.defects import DEFECTS
 
 FOLDER = Path(__file__).parent / "regressions"
 ROOT = Path(__file__).parent.parent

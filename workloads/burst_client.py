@@ -10,7 +10,7 @@ f         argument                            result
 The sets of a burst go to one partition, a little time apart, and none waits for the outcome of the one before. Those
 that are acknowledged must lie in the log in the order in which they were sent. A burst is ``ok`` where any of them is
 acknowledged, ``fail`` where all certainly failed; each set has an outcome of its own besides. All other operations
-are those of ``workloads.log_operations``.
+are those of ``assay.workloads.log_operations``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.core.client import Endpoint
-from harness.core.generator import Context, Generator, unfold
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from system_under_test.client.async_producer import AsyncProducer
-from system_under_test.client.delivery import SendResult
-from system_under_test.client.errors import ClientError, SendFailed
-from workloads import log_operations
-from workloads.log_client import SEND_SECONDS, LogClient, node_name, split, told
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.async_producer import AsyncProducer
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import ClientError, SendFailed
+from assay.workloads import log_operations
+from assay.workloads.log_client import SEND_SECONDS, LogClient, node_name, split, told
 
 BURST: Final = "burst"
 SHORTEST: Final = 4

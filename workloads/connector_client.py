@@ -1,11 +1,11 @@
 """Drives consumer groups of the old design; one client is one process of the history, and one member of each group.
 
-Operations and results are those of ``workloads.group_operations``, with these differences. ``poll`` and ``commit`` say
-in ``mode`` where the group keeps its offsets; a member of another mode shuts down first and comes back with this one.
-A commit whose outcome is
-unknown is a trial that ended: the operation is ok, its effects are not, and the member goes on.
-Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of each commit that
-was tried in the operation, also of the one that a member makes when it has to let go of its partitions.
+Operations and results are those of ``assay.workloads.group_operations``, with these differences. ``poll`` and
+``commit`` say in ``mode`` where the group keeps its offsets; a member of another mode shuts down first and comes back
+with this one. A commit whose outcome is unknown is a trial that ended: the operation is ok, its effects are not, and
+the member goes on. Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of
+each commit that was tried in the operation, also of the one that a member makes when it has to let go of its
+partitions.
 
 A member takes part in its group all the time, and not only while it is polled. But it begins to let go only while an
 operation is in hand, so that the history can say when: an operation that tells of a release was called before it. What
@@ -22,18 +22,18 @@ import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from system_under_test.client.errors import Outcome as Certainty
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.membership import CommitFailed
-from system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from system_under_test.client.zookeeper_groups.connector import Change, ConsumerConnector, Kind
-from system_under_test.client.zookeeper_groups.streams import MessageStream
-from workloads import group_operations
-from workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
-from workloads.log_client import LARGEST, LogClient, number, told
-from workloads.log_operations import END, POLL, SEND
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.membership import CommitFailed
+from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from assay.system_under_test.client.zookeeper_groups.connector import Change, ConsumerConnector, Kind
+from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
+from assay.workloads import group_operations
+from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
+from assay.workloads.log_client import LARGEST, LogClient, number, told
+from assay.workloads.log_operations import END, POLL, SEND
 
 TOPIC: Final = "orders"
 CALL_SECONDS: Final = 1.5
@@ -179,7 +179,7 @@ class Member:
 
 
 class ConnectorClient:
-    """Operations as above; sends and log ends are those of ``workloads.log_client``."""
+    """Operations as above; sends and log ends are those of ``assay.workloads.log_client``."""
 
     holds_sessions = True
     """At ZooKeeper itself, which faults of consumers may end."""
@@ -254,7 +254,9 @@ class ConnectorClient:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``: ``checkers.offsets``."""
+        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``:
+        ``assay.checkers.groups.offsets``.
+        """
         if completed.operation.f in (SEND, END):
             return group_operations.effects(completed)
         group = completed.operation.argument["group"]

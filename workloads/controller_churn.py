@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.core.generator import Context, Generator, unfold
-from harness.core.operation import Operation
-from workloads.controller_client import CREATE, DELETE, DESCRIBE, ELECT, MOVE, TOUCH
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.operation import Operation
+from assay.workloads.controller_client import CREATE, DELETE, DESCRIBE, ELECT, MOVE, TOUCH
 
 WEIGHTS: Final = (CREATE, CREATE, DELETE, DELETE, DESCRIBE, TOUCH, TOUCH, TOUCH)
 RECENT: Final = 4

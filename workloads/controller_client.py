@@ -1,7 +1,7 @@
 """Drives topics through the brokers' admin client, and a log beside them; one client is one process of the history.
 
-Operations besides those of ``workloads.log_operations``, which go to the log that stays (``key`` is ``topic-partition``
-there, a topic's name here):
+Operations besides those of ``assay.workloads.log_operations``, which go to the log that stays (``key`` is
+``topic-partition`` there, a topic's name here):
 
 ============  ==========================  ==================================================
 f             argument                    result
@@ -24,14 +24,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from system_under_test.client.admin import Admin, NewTopic, TopicOutcome
-from system_under_test.client.cluster_view import PartitionView
-from system_under_test.client.errors import Outcome as Certainty
-from system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
-from system_under_test.client.producer import Producer
-from workloads.log_client import LogClient, error_name, node_name, told
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
+from assay.system_under_test.client.cluster_view import PartitionView
+from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.client.producer import Producer
+from assay.workloads.log_client import LogClient, error_name, node_name, told
 
 CREATE: Final = "create"
 DELETE: Final = "delete"

@@ -2,7 +2,7 @@
 group that it polls.
 
 A member hears of what it owns and owns no more while it polls, and tells it with that answer, or with the next one that
-it can give. Sends and log ends are those of ``workloads.log_client``.
+it can give. Sends and log ends are those of ``assay.workloads.log_client``.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from system_under_test.client.assignors import Partition
-from system_under_test.client.errors import Outcome as Certainty
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.group_consumer import GroupConsumer
-from system_under_test.client.membership import CommitFailed, Generation, JoinFailed
-from workloads import group_operations
-from workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
-from workloads.log_client import LARGEST, LogClient, number, told
-from workloads.log_operations import END, POLL, SEND
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.group_consumer import GroupConsumer
+from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
+from assay.workloads import group_operations
+from assay.workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
+from assay.workloads.log_client import LARGEST, LogClient, number, told
+from assay.workloads.log_operations import END, POLL, SEND
 
 TOPIC: Final = "orders"
 REBALANCE_SECONDS: Final = 1.5
@@ -149,7 +149,7 @@ class Member:
 
 
 class GroupClient:
-    """Operations as in ``workloads.group_operations``."""
+    """Operations as in ``assay.workloads.group_operations``."""
 
     def __init__(self) -> None:
         self._log = LogClient()

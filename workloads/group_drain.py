@@ -1,8 +1,9 @@
 """The end of a run of a consumer group: a sentinel in every partition, then a fresh group reads everything.
 
-As ``workloads.log_drain``, but the reading is done as the workload does it, by all processes together as members of a
-group. Nothing is committed in it, so whoever gets a partition reads it from the beginning. It is over when somebody was
-past each sentinel, or when the deadline is; what could not be drained then is for the checks to judge (``unseen``).
+As ``assay.workloads.log_drain``, but the reading is done as the workload does it, by all processes together as members
+of a group. Nothing is committed in it, so whoever gets a partition reads it from the beginning. It is over when
+somebody was past each sentinel, or when the deadline is; what could not be drained then is for the checks to judge
+(``unseen``).
 
 A fresh group shows what the log holds, and nothing of the members that worked: one that had stopped to read is not in
 it. So they have to catch up afterwards. One of them leaves and comes back, so that whoever keeps a partition is set
@@ -17,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from harness.core.generator import (
+from assay.harness.core.generator import (
     EXHAUSTED,
     PENDING,
     Answer,
@@ -30,11 +31,11 @@ from harness.core.generator import (
     phases,
     time_limit,
 )
-from harness.core.operation import Operation, Outcome, Phase
-from harness.core.stamps import NANOSECONDS
-from workloads.group_operations import DRAIN, LEAVE, WORKERS, poll
-from workloads.log_drain import PAUSE
-from workloads.log_operations import POLL, SEND
+from assay.harness.core.operation import Operation, Outcome, Phase
+from assay.harness.core.stamps import NANOSECONDS
+from assay.workloads.group_operations import DRAIN, LEAVE, WORKERS, poll
+from assay.workloads.log_drain import PAUSE
+from assay.workloads.log_operations import POLL, SEND
 
 SETTLING_SECONDS: Final = 3.0
 """Twice what members have to join again."""

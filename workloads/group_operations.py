@@ -1,6 +1,6 @@
 """The operations of members of consumer groups, their effects, and the traffic that they make.
 
-Operations, by ``f``, besides ``send`` and ``end`` of ``workloads.log_operations``:
+Operations, by ``f``, besides ``send`` and ``end`` of ``assay.workloads.log_operations``:
 
 ============  ==================================  ====================================================================
 f             argument                            result
@@ -34,10 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from harness.core.generator import Context, Generator, mix, stagger, unfold
-from harness.core.operation import Completed, Effect, Operation, Outcome, Phase
-from workloads import log_operations
-from workloads.log_operations import POLL, end, send
+from assay.harness.core.generator import Context, Generator, mix, stagger, unfold
+from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+from assay.workloads import log_operations
+from assay.workloads.log_operations import POLL, end, send
 
 COMMIT: Final = "commit"
 LEAVE: Final = "leave"
@@ -94,7 +94,9 @@ def traffic(keys: Sequence[str], group: str = WORKERS) -> Generator:
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """The ``effects`` rows of one operation, in order; see ``checkers.log`` and ``checkers.groups``."""
+    """The ``effects`` rows of one operation, in order; see ``assay.checkers.log.family`` and
+    ``assay.checkers.groups.family``.
+    """
     match completed.operation.f:
         case "send" | "end":
             return log_operations.effects(completed)

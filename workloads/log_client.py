@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
-from system_under_test.client.consumer import LATEST as LATEST_TIME
-from system_under_test.client.consumer import Fetched, SimpleConsumer
-from system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
-from system_under_test.client.producer import Producer
-from system_under_test.protocol.errors import ErrorCode
-from workloads import log_operations
-from workloads.log_ends import LogEnds
-from workloads.log_operations import EARLIEST, END, GLANCE, POLL, SEND, THOUSAND
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
+from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
+from assay.system_under_test.client.consumer import Fetched, SimpleConsumer
+from assay.system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.workloads import log_operations
+from assay.workloads.log_ends import LogEnds
+from assay.workloads.log_operations import EARLIEST, END, GLANCE, POLL, SEND, THOUSAND
 
 SEND_SECONDS: Final = 4.0
 READ_SECONDS: Final = 2.0
@@ -39,7 +39,7 @@ Record = tuple[bytes | None, bytes]
 
 
 class LogClient:
-    """Operations as in ``workloads.log_operations``."""
+    """Operations as in ``assay.workloads.log_operations``."""
 
     def __init__(self) -> None:
         self._positions: dict[str, int] = {}

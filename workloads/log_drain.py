@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from harness.core.generator import EXHAUSTED, Answer, Context, Event, Generator, Invoke, Pending
-from harness.core.operation import Operation, Outcome, Phase
-from harness.core.stamps import NANOSECONDS
-from workloads.log_operations import EARLIEST, POLL, SEND
+from assay.harness.core.generator import EXHAUSTED, Answer, Context, Event, Generator, Invoke, Pending
+from assay.harness.core.operation import Operation, Outcome, Phase
+from assay.harness.core.stamps import NANOSECONDS
+from assay.workloads.log_operations import EARLIEST, POLL, SEND
 
 PAUSE: Final = NANOSECONDS // 5
 """Between two attempts at one partition."""

@@ -11,12 +11,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from system_under_test.client.connection import CallError
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.metadata import Metadata
-from system_under_test.client.pool import Pool
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import EndOffsetQuery, EndOffsetsRequest
+from assay.system_under_test.client.connection import CallError
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.metadata import Metadata
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import EndOffsetQuery, EndOffsetsRequest
 
 
 @dataclass(frozen=True)

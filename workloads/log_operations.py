@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from harness.core.generator import Context, Generator, mix, time_limit, unfold
-from harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+from assay.harness.core.generator import Context, Generator, mix, time_limit, unfold
+from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
 
 SEND: Final = "send"
 POLL: Final = "poll"
@@ -106,7 +106,7 @@ def traffic(keys: Sequence[str]) -> Generator:
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """The ``effects`` rows of one operation on a log, in order; see ``checkers.log`` for what they mean."""
+    """The ``effects`` rows of one operation on a log, in order; see ``assay.checkers.log.family`` for what they mean."""
     match completed.operation.f:
         case "send":
             return list(_appends(completed))

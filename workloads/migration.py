@@ -13,12 +13,12 @@ from typing import Final
 
 import msgspec
 
-from harness.core.generator import PENDING, Answer, Context, Event, Generator, Invoke, each_process, repeat
-from harness.core.generator.context import bits
-from harness.core.operation import Operation, Outcome, Phase
-from workloads.connector_client import MODES, TO_TOPIC
-from workloads.group_operations import COMMIT, LEAVE
-from workloads.log_operations import POLL
+from assay.harness.core.generator import PENDING, Answer, Context, Event, Generator, Invoke, each_process, repeat
+from assay.harness.core.generator.context import bits
+from assay.harness.core.operation import Operation, Outcome, Phase
+from assay.workloads.connector_client import MODES, TO_TOPIC
+from assay.workloads.group_operations import COMMIT, LEAVE
+from assay.workloads.log_operations import POLL
 
 GROUP: Final = "migrants"
 STEPS: Final = tuple(MODES)

@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from system_under_test.client.errors import Outcome as Certainty
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
-from workloads.log_client import split, told
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
+from assay.workloads.log_client import split, told
 
 ENTER: Final = "enter"
 LEAVE: Final = "leave"

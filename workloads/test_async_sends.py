@@ -9,17 +9,17 @@ while others of the same client wait behind it.
 
 from __future__ import annotations
 
-from checkers.contract import forbid
-from checkers.log import LOG_ANOMALIES
-from checkers.ownership import OWNERSHIP_ANOMALIES
-from checkers.replicas import REPLICA_ANOMALIES
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.generator import Generator, mix
-from system_under_test.deployment import Broker
-from workloads.burst_client import BurstClient, bursts
-from workloads.log_drain import drain
-from workloads.log_operations import end, poll
+from assay.checkers.contract import forbid
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.log.replicas import REPLICA_ANOMALIES
+from assay.harness.core.generator import Generator, mix
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.system_under_test.deployment import Broker
+from assay.workloads.burst_client import BurstClient, bursts
+from assay.workloads.log_drain import drain
+from assay.workloads.log_operations import end, poll
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # No set has a second record from which it could be split.

@@ -10,19 +10,19 @@ fresh group reads everything from the beginning, and the members that worked rea
 
 from __future__ import annotations
 
-from checkers.contract import forbid
-from checkers.groups import CONSUMER_ANOMALIES, GROUP_ANOMALIES
-from checkers.log import LOG_ANOMALIES
-from checkers.ownership import OWNERSHIP_ANOMALIES
-from checkers.register import REGISTER
-from checkers.replicas import REPLICA_ANOMALIES
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.generator import Generator
-from system_under_test.deployment import Broker
-from workloads.group_client import GroupClient
-from workloads.group_drain import catch_up, drain
-from workloads.group_operations import WORKERS, traffic
+from assay.checkers.contract import forbid
+from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.log.replicas import REPLICA_ANOMALIES
+from assay.checkers.register.family import REGISTER
+from assay.harness.core.generator import Generator
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.system_under_test.deployment import Broker
+from assay.workloads.group_client import GroupClient
+from assay.workloads.group_drain import catch_up, drain
+from assay.workloads.group_operations import WORKERS, traffic
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, whatever becomes of the power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")

@@ -6,17 +6,17 @@ pytest workloads/test_log.py --cluster=sim --nemesis=kill --repeat=300 -q
 
 from __future__ import annotations
 
-from checkers.contract import forbid
-from checkers.log import LOG_ANOMALIES
-from checkers.ownership import OWNERSHIP_ANOMALIES
-from checkers.replicas import REPLICA_ANOMALIES
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.generator import Generator
-from system_under_test.deployment import Broker
-from workloads.log_client import LogClient
-from workloads.log_drain import drain
-from workloads.log_operations import traffic
+from assay.checkers.contract import forbid
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.log.replicas import REPLICA_ANOMALIES
+from assay.harness.core.generator import Generator
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.system_under_test.deployment import Broker
+from assay.workloads.log_client import LogClient
+from assay.workloads.log_drain import drain
+from assay.workloads.log_operations import traffic
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES)

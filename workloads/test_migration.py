@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.generator import Generator, mix
-from workloads.connector_client import ConnectorClient
-from workloads.group_drain import drain
-from workloads.log_operations import end, send
-from workloads.migration import GROUP, farewell, migration
-from workloads.test_zookeeper_group import CONTRACT
-from workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
+from assay.harness.core.generator import Generator, mix
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.workloads.connector_client import ConnectorClient
+from assay.workloads.group_drain import drain
+from assay.workloads.log_operations import end, send
+from assay.workloads.migration import GROUP, farewell, migration
+from assay.workloads.test_zookeeper_group import CONTRACT
+from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
 
 SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""

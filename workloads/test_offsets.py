@@ -10,16 +10,16 @@ Of one partition hardly ever anything is committed, and it is asked for as often
 
 from __future__ import annotations
 
-from checkers.contract import forbid
-from checkers.groups import GROUP_ANOMALIES
-from checkers.ownership import OWNERSHIP_ANOMALIES
-from checkers.register import REGISTER
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.generator import Context, Generator, unfold
-from harness.core.operation import Operation, Phase
-from system_under_test.deployment import Broker
-from workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
+from assay.checkers.contract import forbid
+from assay.checkers.groups.family import GROUP_ANOMALIES
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.register.family import REGISTER
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.operation import Operation, Phase
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.system_under_test.deployment import Broker
+from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.contract import forbid
-from checkers.log import LOG_ANOMALIES
-from checkers.ownership import OWNERSHIP_ANOMALIES
-from checkers.replicas import REPLICA_ANOMALIES
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.generator import Generator, mix
-from system_under_test.deployment import Broker
-from workloads.log_client import LogClient, Record
-from workloads.log_drain import drain
-from workloads.log_operations import glance, glances, traffic
+from assay.checkers.contract import forbid
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.log.replicas import REPLICA_ANOMALIES
+from assay.harness.core.generator import Generator, mix
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.system_under_test.deployment import Broker
+from assay.workloads.log_client import LogClient, Record
+from assay.workloads.log_drain import drain
+from assay.workloads.log_operations import glance, glances, traffic
 
 SYSTEM = (
     Broker(partitions=4, replication=3, min_insync=2)

@@ -10,16 +10,16 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException
 
-from checkers.contract import forbid
-from checkers.register import REGISTER_ANOMALIES
-from cluster import zookeeper
-from cluster.node import Cluster, Node
-from cluster.system import ZOOKEEPER_PORT, System
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.client import Endpoint
-from harness.core.generator import Context, Generator, unfold
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.checkers.contract import forbid
+from assay.checkers.register.family import REGISTER_ANOMALIES
+from assay.cluster import zookeeper
+from assay.cluster.node import Cluster, Node
+from assay.cluster.system import ZOOKEEPER_PORT, System
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
 
 KEYS, BARRIER, DEAF = [f"/register-{n}" for n in range(3)], "/barrier", ["partition-one-way"]  # deaf leaders stay
 SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # for one call; half of it for a connection

@@ -9,20 +9,20 @@ members certainly held the same partition. At the end a fresh group reads everyt
 
 from __future__ import annotations
 
-from checkers.contract import forbid
-from checkers.groups import CONSUMER_ANOMALIES
-from checkers.log import LOG_ANOMALIES
-from checkers.offsets import OFFSETS
-from checkers.ownership import OWNERSHIP_ANOMALIES
-from harness.app.experiment import experiment
-from harness.app.settings import Settings
-from harness.core.generator import Generator, each_process, mix, stagger, unfold
-from harness.core.operation import Operation, Phase
-from system_under_test.deployment import Broker
-from workloads.connector_client import ConnectorClient
-from workloads.group_drain import drain
-from workloads.group_operations import LEAVE, WORKERS, commit, poll
-from workloads.log_operations import end, send
+from assay.checkers.contract import forbid
+from assay.checkers.groups.family import CONSUMER_ANOMALIES
+from assay.checkers.groups.offsets import OFFSETS
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.harness.core.generator import Generator, each_process, mix, stagger, unfold
+from assay.harness.core.operation import Operation, Phase
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.system_under_test.deployment import Broker
+from assay.workloads.connector_client import ConnectorClient
+from assay.workloads.group_drain import drain
+from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
+from assay.workloads.log_operations import end, send
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0

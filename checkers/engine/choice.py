@@ -15,12 +15,12 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from checkers.engine.base import Engine, EngineUnavailable
-from checkers.engine.duck import DuckDB
-from harness.core.history import HistoryReader
+from assay.checkers.engine.base import Engine, EngineUnavailable
+from assay.checkers.engine.duck import DuckDB
+from assay.harness.core.history import HistoryReader
 
 if TYPE_CHECKING:
-    from checkers.engine.spark import Spark, SparkApplication
+    from assay.checkers.engine.spark import Spark, SparkApplication
 
 AUTO: Final = "auto"
 DUCKDB: Final = "duckdb"
@@ -94,7 +94,7 @@ class Engines:
 
     def _spark(self, effects: int) -> Spark:
         _require()
-        from checkers.engine.spark import SMALL_ROWS, SparkApplication
+        from assay.checkers.engine.spark import SMALL_ROWS, SparkApplication
 
         small = effects < SMALL_ROWS
         if self._application is not None and self._application.quick and not small:

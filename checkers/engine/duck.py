@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from checkers.engine.base import Engine, EngineError, Row, conformed, empty
+from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
 
 DEFAULT_MEMORY: Final = "4GB"
 KEPT_ROWS: Final = 8_000_000

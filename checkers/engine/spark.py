@@ -39,9 +39,9 @@ from pyspark.sql.functions import broadcast, col
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
-from checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, conformed, empty
-from checkers.engine.duck import DuckDB
-from checkers.engine.names import Names
+from assay.checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, conformed, empty
+from assay.checkers.engine.duck import DuckDB
+from assay.checkers.engine.names import Names
 
 LOCAL: Final = "local[2]"
 _LOOPBACK: Final = ("spark://127.", "spark://localhost:")

@@ -10,10 +10,10 @@ searched: ``layout`` (its events, and what a configuration is made of), ``core``
 place), ``compiled`` (numba); ``fifo_queue`` and ``key_value`` are models that foresee.
 """
 
-from checkers.linearizability.limits import Limits
-from checkers.linearizability.model import Action, Call, Model, ModelError, Values
-from checkers.linearizability.models import MODELS
-from checkers.linearizability.place import ThisMachine
-from checkers.linearizability.search import search
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.models import MODELS
+from assay.checkers.linearizability.place import ThisMachine
+from assay.checkers.linearizability.search import search
 
 __all__ = ["MODELS", "Action", "Call", "Limits", "Model", "ModelError", "ThisMachine", "Values", "search"]

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.linearizability.encode import KeyHistory, named
-from checkers.linearizability.limits import Limits
-from checkers.linearizability.model import ModelError
-from checkers.verdict import Finding
+from assay.checkers.linearizability.encode import KeyHistory, named
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.model import ModelError
+from assay.checkers.verdict import Finding
 
 NONLINEARIZABLE: Final = "nonlinearizable"
 
@@ -33,8 +33,8 @@ class Answer:
 
 def answer(history: KeyHistory, limits: Limits) -> Answer:
     """Searches for a legal order; what it says is the same wherever it runs."""
-    from checkers.linearizability.explain import finding
-    from checkers.linearizability.searcher import MEMORY, TIME, search_key  # imports numba, which takes a second
+    from assay.checkers.linearizability.explain import finding
+    from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key  # imports numba, which takes a second
 
     begun = time.perf_counter()
     try:

@@ -13,7 +13,7 @@ import numba
 from numba import types
 from numba.core.errors import NumbaError
 
-from checkers.linearizability.model import ModelError
+from assay.checkers.linearizability.model import ModelError
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -28,9 +28,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.linearizability.compiled import compiled
-from checkers.linearizability.layout import WORD, Layout
-from checkers.linearizability.tables import (
+from assay.checkers.linearizability.compiled import compiled
+from assay.checkers.linearizability.layout import WORD, Layout
+from assay.checkers.linearizability.tables import (
     AT,
     BUDGET,
     CURRENT,

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking
+from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from checkers.linearizability import tables
-from checkers.linearizability.encode import FOREVER, KeyHistory
-from checkers.linearizability.layout import Layout
-from checkers.linearizability.workspace import Workspace
-from checkers.verdict import Finding
+from assay.checkers.linearizability import tables
+from assay.checkers.linearizability.encode import FOREVER, KeyHistory
+from assay.checkers.linearizability.layout import Layout
+from assay.checkers.linearizability.workspace import Workspace
+from assay.checkers.verdict import Finding
 
 MOST_STATES: Final = 5
 MOST_OPERATIONS: Final = 20

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
 ENQUEUE: Final = 0
 DEQUEUE: Final = 1

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Final
 
-from checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
 READ: Final = 0
 WRITE: Final = 1

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.linearizability.compiled import compiled
-from checkers.linearizability.encode import FOREVER
-from checkers.linearizability.model import Action
+from assay.checkers.linearizability.compiled import compiled
+from assay.checkers.linearizability.encode import FOREVER
+from assay.checkers.linearizability.model import Action
 
 Ints = NDArray[np.int64]
 

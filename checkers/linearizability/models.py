@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from checkers.linearizability.fifo_queue import FifoQueue
-from checkers.linearizability.key_value import KeyValue
-from checkers.linearizability.model import Action, Call, Model, ModelError, Values
+from assay.checkers.linearizability.fifo_queue import FifoQueue
+from assay.checkers.linearizability.key_value import KeyValue
+from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
 READ: Final = 0
 WRITE: Final = 1

@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from checkers.engine import EngineError, EngineUnavailable
-from checkers.engine.base import quoted
-from checkers.linearizability.answer import Answer, answer, died
-from checkers.linearizability.encode import COLUMNS, encode, named
-from checkers.linearizability.limits import DEFAULT, Limits
-from checkers.linearizability.model import Model, ModelError
-from checkers.linearizability.place import chunks
-from checkers.linearizability.pool import Chunk
-from checkers.linearizability.search import Progress, zones
-from checkers.linearizability.summary import Found, count, summary
-from checkers.verdict import Judgement
+from assay.checkers.engine import EngineError, EngineUnavailable
+from assay.checkers.engine.base import quoted
+from assay.checkers.linearizability.answer import Answer, answer, died
+from assay.checkers.linearizability.encode import COLUMNS, encode, named
+from assay.checkers.linearizability.limits import DEFAULT, Limits
+from assay.checkers.linearizability.model import Model, ModelError
+from assay.checkers.linearizability.place import chunks
+from assay.checkers.linearizability.pool import Chunk
+from assay.checkers.linearizability.search import Progress, zones
+from assay.checkers.linearizability.summary import Found, count, summary
+from assay.checkers.verdict import Judgement
 
 if TYPE_CHECKING:
-    from checkers.engine.spark import Spark
+    from assay.checkers.engine.spark import Spark
 
 PART: Final = 100_000
 """Operations of a part at most, about, unless one key has more."""
@@ -134,7 +134,7 @@ def _missing(model: bytes) -> str:
     try:
         import pandas  # noqa: F401 - what Spark hands keys over with asks for it
 
-        import checkers.linearizability.searcher  # noqa: F401 - loads what takes long
+        import assay.checkers.linearizability.searcher  # noqa: F401 - loads what takes long
 
         pickle.loads(model)
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything

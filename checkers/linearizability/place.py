@@ -15,10 +15,10 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from checkers.linearizability.answer import Answer, answer
-from checkers.linearizability.encode import Encoded
-from checkers.linearizability.limits import Limits
-from checkers.linearizability.pool import Chunk, NotPortableError, Pool
+from assay.checkers.linearizability.answer import Answer, answer
+from assay.checkers.linearizability.encode import Encoded
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.pool import Chunk, NotPortableError, Pool
 
 PATIENCE: Final = 2.0
 """Seconds after which other processes are worth their start."""

@@ -20,12 +20,12 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from checkers.linearizability.answer import Answer, died
-from checkers.linearizability.encode import KeyHistory
-from checkers.linearizability.limits import Limits
-from checkers.linearizability.model import Model
+from assay.checkers.linearizability.answer import Answer, died
+from assay.checkers.linearizability.encode import KeyHistory
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.model import Model
 
-WORKER: Final = "checkers.linearizability.worker"
+WORKER: Final = "assay.checkers.linearizability.worker"
 
 Chunk = tuple[int, ...]
 """Numbers of keys that are handed over together."""

@@ -13,14 +13,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkers.linearizability.answer import NONLINEARIZABLE, Answer
-from checkers.linearizability.encode import Encoded, encode
-from checkers.linearizability.limits import DEFAULT, Limits
-from checkers.linearizability.model import Model
-from checkers.linearizability.place import ThisMachine
-from checkers.linearizability.summary import Found, count, summary
-from checkers.linearizability.zones import judge_zones
-from checkers.verdict import Judgement
+from assay.checkers.linearizability.answer import NONLINEARIZABLE, Answer
+from assay.checkers.linearizability.encode import Encoded, encode
+from assay.checkers.linearizability.limits import DEFAULT, Limits
+from assay.checkers.linearizability.model import Model
+from assay.checkers.linearizability.place import ThisMachine
+from assay.checkers.linearizability.summary import Found, count, summary
+from assay.checkers.linearizability.zones import judge_zones
+from assay.checkers.verdict import Judgement
 
 Progress = Callable[[str, int, int], None]
 """What is being done; how many operations are judged, of how many."""
@@ -37,7 +37,7 @@ def search(
 ) -> Judgement:
     """Whether each key's operations can be put into one order that respects time and the model.
 
-    ``ops`` has the history's schema (``harness.core.history``); null keys are one object. ``place``: in how many
+    ``ops`` has the history's schema (``assay.harness.core.history``); null keys are one object. ``place``: in how many
     processes keys are searched; it changes nothing but the time. ``fail``: there is no such order, and the findings
     name, per key, the operation that has no place. ``unknown``: a limit was reached, or a process died, and no key
     failed. ``KeyboardInterrupt`` ends it with what is known until then. Raises ``ModelError`` when the operations do

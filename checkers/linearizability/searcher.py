@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.linearizability import core, tables
-from checkers.linearizability.compiled import compiled_step
-from checkers.linearizability.encode import FOREVER, KeyHistory
-from checkers.linearizability.explain import Explanation, explain, order
-from checkers.linearizability.layout import NONE, Layout, lay_out
-from checkers.linearizability.limits import Limits
-from checkers.linearizability.model import Action, Model, asking
-from checkers.linearizability.workspace import OutOfMemory, States, Workspace
+from assay.checkers.linearizability import core, tables
+from assay.checkers.linearizability.compiled import compiled_step
+from assay.checkers.linearizability.encode import FOREVER, KeyHistory
+from assay.checkers.linearizability.explain import Explanation, explain, order
+from assay.checkers.linearizability.layout import NONE, Layout, lay_out
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.model import Action, Model, asking
+from assay.checkers.linearizability.workspace import OutOfMemory, States, Workspace
 
 BUDGET: Final = 200_000
 """Steps of a model between two looks at the clock."""

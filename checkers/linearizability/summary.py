@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.linearizability.answer import NONLINEARIZABLE, Answer
-from checkers.linearizability.model import ModelError
-from checkers.verdict import Examined, Judgement, Verdict
+from assay.checkers.linearizability.answer import NONLINEARIZABLE, Answer
+from assay.checkers.linearizability.model import ModelError
+from assay.checkers.verdict import Examined, Judgement, Verdict
 
 MOST_FINDINGS: Final = 20
 MOST_REASONS: Final = 20

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.linearizability.compiled import compiled
-from checkers.linearizability.layout import Layout
+from assay.checkers.linearizability.compiled import compiled
+from assay.checkers.linearizability.layout import Layout
 
 Ints = NDArray[np.int64]
 

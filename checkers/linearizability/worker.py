@@ -1,6 +1,6 @@
 """One process of the pool: takes histories of keys, sends back an answer for each.
 
-    python -P -m checkers.linearizability.worker FD
+    python -P -m assay.checkers.linearizability.worker FD
 
 ``FD`` is its end of a connection to the pool. The first message is a model, which is answered by None or by why it
 cannot be loaded; each further one a list of (number, history), and limits; each history is answered by (number, answer)
@@ -34,8 +34,8 @@ def main(descriptor: int) -> None:
     threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
     try:
         pickle.loads(tasks.get())
-        import checkers.linearizability.searcher  # noqa: F401 - loads what takes long before it counts as ready
-        from checkers.linearizability.answer import answer
+        import assay.checkers.linearizability.searcher  # noqa: F401 - loads what takes long before it counts as ready
+        from assay.checkers.linearizability.answer import answer
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything
         connection.send(f"{type(error).__name__}: {error}")
         return

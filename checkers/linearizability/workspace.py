@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.linearizability import tables
-from checkers.linearizability.layout import NONE, Layout
-from checkers.linearizability.model import Action, Model, ModelError, asking
+from assay.checkers.linearizability import tables
+from assay.checkers.linearizability.layout import NONE, Layout
+from assay.checkers.linearizability.model import Action, Model, ModelError, asking
 
 Ints = NDArray[np.int64]
 

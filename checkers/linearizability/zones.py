@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.linearizability.encode import FOREVER, Encoded
-from checkers.linearizability.model import INITIAL
-from checkers.verdict import Finding
+from assay.checkers.linearizability.encode import FOREVER, Encoded
+from assay.checkers.linearizability.model import INITIAL
+from assay.checkers.verdict import Finding
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

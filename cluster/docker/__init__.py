@@ -1,5 +1,5 @@
 """A cluster of containers on this machine's Docker engine."""
 
-from cluster.docker.cluster import DockerCluster
+from assay.cluster.docker.cluster import DockerCluster
 
 __all__ = ["DockerCluster"]

@@ -22,17 +22,17 @@ from typing import Any, TypeVar
 
 import paramiko
 
-from cluster import journal as undo
-from cluster import owner, zookeeper
-from cluster.docker import disk, image, layer, network, source
-from cluster.docker.engine import EngineError, engine, labels
-from cluster.docker.freezer import DockerFreezer
-from cluster.docker.perform import perform
-from cluster.node import Node, NodeError
-from cluster.ssh import process
-from cluster.ssh.connection import Connection, Login
-from cluster.ssh.node import Disk, Program, SshNode
-from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
+from assay.cluster import journal as undo
+from assay.cluster import owner, zookeeper
+from assay.cluster.docker import disk, image, layer, network, source
+from assay.cluster.docker.engine import EngineError, engine, labels
+from assay.cluster.docker.freezer import DockerFreezer
+from assay.cluster.docker.perform import perform
+from assay.cluster.node import Node, NodeError
+from assay.cluster.ssh import process
+from assay.cluster.ssh.connection import Connection, Login
+from assay.cluster.ssh.node import Disk, Program, SshNode
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class _Plan:
 
 
 class DockerCluster:
-    """See :class:`cluster.node.Cluster`. ``start`` makes the nodes; their processes are started by the nodes."""
+    """See :class:`assay.cluster.node.Cluster`. ``start`` makes the nodes; their processes are started by the nodes."""
 
     kind = "docker"
 
@@ -99,8 +99,8 @@ class DockerCluster:
         return self._run_id
 
     async def start(self) -> None:
-        """Raises :class:`EngineError`, :class:`~cluster.docker.layer.ImageError` or :class:`NodeError`, and then has
-        taken away whatever it had made.
+        """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`, and then
+        has taken away whatever it had made.
         """
         try:
             await self._start()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.owner import Owner
+from assay.cluster.owner import Owner
 
 NODE_DEVICE = "/dev/assay-disk"
 """What the disk is called inside the container."""

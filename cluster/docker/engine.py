@@ -16,7 +16,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from cluster import owner
+from assay.cluster import owner
 
 LABEL = "assay"
 RUN_LABEL = "assay.run"

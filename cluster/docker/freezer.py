@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from docker.errors import NotFound
 
-from cluster.docker.engine import EngineError, engine, unpause
-from cluster.journal import Journal, Unpause
-from cluster.node import NodeError
+from assay.cluster.docker.engine import EngineError, engine, unpause
+from assay.cluster.journal import Journal, Unpause
+from assay.cluster.node import NodeError
 
 
 class DockerFreezer:
-    """One container's. Satisfies :class:`cluster.ssh.node.Freezer`; errors are :class:`NodeError`."""
+    """One container's. Satisfies :class:`assay.cluster.ssh.node.Freezer`; errors are :class:`NodeError`."""
 
     def __init__(self, journal: Journal, container: str, node: str) -> None:
         self._journal = journal

@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cluster.docker import layer
-from cluster.docker.layer import ImageError, Progress, Step
-from cluster.docker.network import locked
-from cluster.journal import state_folder
+from assay.cluster.docker import layer
+from assay.cluster.docker.layer import ImageError, Progress, Step
+from assay.cluster.docker.network import locked
+from assay.cluster.journal import state_folder
 
 __all__ = ["ImageError", "ensure", "exists", "reference"]
 

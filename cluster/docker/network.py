@@ -18,7 +18,7 @@ import docker
 from docker.errors import APIError
 from docker.types import IPAMConfig, IPAMPool
 
-from cluster.docker.engine import EngineError
+from assay.cluster.docker.engine import EngineError
 
 RANGE = ipaddress.IPv4Network("198.18.0.0/15")
 PREFIX = 24

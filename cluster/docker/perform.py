@@ -6,9 +6,17 @@ from pathlib import Path
 
 import docker
 
-from cluster.docker import disk
-from cluster.docker.engine import execute, remove_container, remove_network, unpause
-from cluster.journal import Action, RemoveContainer, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer, Unpause
+from assay.cluster.docker import disk
+from assay.cluster.docker.engine import execute, remove_container, remove_network, unpause
+from assay.cluster.journal import (
+    Action,
+    RemoveContainer,
+    RemoveDisk,
+    RemoveFile,
+    RemoveNetwork,
+    RunInContainer,
+    Unpause,
+)
 
 
 def perform(client: docker.DockerClient, action: Action) -> bool:

@@ -13,25 +13,40 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster.docker.image import PYTHON
-from cluster.system import DeploymentError
+from assay.cluster.docker.image import PYTHON
+from assay.cluster.system import DeploymentError
 
 ROOT = "opt/assay"
+INIT = "__init__.py"
 
 _NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
 
 
 def archive(folders: Sequence[str]) -> bytes:
     """Folders of the Python path, or modules of it that are one file, below ``/opt/assay`` by the same name
-    (``system_under_test``, ``harness/core``); folders by absolute path by their last name.
+    (``bank``, ``assay/system_under_test``); folders by absolute path by their last name.
+
+    Of the packages around a folder only the ``__init__`` comes along. Links are resolved: in a checkout the parts of
+    ``assay`` are links to folders elsewhere.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
+        around: dict[str, Path] = {}
         for name in folders:
             found = locate(name)
             place = found.name if Path(name).is_absolute() or found.is_file() else name
-            tar.add(found, arcname=f"{ROOT}/{place}", filter=_wanted)
+            if place == name:
+                around |= _packages_around(name, found)
+            tar.add(found.resolve(), arcname=f"{ROOT}/{place}", filter=_wanted)
+        for place, file in around.items():
+            tar.add(file.resolve(), arcname=f"{ROOT}/{place}", filter=_wanted)
     return buffer.getvalue()
+
+
+def _packages_around(name: str, found: Path) -> dict[str, Path]:
+    """The ``__init__.py`` of each package that the folder ``name`` lies in, by its place."""
+    outer = list(zip(Path(name).parents, found.parents, strict=False))[:-1]
+    return {f"{place}/{INIT}": folder / INIT for place, folder in outer if (folder / INIT).is_file()}
 
 
 def of_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
@@ -51,7 +66,7 @@ def locate(name: str) -> Path:
         return Path(name)
     for entry in sys.path:
         if (found := Path(entry or ".").resolve() / name).is_dir():
-            return found
+            return found  # not resolved: its parents are the packages around it
     # An editable install may have a finder of its own and no entry in sys.path.
     package, _, inside = name.partition("/")
     spec = importlib.util.find_spec(package) if package.isidentifier() else None

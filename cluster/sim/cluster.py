@@ -12,21 +12,21 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 
-from cluster.node import Node
-from cluster.sim.disk import SimDisk
-from cluster.sim.loop import SimLoop
-from cluster.sim.node import Crash, SimNode
-from cluster.sim.process import Process
-from cluster.sim.runtime import EPOCH, SimRuntime
-from cluster.sim.zookeeper import server
-from cluster.sim.zookeeper.ensemble import Ensemble
-from cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
+from assay.cluster.node import Node
+from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.node import Crash, SimNode
+from assay.cluster.sim.process import Process
+from assay.cluster.sim.runtime import EPOCH, SimRuntime
+from assay.cluster.sim.zookeeper import server
+from assay.cluster.sim.zookeeper.ensemble import Ensemble
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
 
 FIRST_ADDRESS = 2
 
 
 class SimCluster:
-    """Satisfies ``cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is made or started.
+    """Satisfies ``assay.cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is made or started.
 
     ``counts`` says how many nodes each role has. ``crashes`` are the processes that ended by an exception;
     ``zookeeper.writes`` is the log of what was written to ZooKeeper.

@@ -14,7 +14,7 @@ A disk may be full (``capacity``: what does not fit is refused whole, with ENOSP
 delay for each fsync), wiped, or rolled back to a snapshot.
 
 Not modelled: blocks written out of order within a tail, bytes rotting by themselves (faults do that through
-:meth:`SimDisk.write`), errors of a failing device. The namespace is in :mod:`cluster.sim.names`.
+:meth:`SimDisk.write`), errors of a failing device. The namespace is in :mod:`assay.cluster.sim.names`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from cluster.sim.names import Inode, Namespace
+from assay.cluster.sim.names import Inode, Namespace
 
 Check = Callable[[], None]
 Delay = Callable[[], float]
@@ -201,7 +201,7 @@ class SimFile:
 
 
 class SimStorage:
-    """What one process sees of a disk: the ``Storage`` of ``system_under_test.runtime``, satisfied structurally."""
+    """What one process sees of a disk: the ``Storage`` of ``assay.system_under_test.runtime``, satisfied structurally."""
 
     def __init__(self, names: Namespace, check: Check, delay: Delay, root: str, room: Room) -> None:
         self._room = room

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from cluster.sim.process import Process
+from assay.cluster.sim.process import Process
 
 
 class SimFuture(asyncio.Future):  # type: ignore[type-arg]

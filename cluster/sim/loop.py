@@ -25,10 +25,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from cluster.sim.futures import SimFuture, SimTask, order_of
-from cluster.sim.network import Network
-from cluster.sim.process import PROCESS, Process, Runnable, close_coroutine
-from cluster.sim.server import SimServer
+from assay.cluster.sim.futures import SimFuture, SimTask, order_of
+from assay.cluster.sim.network import Network
+from assay.cluster.sim.process import PROCESS, Process, Runnable, close_coroutine
+from assay.cluster.sim.server import SimServer
 
 T = TypeVar("T")
 

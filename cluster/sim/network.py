@@ -18,12 +18,12 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from cluster.sim.process import PROCESS, Process
-from cluster.sim.server import SimServer
-from cluster.sim.transport import Kernel, SimSocket, SimTransport
+from assay.cluster.sim.process import PROCESS, Process
+from assay.cluster.sim.server import SimServer
+from assay.cluster.sim.transport import Kernel, SimSocket, SimTransport
 
 if TYPE_CHECKING:
-    from cluster.sim.loop import SimLoop
+    from assay.cluster.sim.loop import SimLoop
 
 LATENCY = (0.0001, 0.001)
 """Seconds one way, uniform: a rack's network with a busy kernel at each end."""

@@ -10,10 +10,10 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.node import Node, NodeError, ProcessState, ProcessStatus
-from cluster.sim.disk import SimDisk
-from cluster.sim.network import Host
-from cluster.sim.process import Process
+from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.network import Host
+from assay.cluster.sim.process import Process
 
 TERMINATE_WITHIN = 15.0
 """Seconds of virtual time for a process to end by itself."""
@@ -69,7 +69,7 @@ class EventLog:
 
 
 class SimNode:
-    """Satisfies ``cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
+    """Satisfies ``assay.cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
 
     def __init__(
         self, loop: Any, host: Host, role: str, index: int, disk: SimDisk, main: Main, crashes: list[Crash]

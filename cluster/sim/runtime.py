@@ -1,4 +1,4 @@
-"""What a simulated process gets from its world: the ``Runtime`` of ``system_under_test.runtime``, structurally."""
+"""What a simulated process gets from its world: the ``Runtime`` of ``assay.system_under_test.runtime``, structurally."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import errno
 import random
 from collections.abc import Callable
 
-from cluster.sim.disk import SimDisk, SimStorage
-from cluster.sim.process import Process
-from cluster.sim.zookeeper.client import SimZooKeeper
+from assay.cluster.sim.disk import SimDisk, SimStorage
+from assay.cluster.sim.process import Process
+from assay.cluster.sim.zookeeper.client import SimZooKeeper
 
 EPOCH = 1_700_000_000.0
 """Seconds since 1970 at virtual time 0."""

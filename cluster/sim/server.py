@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from cluster.sim.process import Process
-from cluster.sim.transport import SimSocket, SimTransport
+from assay.cluster.sim.process import Process
+from assay.cluster.sim.transport import SimSocket, SimTransport
 
 if TYPE_CHECKING:
-    from cluster.sim.network import Host, Network
+    from assay.cluster.sim.network import Host, Network
 
 
 class SimServer(asyncio.AbstractServer):

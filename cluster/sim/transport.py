@@ -24,10 +24,10 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from cluster.sim.process import Process
+from assay.cluster.sim.process import Process
 
 if TYPE_CHECKING:
-    from cluster.sim.network import Host, Network
+    from assay.cluster.sim.network import Host, Network
 
 SEND_BUFFER = 256 * 1024
 """Bytes that both kernels hold for a connection before asyncio's own buffer begins to fill."""

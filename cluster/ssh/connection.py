@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import paramiko
 
-from cluster.node import NodeError
+from assay.cluster.node import NodeError
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one attempt to connect."""

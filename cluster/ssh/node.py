@@ -1,4 +1,5 @@
-"""A node that is reached over SSH: the :class:`cluster.node.Node` of Docker clusters and of hosts that a user names.
+"""A node that is reached over SSH: the :class:`assay.cluster.node.Node` of Docker clusters and of hosts that a user
+names.
 
 Every fault appends its undo to the journal before it acts, and ticks it off once undone. Blocking calls run in the
 cluster's executor; each has a deadline of its own, so a cancelled coroutine leaves no thread behind for long.
@@ -17,9 +18,9 @@ from typing import Protocol, TypeVar
 
 import paramiko
 
-from cluster.node import Node, NodeError, ProcessState, ProcessStatus
-from cluster.ssh import firewall, power, process
-from cluster.ssh.connection import Connection
+from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.ssh import firewall, power, process
+from assay.cluster.ssh.connection import Connection
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class Freezer(Protocol):
 
 
 class SshNode:
-    """See :class:`cluster.node.Node` for what each method promises."""
+    """See :class:`assay.cluster.node.Node` for what each method promises."""
 
     def __init__(
         self,

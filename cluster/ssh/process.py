@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from cluster.node import ProcessState, ProcessStatus
+from assay.cluster.node import ProcessState, ProcessStatus
 
 FOLDER = "/run/assay"
 LOG = "/var/log/assay/process.log"

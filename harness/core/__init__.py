@@ -21,15 +21,15 @@ It knows no cluster, no fault and no system. From the outside in:
   ``HistoryReader(folder)`` with ``paths rows table batches dataset completed digest closed``; the schemas
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
 
-``harness.core.history`` needs Arrow and is therefore imported by its own name: a worker process on a node runs clients
-without it.
+``assay.harness.core.history`` needs Arrow and is therefore imported by its own name: a worker process on a node runs
+clients without it.
 """
 
 from __future__ import annotations
 
-from harness.core.blocking import BlockingClient, BlockingClientError
-from harness.core.client import Client, Endpoint
-from harness.core.generator import (
+from assay.harness.core.blocking import BlockingClient, BlockingClientError
+from assay.harness.core.client import Client, Endpoint
+from assay.harness.core.generator import (
     EXHAUSTED,
     NOTHING,
     PENDING,
@@ -63,10 +63,10 @@ from harness.core.generator import (
     unfold,
     until,
 )
-from harness.core.interpreter import GeneratorError, Interpreter, Recorder, run
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
-from harness.core.report import RunReport, UnexpectedException
-from harness.core.stamps import NANOSECONDS, Stamps
+from assay.harness.core.interpreter import GeneratorError, Interpreter, Recorder, run
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.harness.core.report import RunReport, UnexpectedException
+from assay.harness.core.stamps import NANOSECONDS, Stamps
 
 __all__ = [
     "EXHAUSTED",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from harness.core.stamps import Stamps
+from assay.harness.core.stamps import Stamps
 
 
 class Alarm:

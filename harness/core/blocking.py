@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from harness.core.client import Client, Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation
+from assay.harness.core.client import Client, Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class BlockingClientError(Exception):
 
 
 class BlockingClient(Protocol):
-    """As :class:`~harness.core.client.Client`, with plain methods."""
+    """As :class:`~assay.harness.core.client.Client`, with plain methods."""
 
     blocking: bool
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from harness.core.operation import Completed, Completion, Effect, Operation
+from assay.harness.core.operation import Completed, Completion, Effect, Operation
 
 
 @dataclass(frozen=True)

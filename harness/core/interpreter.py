@@ -19,15 +19,15 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
-from harness.core.alarm import Alarm
-from harness.core.client import Endpoint
-from harness.core.generator.base import Generator, Source, as_generator
-from harness.core.generator.context import Event, Exhausted, Invoke, bits
-from harness.core.generator.roster import Roster
-from harness.core.operation import Completed, Completion, Effect, Outcome
-from harness.core.report import RunReport
-from harness.core.stamps import NANOSECONDS, Stamps
-from harness.core.worker import TIMEOUT, Surroundings, Worker
+from assay.harness.core.alarm import Alarm
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator.base import Generator, Source, as_generator
+from assay.harness.core.generator.context import Event, Exhausted, Invoke, bits
+from assay.harness.core.generator.roster import Roster
+from assay.harness.core.operation import Completed, Completion, Effect, Outcome
+from assay.harness.core.report import RunReport
+from assay.harness.core.stamps import NANOSECONDS, Stamps
+from assay.harness.core.worker import TIMEOUT, Surroundings, Worker
 
 INTERRUPTED = Completion(Outcome.INFO, error="interrupted")
 CANCEL_GRACE = 1.0
@@ -36,7 +36,7 @@ CANCEL_GRACE_NS = int(CANCEL_GRACE * NANOSECONDS)
 
 
 class Recorder(Protocol):
-    """Where completed operations go: :class:`harness.core.history.HistoryWriter`, or a list in a test."""
+    """Where completed operations go: :class:`assay.harness.core.history.HistoryWriter`, or a list in a test."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None: ...
 

@@ -64,8 +64,8 @@ class Completed(msgspec.Struct, frozen=True):
 class Effect(msgspec.Struct, frozen=True):
     """One elementary effect of an operation, as the client's pure ``effects`` function derives it.
 
-    Columns as in ``harness.core.history.EFFECTS``; what is not given is taken from the operation (process, call, ret,
-    phase, and outcome and error unless set here).
+    Columns as in ``assay.harness.core.history.EFFECTS``; what is not given is taken from the operation (process, call,
+    ret, phase, and outcome and error unless set here).
     """
 
     kind: str

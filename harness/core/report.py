@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass, field
 
-from harness.core.operation import Outcome
+from assay.harness.core.operation import Outcome
 
 KEPT_EXCEPTIONS = 20
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.core.operation import Completed, Effect, Outcome
+from assay.harness.core.operation import Completed, Effect, Outcome
 
 TRANSACTION: Final = "txn"
 _WRITES: Final = {"append": "txn-append", "w": "txn-write"}

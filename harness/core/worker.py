@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.core.blocking import BlockingClientError, adapt
-from harness.core.client import Client, Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from harness.core.report import RunReport, describe
-from harness.core.stamps import Stamps
+from assay.harness.core.blocking import BlockingClientError, adapt
+from assay.harness.core.client import Client, Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.report import RunReport, describe
+from assay.harness.core.stamps import Stamps
 
 FIRST_RETRY = 0.05
 LAST_RETRY = 1.0

@@ -6,11 +6,11 @@ map says), ``keys`` (whose state it is about), ``pairing`` (calls and completion
 model's operations look like), ``plain`` (values as JSON), ``source`` (text of a file) and ``malformed`` (errors).
 """
 
-from harness.foreign.keys import Keys
-from harness.foreign.malformed import MalformedError
-from harness.foreign.pairing import Order
-from harness.foreign.read import Foreign, Format, read
-from harness.foreign.recognise import recognise
-from harness.foreign.shapes import MODELS
+from assay.harness.foreign.keys import Keys
+from assay.harness.foreign.malformed import MalformedError
+from assay.harness.foreign.pairing import Order
+from assay.harness.foreign.read import Foreign, Format, read
+from assay.harness.foreign.recognise import recognise
+from assay.harness.foreign.shapes import MODELS
 
 __all__ = ["MODELS", "Foreign", "Format", "Keys", "MalformedError", "Order", "read", "recognise"]

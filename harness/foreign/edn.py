@@ -19,8 +19,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
 
-from harness.foreign.malformed import MalformedError, Place, shown
-from harness.foreign.source import moved
+from assay.harness.foreign.malformed import MalformedError, Place, shown
+from assay.harness.foreign.source import moved
 
 DEEPEST: Final = 100
 """Levels of nesting. A history's values have a few; a stack is not for a file to fill."""

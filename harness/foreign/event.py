@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.core.operation import Outcome
-from harness.foreign.edn import Keyword, Map, Symbol, Tagged
-from harness.foreign.malformed import MalformedError, Place, shown
-from harness.foreign.plain import text_of, to_json
+from assay.harness.core.operation import Outcome
+from assay.harness.foreign.edn import Keyword, Map, Symbol, Tagged
+from assay.harness.foreign.malformed import MalformedError, Place, shown
+from assay.harness.foreign.plain import text_of, to_json
 
 INVOKE: Final = "invoke"
 TYPES: Final = (INVOKE, *Outcome)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.foreign.edn import Reader
-from harness.foreign.event import Event, from_map
-from harness.foreign.source import Read, pieces
+from assay.harness.foreign.edn import Reader
+from assay.harness.foreign.event import Event, from_map
+from assay.harness.foreign.source import Read, pieces
 
 
 def events(path: Path, read: Read) -> Iterator[Event]:

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from harness.foreign import edn
-from harness.foreign.event import INVOKE, Event, process_of, type_of
-from harness.foreign.malformed import MalformedError, Place, shown
-from harness.foreign.plain import text_of
-from harness.foreign.source import Read, lines
+from assay.harness.foreign import edn
+from assay.harness.foreign.event import INVOKE, Event, process_of, type_of
+from assay.harness.foreign.malformed import MalformedError, Place, shown
+from assay.harness.foreign.plain import text_of
+from assay.harness.foreign.source import Read, lines
 
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
 """An operation, whole or not: a process and something that begins like a type."""

@@ -18,10 +18,10 @@ import enum
 from pathlib import Path
 from typing import Any, Final
 
-from harness.foreign.edn import Tagged
-from harness.foreign.event import NO_KEY, Event
-from harness.foreign.malformed import MalformedError, Place, shown
-from harness.foreign.plain import text_of, to_json
+from assay.harness.foreign.edn import Tagged
+from assay.harness.foreign.event import NO_KEY, Event
+from assay.harness.foreign.malformed import MalformedError, Place, shown
+from assay.harness.foreign.plain import text_of, to_json
 
 CAS: Final = "cas"
 TUPLE_TAG: Final = "jepsen.independent.tuple"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.core.history import HistoryError
-from harness.core.printable import printable
+from assay.harness.core.history import HistoryError
+from assay.harness.core.printable import printable
 
 SHOWN: Final = 60
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.core.history import OPS
-from harness.core.operation import Outcome, Phase
-from harness.foreign.event import INVOKE, Event
-from harness.foreign.keys import CAS, Keyed, Keys
-from harness.foreign.malformed import MalformedError, shown
-from harness.foreign.plain import text_of, to_json
-from harness.foreign.shapes import ANY, Shape
+from assay.harness.core.history import OPS
+from assay.harness.core.operation import Outcome, Phase
+from assay.harness.foreign.event import INVOKE, Event
+from assay.harness.foreign.keys import CAS, Keyed, Keys
+from assay.harness.foreign.malformed import MalformedError, shown
+from assay.harness.foreign.plain import text_of, to_json
+from assay.harness.foreign.shapes import ANY, Shape
 
 STEP: Final = 1_000_000
 """Nanoseconds from one event to the next where the file tells no time: event 14203 is told as 14.203 s."""

@@ -10,7 +10,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from harness.foreign.edn import Character, Keyword, Map, Set, Symbol, Tagged
+from assay.harness.foreign.edn import Character, Keyword, Map, Set, Symbol, Tagged
 
 
 def to_json(value: Any) -> str:

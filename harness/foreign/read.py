@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from harness.foreign import jepsen_edn
-from harness.foreign.jepsen_log import LogReader
-from harness.foreign.keys import Keys
-from harness.foreign.pairing import Order, Pairing
-from harness.foreign.recognise import Format
-from harness.foreign.shapes import MODELS
-from harness.foreign.source import Read
+from assay.harness.foreign import jepsen_edn
+from assay.harness.foreign.jepsen_log import LogReader
+from assay.harness.foreign.keys import Keys
+from assay.harness.foreign.pairing import Order, Pairing
+from assay.harness.foreign.recognise import Format
+from assay.harness.foreign.shapes import MODELS
+from assay.harness.foreign.source import Read
 
 __all__ = ["Foreign", "Format", "read"]
 

@@ -7,9 +7,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from harness.foreign.jepsen_log import LINE
-from harness.foreign.malformed import MalformedError
-from harness.foreign.source import pieces
+from assay.harness.foreign.jepsen_log import LINE
+from assay.harness.foreign.malformed import MalformedError
+from assay.harness.foreign.source import pieces
 
 HEAD: Final = 1 << 18
 """Bytes looked at. A log may begin with the set-up of the nodes."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.foreign.edn import Set
+from assay.harness.foreign.edn import Set
 
 Fits = Callable[[Any], bool]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.foreign.malformed import MalformedError, Place
+from assay.harness.foreign.malformed import MalformedError, Place
 
 CHUNK: Final = 1 << 20
 """Bytes read at a time."""

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completion, Operation
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completion, Operation
 
 PORT = 7070
 LONGEST = 64 << 20

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from harness.remote.messages import LONGEST, Answer, Answered, Invoke, Open, Opened, Raised, encode, receive
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.remote.messages import LONGEST, Answer, Answered, Invoke, Open, Opened, Raised, encode, receive
 
 LOST = Completion(Outcome.INFO, error="worker-lost")
 

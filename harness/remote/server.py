@@ -16,11 +16,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from harness.core.blocking import adapt
-from harness.core.client import Client
-from harness.core.operation import Completion, Operation
-from harness.core.report import describe
-from harness.remote.messages import (
+from assay.harness.core.blocking import adapt
+from assay.harness.core.client import Client
+from assay.harness.core.operation import Completion, Operation
+from assay.harness.core.report import describe
+from assay.harness.remote.messages import (
     LONGEST,
     PORT,
     Answer,
@@ -43,11 +43,11 @@ _log = logging.getLogger("assay.worker")
 
 def argv(client: str) -> list[str]:
     """The command of a worker process; ``client``: ``module:Class``, importable on its node."""
-    return ["python3", "-m", "harness.remote", "--client", client]
+    return ["python3", "-m", "assay.harness.remote", "--client", client]
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m harness.remote", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m assay.harness.remote", description=__doc__)
     parser.add_argument("--client", required=True, metavar="MODULE:CLASS", help="the workload's client")
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"where to listen ({PORT})")
     return parser.parse_args(words)
@@ -56,7 +56,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 async def entry(runtime: Any, words: Sequence[str]) -> int:
     """The process itself, in every world, until it is told to stop. ``words``: the arguments, ``--client ...``.
 
-    ``runtime`` is the node's, for all its clients: see ``system_under_test.runtime``.
+    ``runtime`` is the node's, for all its clients: see ``assay.system_under_test.runtime``.
     """
     options = arguments(words)
     make = load(options.client)

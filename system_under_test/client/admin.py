@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from system_under_test.client.cluster_view import ClusterView
-from system_under_test.client.connection import CallError, Connection, NotSent, Unknown
-from system_under_test.client.errors import (
+from assay.system_under_test.client.cluster_view import ClusterView
+from assay.system_under_test.client.connection import CallError, Connection, NotSent, Unknown
+from assay.system_under_test.client.errors import (
     ELECTION_NOT_DONE,
     TOPIC_CHANGE_NOT_DONE,
     ClientError,
@@ -21,11 +21,11 @@ from system_under_test.client.errors import (
     ReadFailed,
     outcome,
 )
-from system_under_test.client.metadata import BACK_OFF, Metadata
-from system_under_test.client.pool import Pool
-from system_under_test.protocol.control import PartitionName
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.partition_changes import (
+from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol.control import PartitionName
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.partition_changes import (
     DescribeReassignmentsRequest,
     DescribeReassignmentsResponse,
     ElectPreferredRequest,
@@ -35,7 +35,7 @@ from system_under_test.protocol.partition_changes import (
     PartitionChangeResult,
     ReassignRequest,
 )
-from system_under_test.protocol.topic_changes import (
+from assay.system_under_test.protocol.topic_changes import (
     AlterConfigsRequest,
     AlteredTopic,
     CreatePartitionsRequest,
@@ -44,14 +44,14 @@ from system_under_test.protocol.topic_changes import (
     NewReplicas,
     TopicChangeResponse,
 )
-from system_under_test.protocol.topics import (
+from assay.system_under_test.protocol.topics import (
     ConfigEntry,
     CreatableTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     ReplicaAssignment,
 )
-from system_under_test.runtime import Runtime
+from assay.system_under_test.runtime import Runtime
 
 CREATE_TOPICS_VERSION = 1
 DELETE_TOPICS_VERSION = 0

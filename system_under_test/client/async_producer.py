@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from system_under_test.client.callbacks import Callbacks, Done, Event, EventHandler, Ticket, pass_on
-from system_under_test.client.delivery import SendResult
-from system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from system_under_test.client.partitioner import Partitioner, hash_partitioner
-from system_under_test.client.producer import Producer
-from system_under_test.client.serializer import Serializer, as_bytes
-from system_under_test.runtime import Runtime
+from assay.system_under_test.client.callbacks import Callbacks, Done, Event, EventHandler, Ticket, pass_on
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
+from assay.system_under_test.client.partitioner import Partitioner, hash_partitioner
+from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.client.serializer import Serializer, as_bytes
+from assay.system_under_test.runtime import Runtime
 
 _log = logging.getLogger("assay.client")
 
@@ -60,7 +60,7 @@ class _Audit:
 
 
 class AsyncProducer:
-    """Settings that are not here are those of :class:`~system_under_test.client.producer.Producer`.
+    """Settings that are not here are those of :class:`~assay.system_under_test.client.producer.Producer`.
 
     ``queue_size``: how many messages may be accepted and without outcome. ``enqueue_timeout``: seconds that ``send``
     waits for room before it drops its message (0: not at all; None: as long as it takes). ``batch_count``: messages

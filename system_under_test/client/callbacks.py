@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from system_under_test.client.delivery import SendResult
-from system_under_test.client.errors import ClientError
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import ClientError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from system_under_test.client.addresses import Address
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.metadata import MetadataResponse
+from assay.system_under_test.client.addresses import Address
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.metadata import MetadataResponse
 
 
 @dataclass(frozen=True, slots=True)

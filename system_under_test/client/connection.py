@@ -1,7 +1,7 @@
-"""One connection to a broker: that of :mod:`system_under_test.network.connection`, which brokers use as well."""
+"""One connection to a broker: that of :mod:`assay.system_under_test.network.connection`, which brokers use as well."""
 
 from __future__ import annotations
 
-from system_under_test.network.connection import CallError, Connection, NotSent, Unknown
+from assay.system_under_test.network.connection import CallError, Connection, NotSent, Unknown
 
 __all__ = ["CallError", "Connection", "NotSent", "Unknown"]

@@ -10,23 +10,23 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.cluster_view import Node
-from system_under_test.client.connection import CallError
-from system_under_test.client.errors import STALE_METADATA, ReadFailed
-from system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
-from system_under_test.client.metadata import BACK_OFF, Metadata
-from system_under_test.client.multi_fetch import MultiFetch
-from system_under_test.client.pool import Pool
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.fetch import (
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.cluster_view import Node
+from assay.system_under_test.client.connection import CallError
+from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
+from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
+from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.multi_fetch import MultiFetch
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import (
     CONSUMER_REPLICA_ID,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchTopic,
 )
-from system_under_test.protocol.offsets import (
+from assay.system_under_test.protocol.offsets import (
     EARLIEST,
     LATEST,
     ListOffsetsPartition,
@@ -34,9 +34,9 @@ from system_under_test.protocol.offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from system_under_test.protocol.schema import Request, records_bytes
-from system_under_test.records.message import Message
-from system_under_test.runtime import Runtime
+from assay.system_under_test.protocol.schema import Request, records_bytes
+from assay.system_under_test.records.message import Message
+from assay.system_under_test.runtime import Runtime
 
 R = TypeVar("R")
 

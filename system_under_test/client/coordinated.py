@@ -12,23 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from system_under_test.client.addresses import Address, parse_addresses
-from system_under_test.client.assignors import Partition
-from system_under_test.client.connection import CallError, NotSent
-from system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
-from system_under_test.client.metadata import BACK_OFF
-from system_under_test.client.pool import Pool
-from system_under_test.protocol.draft_groups import ConsumerMetadataRequest
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.group_offsets import (
+from assay.system_under_test.client.addresses import Address, parse_addresses
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.connection import CallError, NotSent
+from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
+from assay.system_under_test.client.metadata import BACK_OFF
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol.draft_groups import ConsumerMetadataRequest
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.group_offsets import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitTopic,
     OffsetFetchRequest,
     OffsetFetchTopic,
 )
-from system_under_test.protocol.groups import GroupCoordinatorRequest
-from system_under_test.runtime import Runtime
+from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
+from assay.system_under_test.runtime import Runtime
 
 COMMIT_VERSION: Final = 2
 FETCH_VERSION: Final = 1

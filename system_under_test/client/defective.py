@@ -1,13 +1,13 @@
-"""Clients with a historic defect built in; see ``system_under_test.defects``."""
+"""Clients with a historic defect built in; see ``assay.system_under_test.defects``."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.fetching import Fetching
-from system_under_test.client.produce_queue import ProduceQueue, Send
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.fetching import Fetching
+from assay.system_under_test.client.produce_queue import ProduceQueue, Send
 
 IN_FLIGHT = 5
 """``max.in.flight.requests.per.connection``, as Kafka's producer has it by default."""

@@ -8,8 +8,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from system_under_test.client.connection import NotSent, Unknown
-from system_under_test.client.errors import (
+from assay.system_under_test.client.connection import NotSent, Unknown
+from assay.system_under_test.client.errors import (
     PRODUCE_NOT_DONE,
     PRODUCE_WORTH_REPEATING,
     STALE_METADATA,
@@ -19,11 +19,11 @@ from system_under_test.client.errors import (
     SendUnknown,
     outcome,
 )
-from system_under_test.client.metadata import BACK_OFF, Metadata
-from system_under_test.client.pool import Pool
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from system_under_test.protocol.schema import ProtocolError
+from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from assay.system_under_test.protocol.schema import ProtocolError
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from system_under_test.client.coordinated import CommitFailed, Generation
-from system_under_test.client.draft_membership import FREQUENCY, DraftMembership
-from system_under_test.client.draft_states import State
-from system_under_test.client.group_consumer import GroupConsumer, Told
-from system_under_test.runtime import Runtime
+from assay.system_under_test.client.coordinated import CommitFailed, Generation
+from assay.system_under_test.client.draft_membership import FREQUENCY, DraftMembership
+from assay.system_under_test.client.draft_states import State
+from assay.system_under_test.client.group_consumer import GroupConsumer, Told
+from assay.system_under_test.runtime import Runtime
 
 
 class DraftConsumer(GroupConsumer):

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from system_under_test.client.addresses import Address
-from system_under_test.client.connection import CallError, NotSent
-from system_under_test.client.coordinated import (
+from assay.system_under_test.client.addresses import Address
+from assay.system_under_test.client.connection import CallError, NotSent
+from assay.system_under_test.client.coordinated import (
     OVER,
     STALE_COORDINATOR,
     Coordinated,
@@ -22,9 +22,9 @@ from system_under_test.client.coordinated import (
     JoinFailed,
     left_until,
 )
-from system_under_test.client.draft_states import CONSUMING, Happening, State, next_state
-from system_under_test.client.metadata import BACK_OFF
-from system_under_test.protocol.draft_groups import (
+from assay.system_under_test.client.draft_states import CONSUMING, Happening, State, next_state
+from assay.system_under_test.client.metadata import BACK_OFF
+from assay.system_under_test.protocol.draft_groups import (
     UNKNOWN_CONSUMER,
     ConsumerMetadataRequest,
     DraftHeartbeatRequest,
@@ -32,8 +32,8 @@ from system_under_test.protocol.draft_groups import (
     DraftJoinGroupResponse,
     DraftLeaveGroupRequest,
 )
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import Runtime
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import Runtime
 
 _log = logging.getLogger("assay.client")
 

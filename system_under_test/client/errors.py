@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.errors import ErrorCode
 
 E = ErrorCode
 

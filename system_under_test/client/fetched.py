@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from system_under_test.client.errors import STALE_METADATA
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.fetch import FetchPartitionResponse
-from system_under_test.protocol.schema import records_bytes
-from system_under_test.records import message_set
-from system_under_test.records.message import Message, RecordError
+from assay.system_under_test.client.errors import STALE_METADATA
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import FetchPartitionResponse
+from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import Message, RecordError
 
 PATIENCE = 2.0
 """Seconds for an answer, beyond the wait that was asked for, before the leader is looked up and asked again."""

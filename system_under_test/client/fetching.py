@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from system_under_test.client.assignors import Partition
+from assay.system_under_test.client.assignors import Partition
 
 
 class Fetching:

@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
-from system_under_test.client.defective import fetching_class
-from system_under_test.client.errors import Outcome, ReadFailed
-from system_under_test.client.fetched import TRANSIENT, Fetched
-from system_under_test.client.membership import CommitFailed, Generation, Membership, Position
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import Runtime
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
+from assay.system_under_test.client.defective import fetching_class
+from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.client.fetched import TRANSIENT, Fetched
+from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import Runtime
 
 LONGEST_WAIT = 0.1
 """Seconds that one fetch waits at the end of its partitions."""

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from system_under_test.client.assignors import ASSIGNORS, Partition
-from system_under_test.client.connection import CallError
-from system_under_test.client.coordinated import (
+from assay.system_under_test.client.assignors import ASSIGNORS, Partition
+from assay.system_under_test.client.connection import CallError
+from assay.system_under_test.client.coordinated import (
     ATTEMPT,
     OVER,
     STALE_COORDINATOR,
@@ -25,12 +25,12 @@ from system_under_test.client.coordinated import (
     JoinFailed,
     Position,
 )
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.metadata import BACK_OFF, Metadata
-from system_under_test.protocol.compiler import decode, encode_bytes
-from system_under_test.protocol.consumer import PROTOCOL_TYPE, AssignedTopic, Assignment, Subscription
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import (
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.protocol.compiler import decode, encode_bytes
+from assay.system_under_test.protocol.consumer import PROTOCOL_TYPE, AssignedTopic, Assignment, Subscription
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import (
     GroupAssignment,
     GroupProtocol,
     HeartbeatRequest,
@@ -39,8 +39,8 @@ from system_under_test.protocol.groups import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from system_under_test.protocol.schema import ProtocolError
-from system_under_test.runtime import Runtime
+from assay.system_under_test.protocol.schema import ProtocolError
+from assay.system_under_test.runtime import Runtime
 
 _log = logging.getLogger("assay.client")
 

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from system_under_test.client.addresses import Address, parse_addresses
-from system_under_test.client.cluster_view import ClusterView, Node, TopicView, cluster_view
-from system_under_test.client.connection import CallError
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.pool import Pool
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.client.addresses import Address, parse_addresses
+from assay.system_under_test.client.cluster_view import ClusterView, Node, TopicView, cluster_view
+from assay.system_under_test.client.connection import CallError
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.metadata import MetadataRequest
 
 METADATA_VERSION = 2
 

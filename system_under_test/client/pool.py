@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from system_under_test.client.addresses import Address
-from system_under_test.client.connection import Connection, NotSent
+from assay.system_under_test.client.addresses import Address
+from assay.system_under_test.client.connection import Connection, NotSent
 
 
 class Pool:

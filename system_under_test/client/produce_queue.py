@@ -7,10 +7,10 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 
-from system_under_test.client.delivery import Delivery, SendResult
-from system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from system_under_test.records import message_set
-from system_under_test.records.message_set import Record
+from assay.system_under_test.client.delivery import Delivery, SendResult
+from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message_set import Record
 
 _log = logging.getLogger("assay.client")
 

@@ -15,15 +15,15 @@ import asyncio
 import math
 from collections.abc import Collection, Sequence
 
-from system_under_test.client.defective import queue_class
-from system_under_test.client.delivery import Delivery, SendResult
-from system_under_test.client.errors import SendFailed
-from system_under_test.client.metadata import Metadata
-from system_under_test.client.partitioner import Partitioner, hash_partitioner
-from system_under_test.client.pool import Pool
-from system_under_test.client.produce_queue import ProduceQueue
-from system_under_test.client.serializer import Serializer, as_bytes
-from system_under_test.runtime import Runtime
+from assay.system_under_test.client.defective import queue_class
+from assay.system_under_test.client.delivery import Delivery, SendResult
+from assay.system_under_test.client.errors import SendFailed
+from assay.system_under_test.client.metadata import Metadata
+from assay.system_under_test.client.partitioner import Partitioner, hash_partitioner
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.produce_queue import ProduceQueue
+from assay.system_under_test.client.serializer import Serializer, as_bytes
+from assay.system_under_test.runtime import Runtime
 
 KeyValue = tuple[bytes | None, bytes | None]
 

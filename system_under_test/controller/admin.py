@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from system_under_test.controller.controller import Controller
-from system_under_test.controller.topics import MAX_PARTITIONS, TopicError
-from system_under_test.network.handler import Context
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.topic_changes import (
+from assay.system_under_test.controller.controller import Controller
+from assay.system_under_test.controller.topics import MAX_PARTITIONS, TopicError
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.topic_changes import (
     AlterConfigsRequest,
     CreatePartitionsRequest,
     DescribeConfigsRequest,
@@ -23,7 +23,7 @@ from system_under_test.protocol.topic_changes import (
     TopicChangeResponse,
     TopicChangeResult,
 )
-from system_under_test.protocol.topics import (
+from assay.system_under_test.protocol.topics import (
     ConfigEntry,
     CreatableTopic,
     CreateTopicResult,
@@ -33,7 +33,7 @@ from system_under_test.protocol.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from system_under_test.replication.purgatory import time_limit
+from assay.system_under_test.replication.purgatory import time_limit
 
 Said = tuple[ErrorCode, str | None]
 

@@ -15,14 +15,14 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import SetData
 
-from system_under_test.config import INTERNAL_TOPICS
-from system_under_test.controller import leaders, topics
-from system_under_test.controller.cluster_state import PartitionId, parse_assignment
-from system_under_test.controller.rule import Rule
-from system_under_test.controller.topics import TopicError
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import Watch, ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.config import INTERNAL_TOPICS
+from assay.system_under_test.controller import leaders, topics
+from assay.system_under_test.controller.cluster_state import PartitionId, parse_assignment
+from assay.system_under_test.controller.rule import Rule
+from assay.system_under_test.controller.topics import TopicError
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 

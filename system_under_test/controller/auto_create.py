@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from kazoo.exceptions import KazooException
 
-from system_under_test.config import BrokerConfig
-from system_under_test.controller import topics
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.topics import ConfigEntry, CreatableTopic
-from system_under_test.runtime import ZooKeeper
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.controller import topics
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic
+from assay.system_under_test.runtime import ZooKeeper
 
 _log = logging.getLogger("assay.controller")
 

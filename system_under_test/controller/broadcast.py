@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from system_under_test.config import BrokerConfig
-from system_under_test.controller.channel import Channel
-from system_under_test.controller.cluster_state import ClusterState, PartitionId
-from system_under_test.controller.term import Replaced, Term
-from system_under_test.protocol import internal
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.schema import Request
-from system_under_test.tasks import Background
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.controller.channel import Channel
+from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
+from assay.system_under_test.controller.term import Replaced, Term
+from assay.system_under_test.protocol import internal
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.schema import Request
+from assay.system_under_test.tasks import Background
 
 
 class Broadcast:

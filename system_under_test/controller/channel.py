@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from system_under_test.controller.leaders import LiveBroker
-from system_under_test.network.connection import CallError, Connection
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.schema import Request
+from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.schema import Request
 
 _log = logging.getLogger("assay.controller")
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 
 from kazoo.exceptions import NoNodeError
 
-from system_under_test.controller.leaders import LiveBroker
-from system_under_test.controller.topic_settings import TopicSettings, read_settings
-from system_under_test.protocol import internal
-from system_under_test.protocol.internal import (
+from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.topic_settings import TopicSettings, read_settings
+from assay.system_under_test.protocol import internal
+from assay.system_under_test.protocol.internal import (
     MemberEpoch,
     PartitionStateUpdate,
     TopicSetting,
     TopicSettingsUpdate,
 )
-from system_under_test.protocol.topics import is_topic_name
-from system_under_test.runtime import Watch, ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.protocol.topics import is_topic_name
+from assay.system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 

@@ -8,12 +8,12 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from system_under_test.config import ConfigError, TopicConfig
-from system_under_test.controller.rule import Rule
-from system_under_test.controller.topics import TopicError
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.config import ConfigError, TopicConfig
+from assay.system_under_test.controller.rule import Rule
+from assay.system_under_test.controller.topics import TopicError
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 SEQUENCE = 2
 ANNOUNCED_VERSION = 2

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from system_under_test.controller.topic_settings import TopicSettings, read_settings
-from system_under_test.protocol.topics import is_topic_name
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.controller.topic_settings import TopicSettings, read_settings
+from assay.system_under_test.protocol.topics import is_topic_name
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 

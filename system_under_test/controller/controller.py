@@ -16,25 +16,25 @@ from collections.abc import Mapping, Sequence
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from kazoo.protocol.states import KazooState
 
-from system_under_test.config import BrokerConfig
-from system_under_test.controller import assignments, cluster_state, config_alteration, preferred, topics
-from system_under_test.controller.broadcast import Broadcast
-from system_under_test.controller.cluster_state import ClusterState
-from system_under_test.controller.deletion import Deletions
-from system_under_test.controller.leaders import LiveBroker
-from system_under_test.controller.metadata import MetadataCache
-from system_under_test.controller.partitions import PartitionMachine
-from system_under_test.controller.reassignment import Reassignments
-from system_under_test.controller.rule import Action, Rule
-from system_under_test.controller.term import NOBODY, Replaced, Term, claim, holder
-from system_under_test.controller.topic_settings import TopicSettings, read_settings
-from system_under_test.controller.traits import CORRECT, Traits
-from system_under_test.events import EventLog
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.topics import CreatableTopic
-from system_under_test.runtime import Runtime, Watch, ZooKeeper
-from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.controller import assignments, cluster_state, config_alteration, preferred, topics
+from assay.system_under_test.controller.broadcast import Broadcast
+from assay.system_under_test.controller.cluster_state import ClusterState
+from assay.system_under_test.controller.deletion import Deletions
+from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.metadata import MetadataCache
+from assay.system_under_test.controller.partitions import PartitionMachine
+from assay.system_under_test.controller.reassignment import Reassignments
+from assay.system_under_test.controller.rule import Action, Rule
+from assay.system_under_test.controller.term import NOBODY, Replaced, Term, claim, holder
+from assay.system_under_test.controller.topic_settings import TopicSettings, read_settings
+from assay.system_under_test.controller.traits import CORRECT, Traits
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.topics import CreatableTopic
+from assay.system_under_test.runtime import Runtime, Watch, ZooKeeper
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 

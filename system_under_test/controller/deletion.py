@@ -10,13 +10,13 @@ from typing import Any
 
 from kazoo.exceptions import NodeExistsError
 
-from system_under_test.controller import topics
-from system_under_test.controller.rule import Action, Rule
-from system_under_test.controller.topics import TopicError
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import Watch, ZooKeeper
-from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths
+from assay.system_under_test.controller import topics
+from assay.system_under_test.controller.rule import Action, Rule
+from assay.system_under_test.controller.topics import TopicError
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths
 
 _log = logging.getLogger("assay.controller")
 

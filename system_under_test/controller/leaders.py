@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from system_under_test.replication.insync import Members
-from system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
+from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
 
 @dataclass(frozen=True)

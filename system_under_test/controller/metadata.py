@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from system_under_test.config import INTERNAL_TOPICS
-from system_under_test.network.handler import Context
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import (
+from assay.system_under_test.config import INTERNAL_TOPICS
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
     LiveBroker,
     PartitionStateUpdate,
     UpdateMetadataRequest,
 )
-from system_under_test.protocol.metadata import (
+from assay.system_under_test.protocol.metadata import (
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
@@ -21,7 +21,7 @@ from system_under_test.protocol.metadata import (
     MetadataTopic,
     topics_wanted,
 )
-from system_under_test.zookeeper.znodes import NO_LEADER
+from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 
 class MetadataCache:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from system_under_test.controller import preferred
-from system_under_test.controller.admin import Said, deadline, outcome
-from system_under_test.controller.cluster_state import PartitionId
-from system_under_test.controller.controller import Controller
-from system_under_test.controller.rule import Rule
-from system_under_test.controller.topics import TopicError
-from system_under_test.network.handler import Context
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.partition_changes import (
+from assay.system_under_test.controller import preferred
+from assay.system_under_test.controller.admin import Said, deadline, outcome
+from assay.system_under_test.controller.cluster_state import PartitionId
+from assay.system_under_test.controller.controller import Controller
+from assay.system_under_test.controller.rule import Rule
+from assay.system_under_test.controller.topics import TopicError
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.partition_changes import (
     DescribeReassignmentsRequest,
     DescribeReassignmentsResponse,
     ElectPreferredRequest,

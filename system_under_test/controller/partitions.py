@@ -10,16 +10,16 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from system_under_test.config import BrokerConfig
-from system_under_test.controller import leaders
-from system_under_test.controller.broadcast import Broadcast
-from system_under_test.controller.cluster_state import ClusterState, PartitionId
-from system_under_test.controller.leaders import AskLogEnds, Policy
-from system_under_test.controller.term import Fence, Term
-from system_under_test.events import EventLog
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
-from system_under_test.zookeeper.znodes import PartitionState, Versioned
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.controller import leaders
+from assay.system_under_test.controller.broadcast import Broadcast
+from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
+from assay.system_under_test.controller.leaders import AskLogEnds, Policy
+from assay.system_under_test.controller.term import Fence, Term
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.znodes import PartitionState, Versioned
 
 _log = logging.getLogger("assay.controller")
 

@@ -12,12 +12,12 @@ from collections import Counter
 from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import Delete
 
-from system_under_test.controller import leaders
-from system_under_test.controller.cluster_state import ClusterState, PartitionId
-from system_under_test.controller.rule import Rule
-from system_under_test.runtime import Watch, ZooKeeper
-from system_under_test.zookeeper import paths, znodes
-from system_under_test.zookeeper.reading import watched
+from assay.system_under_test.controller import leaders
+from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
+from assay.system_under_test.controller.rule import Rule
+from assay.system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.reading import watched
 
 _log = logging.getLogger("assay.controller")
 

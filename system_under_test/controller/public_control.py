@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from system_under_test.controller.cluster_state import ClusterState, PartitionId, read_brokers, read_topic
-from system_under_test.controller.metadata import MetadataCache
-from system_under_test.controller.term import known_epoch
-from system_under_test.network.handler import Context
-from system_under_test.protocol import internal
-from system_under_test.protocol.control import (
+from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, read_brokers, read_topic
+from assay.system_under_test.controller.metadata import MetadataCache
+from assay.system_under_test.controller.term import known_epoch
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol import internal
+from assay.system_under_test.protocol.control import (
     LEADER_DURING_DELETE,
     PLAINTEXT,
     LeaderAndIsrRequest,
@@ -31,11 +31,11 @@ from system_under_test.protocol.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.replication.manager import ReplicaManager
-from system_under_test.replication.partition import PartitionError
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.partition import PartitionError
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 NO_BROKER_EPOCH = -1
 PATIENCE = 5.0

@@ -26,17 +26,17 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, Delete, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from system_under_test.controller import assignments, leaders, topics
-from system_under_test.controller.cluster_state import MAX_ID, PartitionId, parse_assignment
-from system_under_test.controller.rule import Action, Rule
-from system_under_test.controller.topics import TopicError
-from system_under_test.events import EventLog
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import Watch, ZooKeeper
-from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths, znodes
-from system_under_test.zookeeper.reading import watched
-from system_under_test.zookeeper.znodes import Move, PartitionState
+from assay.system_under_test.controller import assignments, leaders, topics
+from assay.system_under_test.controller.cluster_state import MAX_ID, PartitionId, parse_assignment
+from assay.system_under_test.controller.rule import Action, Rule
+from assay.system_under_test.controller.topics import TopicError
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.reading import watched
+from assay.system_under_test.zookeeper.znodes import Move, PartitionState
 
 _log = logging.getLogger("assay.controller")
 

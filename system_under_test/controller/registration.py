@@ -8,9 +8,9 @@ import contextlib
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, OperationTimeoutError
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
-from system_under_test.config import BrokerConfig
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 GRACE = 2.0
 """Seconds beyond the session timeout for which the registration of a former life may linger, while ZooKeeper is there:

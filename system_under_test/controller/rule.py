@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from system_under_test.controller.broadcast import Broadcast
-from system_under_test.controller.cluster_state import ClusterState
-from system_under_test.controller.partitions import PartitionMachine
-from system_under_test.controller.term import Fence, Term
+from assay.system_under_test.controller.broadcast import Broadcast
+from assay.system_under_test.controller.cluster_state import ClusterState
+from assay.system_under_test.controller.partitions import PartitionMachine
+from assay.system_under_test.controller.term import Fence, Term
 
 
 @dataclass

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 
-from system_under_test.controller.controller import Controller
-from system_under_test.controller.rule import Rule
-from system_under_test.controller.topics import TopicError
-from system_under_test.network.handler import Context
-from system_under_test.protocol.control import ControlledShutdownRequest, ControlledShutdownResponse, PartitionName
-from system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.controller.controller import Controller
+from assay.system_under_test.controller.rule import Rule
+from assay.system_under_test.controller.topics import TopicError
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    PartitionName,
+)
+from assay.system_under_test.protocol.errors import ErrorCode
 
 PATIENCE = 30.0
 """Seconds; Kafka's ``controller.socket.timeout.ms``."""

@@ -23,9 +23,9 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import CheckVersion, Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from system_under_test.runtime import Watch, ZooKeeper
-from system_under_test.zookeeper import paths, znodes
-from system_under_test.zookeeper.reading import watched
+from assay.system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.reading import watched
 
 EPHEMERAL = 1
 NOBODY = -1

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import NoNodeError
 
-from system_under_test.config import ConfigError, TopicConfig
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.config import ConfigError, TopicConfig
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 

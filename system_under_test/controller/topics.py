@@ -11,12 +11,12 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create, Delete
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from system_under_test.config import BrokerConfig, ConfigError
-from system_under_test.controller.cluster_state import PartitionId
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.topics import CreatableTopic, is_topic_name
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.config import BrokerConfig, ConfigError
+from assay.system_under_test.controller.cluster_state import PartitionId
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.topics import CreatableTopic, is_topic_name
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 MAX_PARTITIONS = 1_000
 """At once: their replicas are three open files each, and their assignment is one znode (1 MB at most)."""

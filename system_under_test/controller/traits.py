@@ -1,4 +1,4 @@
-"""What a controller does differently when a historic defect is built in; see ``system_under_test.defects``."""
+"""What a controller does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from system_under_test.controller import leaders
-from system_under_test.controller.leaders import AskLogEnds, Brokers, Policy
-from system_under_test.controller.partitions import Decide
-from system_under_test.controller.term import Fence, Term
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper.znodes import PartitionState
+from assay.system_under_test.controller import leaders
+from assay.system_under_test.controller.leaders import AskLogEnds, Brokers, Policy
+from assay.system_under_test.controller.partitions import Decide
+from assay.system_under_test.controller.term import Fence, Term
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper.znodes import PartitionState
 
 
 @dataclass(frozen=True)

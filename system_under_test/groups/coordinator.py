@@ -11,18 +11,18 @@ from typing import Any, ClassVar, Final, Protocol
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from system_under_test.config import OFFSETS_TOPIC, BrokerConfig
-from system_under_test.events import EventLog
-from system_under_test.groups import zookeeper_offsets
-from system_under_test.groups.draft.coordinator import DraftCoordinator
-from system_under_test.groups.draft.term import DraftTerm
-from system_under_test.groups.group import Group, GroupError, GroupState
-from system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
-from system_under_test.groups.routing import partition_of
-from system_under_test.groups.stored import StoredGroups
-from system_under_test.network.handler import Context, Handler
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.group_offsets import (
+from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups import zookeeper_offsets
+from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
+from assay.system_under_test.groups.draft.term import DraftTerm
+from assay.system_under_test.groups.group import Group, GroupError, GroupState
+from assay.system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
+from assay.system_under_test.groups.routing import partition_of
+from assay.system_under_test.groups.stored import StoredGroups
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.group_offsets import (
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -32,7 +32,7 @@ from system_under_test.protocol.group_offsets import (
     OffsetFetchResponse,
     OffsetFetchTopicResponse,
 )
-from system_under_test.protocol.groups import (
+from assay.system_under_test.protocol.groups import (
     DescribedGroup,
     DescribedMember,
     DescribeGroupsRequest,
@@ -51,14 +51,14 @@ from system_under_test.protocol.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from system_under_test.protocol.internal import LiveBroker
-from system_under_test.protocol.schema import Request
-from system_under_test.replication.manager import ReplicaManager
-from system_under_test.replication.offsets import proven_end
-from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
-from system_under_test.runtime import Runtime, ZooKeeper
-from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.protocol.internal import LiveBroker
+from assay.system_under_test.protocol.schema import Request
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.offsets import proven_end
+from assay.system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
+from assay.system_under_test.runtime import Runtime, ZooKeeper
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.groups")
 

@@ -1,4 +1,4 @@
-"""Coordinators with a historic defect built in; see ``system_under_test.defects``."""
+"""Coordinators with a historic defect built in; see ``assay.system_under_test.defects``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from system_under_test.groups.coordinator import Coordinator
-from system_under_test.groups.group import Group
-from system_under_test.groups.records import GroupRecord, OffsetRecord
-from system_under_test.groups.stored import StoredGroups
+from assay.system_under_test.groups.coordinator import Coordinator
+from assay.system_under_test.groups.group import Group
+from assay.system_under_test.groups.records import GroupRecord, OffsetRecord
+from assay.system_under_test.groups.stored import StoredGroups
 
 LOAD_SECONDS: Final = 1.0
 """What it takes to read an offsets topic that has grown for a while."""

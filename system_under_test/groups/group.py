@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from system_under_test.events import EventLog
-from system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PARTLY_JOINED, PREPARING
-from system_under_test.groups.records import VALUE, GroupRecord, GroupValue, OffsetValue, StoredMember
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import (
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PARTLY_JOINED, PREPARING
+from assay.system_under_test.groups.records import VALUE, GroupRecord, GroupValue, OffsetValue, StoredMember
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import (
     GroupMember,
     JoinGroupRequest,
     JoinGroupResponse,

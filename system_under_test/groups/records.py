@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from system_under_test.protocol.compiler import decode, encode_bytes
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.compiler import decode, encode_bytes
+from assay.system_under_test.protocol.schema import (
     BYTES,
     INT16,
     INT32,

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from system_under_test.config import BrokerConfig
-from system_under_test.events import EventLog
-from system_under_test.groups.group import Group, GroupError, Spawn
-from system_under_test.groups.records import (
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.group import Group, GroupError, Spawn
+from assay.system_under_test.groups.records import (
     GroupRecord,
     OffsetRecord,
     UnknownRecord,
@@ -23,12 +23,12 @@ from system_under_test.groups.records import (
     encode_offset,
     parse,
 )
-from system_under_test.log.log import CorruptLog, OffsetOutOfRange
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
-from system_under_test.protocol.schema import ProtocolError
-from system_under_test.records import message_set
-from system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
+from assay.system_under_test.log.log import CorruptLog, OffsetOutOfRange
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
+from assay.system_under_test.protocol.schema import ProtocolError
+from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
 
 _log = logging.getLogger("assay.groups")
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.group_offsets import (
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.group_offsets import (
     OffsetCommitRequest,
     OffsetFetchPartitionResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopicResponse,
 )
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths
 
 Check = Callable[[str, int, str | None], ErrorCode]
 

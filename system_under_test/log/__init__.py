@@ -5,13 +5,13 @@
 ``checkpoints`` are what replication remembers about logs, ``directory`` how they lie on a broker's disk.
 """
 
-from system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
-from system_under_test.log.config import LogConfig
-from system_under_test.log.epochs import EpochHistory
-from system_under_test.log.errors import DamagedLog, OffsetOutOfRange, UnflushedTruncation
-from system_under_test.log.log import Log
-from system_under_test.log.recovery import Recovery
-from system_under_test.log.segment import CorruptLog
+from assay.system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.epochs import EpochHistory
+from assay.system_under_test.log.errors import DamagedLog, OffsetOutOfRange, UnflushedTruncation
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.recovery import Recovery
+from assay.system_under_test.log.segment import CorruptLog
 
 __all__ = [
     "CheckpointError",

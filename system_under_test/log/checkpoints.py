@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from system_under_test.runtime import Storage
-from system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.runtime import Storage
+from assay.system_under_test.storage.atomic import write_atomic
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from system_under_test.config import TopicConfig
-from system_under_test.log import swap
-from system_under_test.log.index import MAXIMUM
-from system_under_test.log.log import Log
-from system_under_test.log.scan import SegmentScan
-from system_under_test.log.segment import CorruptLog, Segment
-from system_under_test.records import message_set
-from system_under_test.records.message import Message
+from assay.system_under_test.config import TopicConfig
+from assay.system_under_test.log import swap
+from assay.system_under_test.log.index import MAXIMUM
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.scan import SegmentScan
+from assay.system_under_test.log.segment import CorruptLog, Segment
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import Message
 
 YIELD_BYTES: Final = 64 * 1024
 """How much is read or written before other tasks get a turn."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from system_under_test.config import TopicConfig
-from system_under_test.log.index import OffsetIndex
-from system_under_test.records import message_set
-from system_under_test.records.message import Buffer
-from system_under_test.records.message_set import Checked
-from system_under_test.runtime import Storage
+from assay.system_under_test.config import TopicConfig
+from assay.system_under_test.log.index import OffsetIndex
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import Buffer
+from assay.system_under_test.records.message_set import Checked
+from assay.system_under_test.runtime import Storage
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from system_under_test.log.segment import Segment
+from assay.system_under_test.log.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

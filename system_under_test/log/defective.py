@@ -1,15 +1,15 @@
-"""Logs with a historic defect built in; see ``system_under_test.defects``."""
+"""Logs with a historic defect built in; see ``assay.system_under_test.defects``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from system_under_test.log.config import LogConfig
-from system_under_test.log.index import MAXIMUM, OffsetIndex
-from system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, Buffer
-from system_under_test.records.message_set import Checked
-from system_under_test.runtime import Storage
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
+from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, Buffer
+from assay.system_under_test.records.message_set import Checked
+from assay.system_under_test.runtime import Storage
 
 
 class SizesOnly(LogConfig):

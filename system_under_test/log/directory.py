@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from system_under_test.runtime import Storage
-from system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.runtime import Storage
+from assay.system_under_test.storage.atomic import write_atomic
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"

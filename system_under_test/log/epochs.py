@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
-from system_under_test.runtime import Storage
-from system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
+from assay.system_under_test.runtime import Storage
+from assay.system_under_test.storage.atomic import write_atomic
 
 EPOCHS = "leader-epoch-checkpoint"
 UNKNOWN = -1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 
-from system_under_test.runtime import File
+from assay.system_under_test.runtime import File
 
 ENTRY = struct.Struct(">II")
 MAXIMUM = 2**32 - 1

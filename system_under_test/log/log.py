@@ -22,14 +22,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from system_under_test.log import swap
-from system_under_test.log.config import LogConfig
-from system_under_test.log.cut import Cut, cut_at
-from system_under_test.log.directory import DELETED_SUFFIX
-from system_under_test.log.errors import DamagedLog, OffsetOutOfRange, UnflushedTruncation
-from system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
-from system_under_test.log.scan import SegmentScan
-from system_under_test.log.segment import (
+from assay.system_under_test.log import swap
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.cut import Cut, cut_at
+from assay.system_under_test.log.directory import DELETED_SUFFIX
+from assay.system_under_test.log.errors import DamagedLog, OffsetOutOfRange, UnflushedTruncation
+from assay.system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
+from assay.system_under_test.log.scan import SegmentScan
+from assay.system_under_test.log.segment import (
     CorruptLog,
     RetiredSegment,
     Segment,
@@ -37,11 +37,11 @@ from system_under_test.log.segment import (
     open_segment,
     remove_segment,
 )
-from system_under_test.log.slices import EMPTY, whole_messages
-from system_under_test.log.tombstones import Tombstones
-from system_under_test.records import message_set
-from system_under_test.records.message import CorruptMessage, Message
-from system_under_test.runtime import Slice, Storage
+from assay.system_under_test.log.slices import EMPTY, whole_messages
+from assay.system_under_test.log.tombstones import Tombstones
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import CorruptMessage, Message
+from assay.system_under_test.runtime import Slice, Storage
 
 __all__ = [
     "EARLIEST",

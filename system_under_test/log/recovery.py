@@ -15,10 +15,10 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from system_under_test.log import swap
-from system_under_test.log.config import LogConfig
-from system_under_test.log.scan import SegmentScan
-from system_under_test.log.segment import (
+from assay.system_under_test.log import swap
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.scan import SegmentScan
+from assay.system_under_test.log.segment import (
     LOG_SUFFIX,
     RETIRED_SUFFIX,
     SUFFIXES,
@@ -28,8 +28,8 @@ from system_under_test.log.segment import (
     segment_bases,
     segment_name,
 )
-from system_under_test.runtime import Storage
-from system_under_test.storage.atomic import TEMPORARY_SUFFIX
+from assay.system_under_test.runtime import Storage
+from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
 YIELD_BYTES = 1 << 20
 """How much is scanned before other tasks get a turn."""

@@ -7,10 +7,10 @@ coroutine can let the loop breathe between them.
 
 from __future__ import annotations
 
-from system_under_test.log.config import LogConfig
-from system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
-from system_under_test.records.message_set import Checked, first_offset, youngest
-from system_under_test.runtime import File
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
+from assay.system_under_test.records.message_set import Checked, first_offset, youngest
+from assay.system_under_test.runtime import File
 
 INCOMPLETE = "the last message is not all there"
 

@@ -16,19 +16,19 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from system_under_test.log.config import LogConfig
-from system_under_test.log.index import MAXIMUM, OffsetIndex
-from system_under_test.log.scan import SegmentScan
-from system_under_test.log.time_index import TimeIndex, open_time_index
-from system_under_test.records.message import (
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
+from assay.system_under_test.log.scan import SegmentScan
+from assay.system_under_test.log.time_index import TimeIndex, open_time_index
+from assay.system_under_test.records.message import (
     ENTRY_HEADER,
     ENTRY_PREFIX,
     HEADER_SIZE,
     NO_TIMESTAMP,
     RecordError,
 )
-from system_under_test.records.message_set import first_offset, messages, scan, timestamps
-from system_under_test.runtime import File, Slice, Storage
+from assay.system_under_test.records.message_set import first_offset, messages, scan, timestamps
+from assay.system_under_test.runtime import File, Slice, Storage
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

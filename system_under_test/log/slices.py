@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from system_under_test.log.segment import Segment
-from system_under_test.runtime import Slice
+from assay.system_under_test.log.segment import Segment
+from assay.system_under_test.runtime import Slice
 
 
 class EmptySlice:

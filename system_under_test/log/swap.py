@@ -9,7 +9,7 @@ last entry could take too much with it, were that entry damaged.
 
 from __future__ import annotations
 
-from system_under_test.log.segment import (
+from assay.system_under_test.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_SUFFIX,
@@ -17,7 +17,7 @@ from system_under_test.log.segment import (
     segment_bases,
     segment_name,
 )
-from system_under_test.runtime import Storage
+from assay.system_under_test.runtime import Storage
 
 CLEANED_SUFFIX = ".log.cleaned"
 SWAP_SUFFIX = ".log.swap"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 
-from system_under_test.records.message import NO_TIMESTAMP
-from system_under_test.runtime import File, Storage
+from assay.system_under_test.records.message import NO_TIMESTAMP
+from assay.system_under_test.runtime import File, Storage
 
 ENTRY = struct.Struct(">qI")
 

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
-from system_under_test.runtime import Storage
-from system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
+from assay.system_under_test.runtime import Storage
+from assay.system_under_test.storage.atomic import write_atomic
 
 TOMBSTONES = "compaction-checkpoint"
 

@@ -17,9 +17,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from system_under_test.protocol.compiler import decode
-from system_under_test.protocol.header import SIZE_BYTES, decode_correlation_id, encode_request, frame_size
-from system_under_test.protocol.schema import ProtocolError, Request, request_info
+from assay.system_under_test.protocol.compiler import decode
+from assay.system_under_test.protocol.header import SIZE_BYTES, decode_correlation_id, encode_request, frame_size
+from assay.system_under_test.protocol.schema import ProtocolError, Request, request_info
 
 R = TypeVar("R")
 

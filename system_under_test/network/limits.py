@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from system_under_test.config import MAX_BUFFERED_REQUEST_BYTES, BrokerConfig
+from assay.system_under_test.config import MAX_BUFFERED_REQUEST_BYTES, BrokerConfig
 
 FREE_REQUEST_BYTES = 64 * 1024
 """Requests up to this size do not count against the common budget.

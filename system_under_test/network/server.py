@@ -10,13 +10,13 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
-from system_under_test.network.budget import ByteBudget
-from system_under_test.network.handler import Context, Handler
-from system_under_test.network.limits import Limits
-from system_under_test.network.outbox import Outbox
-from system_under_test.network.session import Session
-from system_under_test.protocol.api import Api, api_versions
-from system_under_test.protocol.versions import API_VERSIONS_KEY, ApiVersionsRequest, ApiVersionsResponse
+from assay.system_under_test.network.budget import ByteBudget
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.limits import Limits
+from assay.system_under_test.network.outbox import Outbox
+from assay.system_under_test.network.session import Session
+from assay.system_under_test.protocol.api import Api, api_versions
+from assay.system_under_test.protocol.versions import API_VERSIONS_KEY, ApiVersionsRequest, ApiVersionsResponse
 
 logger = logging.getLogger("assay.network")
 

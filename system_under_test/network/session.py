@@ -15,23 +15,23 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 
-from system_under_test.network.budget import ByteBudget
-from system_under_test.network.handler import CloseConnection, Context, Handler
-from system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
-from system_under_test.network.outbox import Outbox
-from system_under_test.network.read_ahead import ReadAhead
-from system_under_test.protocol.api import Api, api_versions
-from system_under_test.protocol.compiler import decode
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.header import (
+from assay.system_under_test.network.budget import ByteBudget
+from assay.system_under_test.network.handler import CloseConnection, Context, Handler
+from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
+from assay.system_under_test.network.outbox import Outbox
+from assay.system_under_test.network.read_ahead import ReadAhead
+from assay.system_under_test.protocol.api import Api, api_versions
+from assay.system_under_test.protocol.compiler import decode
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.header import (
     SIZE_BYTES,
     decode_request_header,
     encode_response,
     frame_size,
     peek_request_header,
 )
-from system_under_test.protocol.schema import ProtocolError
-from system_under_test.protocol.versions import API_VERSIONS_KEY
+from assay.system_under_test.protocol.schema import ProtocolError
+from assay.system_under_test.protocol.versions import API_VERSIONS_KEY
 
 logger = logging.getLogger("assay.network")
 

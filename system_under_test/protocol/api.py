@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from system_under_test.protocol.control import (
+from assay.system_under_test.protocol.control import (
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from system_under_test.protocol.fetch import FetchRequest
-from system_under_test.protocol.group_offsets import OffsetCommitRequest, OffsetFetchRequest
-from system_under_test.protocol.groups import (
+from assay.system_under_test.protocol.fetch import FetchRequest
+from assay.system_under_test.protocol.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from assay.system_under_test.protocol.groups import (
     DescribeGroupsRequest,
     GroupCoordinatorRequest,
     HeartbeatRequest,
@@ -28,12 +28,12 @@ from system_under_test.protocol.groups import (
     ListGroupsRequest,
     SyncGroupRequest,
 )
-from system_under_test.protocol.metadata import MetadataRequest
-from system_under_test.protocol.offsets import ListOffsetsRequest
-from system_under_test.protocol.produce import ProduceRequest
-from system_under_test.protocol.schema import request_info
-from system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
-from system_under_test.protocol.versions import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
+from assay.system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.protocol.offsets import ListOffsetsRequest
+from assay.system_under_test.protocol.produce import ProduceRequest
+from assay.system_under_test.protocol.schema import request_info
+from assay.system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
+from assay.system_under_test.protocol.versions import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
 
 FIRST_PRIVATE_KEY = 1000
 

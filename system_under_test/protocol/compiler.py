@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, TypeVar
 
-from system_under_test.protocol.decoder import Decoder, DecoderSource
-from system_under_test.protocol.encoder import Encoder, EncoderSource
-from system_under_test.protocol.schema import Records
+from assay.system_under_test.protocol.decoder import Decoder, DecoderSource
+from assay.system_under_test.protocol.encoder import Encoder, EncoderSource
+from assay.system_under_test.protocol.schema import Records
 
 T = TypeVar("T")
 

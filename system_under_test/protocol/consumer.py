@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from system_under_test.protocol.schema import BYTES, INT16, INT32, STRING, array, message, wire
+from assay.system_under_test.protocol.schema import BYTES, INT16, INT32, STRING, array, message, wire
 
 PROTOCOL_TYPE: Final = "consumer"
 

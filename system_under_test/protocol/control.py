@@ -1,12 +1,12 @@
 """LeaderAndIsr (key 4), StopReplica (5), UpdateMetadata (6) and ControlledShutdown (7) of Kafka 0.10.2.
 
 What a controller tells brokers, and a broker that wants to leave tells the controller. Our own controller uses the
-requests of :mod:`system_under_test.protocol.internal`, which share these answers.
+requests of :mod:`assay.system_under_test.protocol.internal`, which share these answers.
 """
 
 from __future__ import annotations
 
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
     INT32,

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     Array,
     Blob,
     Fixed,
@@ -22,7 +22,7 @@ from system_under_test.protocol.schema import (
     is_request,
     table,
 )
-from system_under_test.protocol.source import Source, rows
+from assay.system_under_test.protocol.source import Source, rows
 
 MAX_ELEMENTS = 250_000
 """In all arrays of one request together. An element may be two bytes on the wire and becomes an object, and another in

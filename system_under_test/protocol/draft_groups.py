@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from system_under_test.protocol.consumer import AssignedTopic
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import GroupCoordinatorResponse
-from system_under_test.protocol.schema import INT16, INT32, STRING, Request, array, message, request, wire
+from assay.system_under_test.protocol.consumer import AssignedTopic
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import GroupCoordinatorResponse
+from assay.system_under_test.protocol.schema import INT16, INT32, STRING, Request, array, message, request, wire
 
 COORDINATOR_STARTUP_NOT_COMPLETE: Final = ErrorCode.GROUP_LOAD_IN_PROGRESS
 ILLEGAL_GENERATION: Final = ErrorCode.ILLEGAL_GENERATION

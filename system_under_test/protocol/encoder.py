@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     Array,
     Blob,
     Fixed,
@@ -17,7 +17,7 @@ from system_under_test.protocol.schema import (
     WireType,
     is_message,
 )
-from system_under_test.protocol.source import Source, rows
+from assay.system_under_test.protocol.source import Source, rows
 
 Encoder = Callable[[Any, list[Records]], int]
 """Appends the message's chunks to the list; returns how many of them are slices."""

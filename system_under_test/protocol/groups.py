@@ -4,7 +4,7 @@ ListGroups (11 to 16). Version 1 of JoinGroup has a time limit of its own for re
 
 from __future__ import annotations
 
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     BYTES,
     INT16,
     INT32,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from system_under_test.protocol.compiler import encode_into
-from system_under_test.protocol.schema import ProtocolError, Records, request_info
+from assay.system_under_test.protocol.compiler import encode_into
+from assay.system_under_test.protocol.schema import ProtocolError, Records, request_info
 
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhi")

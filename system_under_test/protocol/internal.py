@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from system_under_test.protocol.api import Api, api_table
-from system_under_test.protocol.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
-from system_under_test.protocol.draft_groups import (
+from assay.system_under_test.protocol.api import Api, api_table
+from assay.system_under_test.protocol.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
+from assay.system_under_test.protocol.draft_groups import (
     ConsumerMetadataRequest,
     DraftHeartbeatRequest,
     DraftJoinGroupRequest,
     DraftLeaveGroupRequest,
 )
-from system_under_test.protocol.partition_changes import (
+from assay.system_under_test.protocol.partition_changes import (
     DescribeReassignmentsRequest,
     ElectPreferredRequest,
     ReassignRequest,
 )
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
     INT32,
@@ -36,7 +36,7 @@ from system_under_test.protocol.schema import (
     request,
     wire,
 )
-from system_under_test.protocol.topic_changes import (
+from assay.system_under_test.protocol.topic_changes import (
     AlterConfigsRequest,
     CreatePartitionsRequest,
     DescribeConfigsRequest,

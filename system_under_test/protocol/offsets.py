@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from system_under_test.protocol.schema import INT16, INT32, INT64, STRING, Request, array, message, request, wire
+from assay.system_under_test.protocol.schema import INT16, INT32, INT64, STRING, Request, array, message, request, wire
 
 LATEST = -1
 EARLIEST = -2

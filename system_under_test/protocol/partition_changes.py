@@ -6,8 +6,8 @@ have such requests, too (KIP-455, KIP-460).
 
 from __future__ import annotations
 
-from system_under_test.protocol.control import PartitionName
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.control import PartitionName
+from assay.system_under_test.protocol.schema import (
     INT16,
     INT32,
     NULLABLE_STRING,

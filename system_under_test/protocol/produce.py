@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     INT16,
     INT32,
     INT64,

@@ -22,7 +22,7 @@ out. The order of the fields is their order on the wire.
 Messages are plain slotted dataclasses, not frozen ones: a frozen one costs three times as much to make, and thousands a
 second pass through here in one process. By convention nobody changes a message after it was made.
 
-How a table becomes code is the business of :mod:`system_under_test.protocol.compiler`.
+How a table becomes code is the business of :mod:`assay.system_under_test.protocol.compiler`.
 
 Source of the types: "A Guide To The Kafka Protocol" and ``org.apache.kafka.common.protocol.types`` of 0.10.2.
 All numbers are big-endian.
@@ -35,7 +35,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, dataclass_transform, get_args, get_origin
 
-from system_under_test.runtime import Slice
+from assay.system_under_test.runtime import Slice
 
 T = TypeVar("T")
 R = TypeVar("R")

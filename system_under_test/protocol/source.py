@@ -6,7 +6,7 @@ import struct
 from functools import cache
 from typing import Any
 
-from system_under_test.protocol.schema import Wire, table
+from assay.system_under_test.protocol.schema import Wire, table
 
 
 def rows(cls: type[Any], version: int) -> list[Wire]:

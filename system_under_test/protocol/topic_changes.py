@@ -5,7 +5,7 @@ Their fields follow KIP-195, KIP-339 and KIP-133.
 
 from __future__ import annotations
 
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
     INT32,
@@ -17,7 +17,7 @@ from system_under_test.protocol.schema import (
     request,
     wire,
 )
-from system_under_test.protocol.topics import ConfigEntry
+from assay.system_under_test.protocol.topics import ConfigEntry
 
 
 @message

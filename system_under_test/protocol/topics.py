@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.schema import (
     BOOLEAN,
     INT16,
     INT32,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from system_under_test.protocol.schema import INT16, Request, array, message, request, wire
+from assay.system_under_test.protocol.schema import INT16, Request, array, message, request, wire
 
 API_VERSIONS_KEY = 18
 

@@ -1,13 +1,13 @@
 """Record formats: one message (``message``), several compressed into one (``wrapper``, ``compression``), and a sequence
 of either (``message_set``)."""
 
-from system_under_test.records.message import (
+from assay.system_under_test.records.message import (
     CorruptMessage,
     InvalidTimestamp,
     Message,
     MessageTooLarge,
     RecordError,
 )
-from system_under_test.records.message_set import Summary
+from assay.system_under_test.records.message_set import Summary
 
 __all__ = ["CorruptMessage", "InvalidTimestamp", "Message", "MessageTooLarge", "RecordError", "Summary"]

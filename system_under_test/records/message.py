@@ -6,7 +6,7 @@ having length -1. The CRC covers everything after itself; the offset lies outsid
 without touching a message (Kafka protocol guide, "Message sets"; KIP-32 for magic 1).
 
 Attributes: bits 0-2 codec (0 none), bit 3 timestamp type (0 create, 1 append). The value of a compressed message is a
-set of others, see :mod:`~system_under_test.records.wrapper`; here it is a value like any other.
+set of others, see :mod:`~assay.system_under_test.records.wrapper`; here it is a value like any other.
 """
 
 from __future__ import annotations

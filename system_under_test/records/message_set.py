@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from system_under_test.records import message as codec
-from system_under_test.records.message import (
+from assay.system_under_test.records import message as codec
+from assay.system_under_test.records.message import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CRC_START,
@@ -32,7 +32,7 @@ from system_under_test.records.message import (
     MessageTooLarge,
     RecordError,
 )
-from system_under_test.records.wrapper import span, unwrap, wrap
+from assay.system_under_test.records.wrapper import span, unwrap, wrap
 
 Record = tuple[bytes | None, bytes | None, int | None]
 """Key, value, timestamp in milliseconds."""

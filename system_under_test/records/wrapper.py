@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from system_under_test.records import message as codec
-from system_under_test.records.compression import CompressionError, ExpandsTooFar, compress, decompress
-from system_under_test.records.message import (
+from assay.system_under_test.records import message as codec
+from assay.system_under_test.records.compression import CompressionError, ExpandsTooFar, compress, decompress
+from assay.system_under_test.records.message import (
     CODEC_MASK,
     ENTRY_HEADER,
     ENTRY_PREFIX,

@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from system_under_test.config import BrokerConfig
-from system_under_test.log import cleaner
-from system_under_test.log.checkpoints import CLEANED, CheckpointError, OffsetCheckpoint
-from system_under_test.log.log import CorruptLog
-from system_under_test.records.message import RecordError
-from system_under_test.replication.partition import Partition
-from system_under_test.runtime import Storage
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.log import cleaner
+from assay.system_under_test.log.checkpoints import CLEANED, CheckpointError, OffsetCheckpoint
+from assay.system_under_test.log.log import CorruptLog
+from assay.system_under_test.records.message import RecordError
+from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.runtime import Storage
 
 _log = logging.getLogger("assay.cleaner")
 

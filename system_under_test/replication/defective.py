@@ -1,12 +1,12 @@
-"""Partitions with a historic defect built in; see ``system_under_test.defects``."""
+"""Partitions with a historic defect built in; see ``assay.system_under_test.defects``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from system_under_test.protocol.internal import EpochAnswer
-from system_under_test.replication.partition import LeaderTerm, Partition
+from assay.system_under_test.protocol.internal import EpochAnswer
+from assay.system_under_test.replication.partition import LeaderTerm, Partition
 
 
 class AckBeforeReplication(Partition):

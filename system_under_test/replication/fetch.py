@@ -12,11 +12,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from system_under_test.log.log import OffsetOutOfRange
-from system_under_test.log.segment import CorruptLog
-from system_under_test.network.handler import Context
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.fetch import (
+from assay.system_under_test.log.log import OffsetOutOfRange
+from assay.system_under_test.log.segment import CorruptLog
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import (
     CONSUMER_REPLICA_ID,
     FetchPartition,
     FetchPartitionResponse,
@@ -25,19 +25,19 @@ from system_under_test.protocol.fetch import (
     FetchTopic,
     FetchTopicResponse,
 )
-from system_under_test.protocol.internal import (
+from assay.system_under_test.protocol.internal import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from system_under_test.protocol.schema import records_size
-from system_under_test.records import message_set
-from system_under_test.replication.manager import ReplicaManager
-from system_under_test.replication.offsets import proven_end
-from system_under_test.replication.partition import Partition, PartitionError
-from system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
-from system_under_test.runtime import Slice, ZooKeeper
+from assay.system_under_test.protocol.schema import records_size
+from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.offsets import proven_end
+from assay.system_under_test.replication.partition import Partition, PartitionError
+from assay.system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
+from assay.system_under_test.runtime import Slice, ZooKeeper
 
 _log = logging.getLogger("assay.replication")
 

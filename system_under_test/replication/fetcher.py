@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from system_under_test.log.log import DamagedLog
-from system_under_test.network.connection import CallError, Connection
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import (
+from assay.system_under_test.log.log import DamagedLog
+from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import (
     EpochAnswer,
     EpochEndRequest,
     EpochQuery,
@@ -23,10 +23,10 @@ from system_under_test.protocol.internal import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
 )
-from system_under_test.protocol.schema import records_bytes
-from system_under_test.records.message import CorruptMessage
-from system_under_test.records.message_set import scan
-from system_under_test.replication.partition import FollowerTerm, Partition
+from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.records.message import CorruptMessage
+from assay.system_under_test.records.message_set import scan
+from assay.system_under_test.replication.partition import FollowerTerm, Partition
 
 _log = logging.getLogger("assay.replication")
 

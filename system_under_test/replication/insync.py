@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from system_under_test.zookeeper.znodes import PartitionState
+from assay.system_under_test.zookeeper.znodes import PartitionState
 
 
 @dataclass(frozen=True)

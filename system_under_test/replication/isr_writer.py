@@ -11,11 +11,11 @@ import logging
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
-from system_under_test.replication.insync import Members
-from system_under_test.replication.partition import LeaderTerm, Partition
-from system_under_test.runtime import ZooKeeper
-from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.replication.partition import LeaderTerm, Partition
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.replication")
 

@@ -11,27 +11,27 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from system_under_test.config import BrokerConfig, TopicConfig
-from system_under_test.events import EventLog
-from system_under_test.log import directory
-from system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
-from system_under_test.log.config import LogConfig
-from system_under_test.log.epochs import EpochHistory
-from system_under_test.log.log import CorruptLog, Log
-from system_under_test.protocol.control import LeaderAndIsrResponse, PartitionResult, StopReplicaResponse
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import (
+from assay.system_under_test.config import BrokerConfig, TopicConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.log import directory
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.epochs import EpochHistory
+from assay.system_under_test.log.log import CorruptLog, Log
+from assay.system_under_test.protocol.control import LeaderAndIsrResponse, PartitionResult, StopReplicaResponse
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
     LiveBroker,
     PartitionStateUpdate,
     StopReplicaRequest,
 )
-from system_under_test.replication.cleaner import LogCleaner
-from system_under_test.replication.fetcher import Leader, LeaderFetcher
-from system_under_test.replication.isr_writer import IsrWriter
-from system_under_test.replication.partition import UNKNOWN, LeaderTerm, Partition, PartitionError
-from system_under_test.runtime import Runtime, ZooKeeper
-from system_under_test.tasks import Background
+from assay.system_under_test.replication.cleaner import LogCleaner
+from assay.system_under_test.replication.fetcher import Leader, LeaderFetcher
+from assay.system_under_test.replication.isr_writer import IsrWriter
+from assay.system_under_test.replication.partition import UNKNOWN, LeaderTerm, Partition, PartitionError
+from assay.system_under_test.runtime import Runtime, ZooKeeper
+from assay.system_under_test.tasks import Background
 
 _log = logging.getLogger("assay.replication")
 

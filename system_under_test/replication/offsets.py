@@ -12,10 +12,10 @@ import logging
 
 from kazoo.exceptions import KazooException
 
-from system_under_test.log.segment import CorruptLog
-from system_under_test.network.handler import Context
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import (
+from assay.system_under_test.log.segment import CorruptLog
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import (
     EndOffsetAnswer,
     EndOffsetsRequest,
     EndOffsetsResponse,
@@ -28,7 +28,7 @@ from system_under_test.protocol.internal import (
     LogEndRequest,
     LogEndResponse,
 )
-from system_under_test.protocol.offsets import (
+from assay.system_under_test.protocol.offsets import (
     EARLIEST,
     LATEST,
     ListOffsetsPartition,
@@ -37,10 +37,10 @@ from system_under_test.protocol.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from system_under_test.replication.manager import ReplicaManager
-from system_under_test.replication.partition import Partition, PartitionError
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.partition import Partition, PartitionError
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.replication")
 

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from system_under_test.config import TimestampType, TopicConfig
-from system_under_test.events import EventLog
-from system_under_test.log.cleaner import Cleaning
-from system_under_test.log.epochs import EpochHistory
-from system_under_test.log.log import DamagedLog, Log
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.internal import EpochAnswer, PartitionStateUpdate
-from system_under_test.records.message import NO_TIMESTAMP
-from system_under_test.replication.insync import InSync, Members
-from system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
+from assay.system_under_test.config import TimestampType, TopicConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.log.cleaner import Cleaning
+from assay.system_under_test.log.epochs import EpochHistory
+from assay.system_under_test.log.log import DamagedLog, Log
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import EpochAnswer, PartitionStateUpdate
+from assay.system_under_test.records.message import NO_TIMESTAMP
+from assay.system_under_test.replication.insync import InSync, Members
+from assay.system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
 
 UNKNOWN = -1
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from system_under_test.config import INTERNAL_TOPICS, TimestampType, TopicConfig
-from system_under_test.network.handler import CloseConnection, Context
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.produce import (
+from assay.system_under_test.config import INTERNAL_TOPICS, TimestampType, TopicConfig
+from assay.system_under_test.network.handler import CloseConnection, Context
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.produce import (
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
     ProduceTopicResponse,
 )
-from system_under_test.protocol.schema import records_bytes
-from system_under_test.records import message_set
-from system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
-from system_under_test.replication.manager import ReplicaManager
-from system_under_test.replication.partition import PartitionError
-from system_under_test.replication.purgatory import expire, time_limit
+from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.partition import PartitionError
+from assay.system_under_test.replication.purgatory import expire, time_limit
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 STORED_MAGIC = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 
-from system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.errors import ErrorCode
 
 MAX_WAIT = 60.0
 """Seconds for which a request may wait, whatever it says: its client may be gone, and its connection counts."""

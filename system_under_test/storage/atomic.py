@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 
-from system_under_test.runtime import Storage
+from assay.system_under_test.runtime import Storage
 
 TEMPORARY_SUFFIX = ".tmp"
 

@@ -18,8 +18,8 @@ import errno
 import os
 import shutil
 
-from system_under_test.storage.atomic import TEMPORARY_SUFFIX
-from system_under_test.storage.sendfile import send_range
+from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
+from assay.system_under_test.storage.sendfile import send_range
 
 SENDFILE_FROM = 4 * 1024 * 1024
 """Bytes from which on sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""

@@ -24,7 +24,7 @@ from kazoo.protocol.connection import PING_XID, WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState, ZnodeStat
 
-from system_under_test.runtime import StateListener, Watch
+from assay.system_under_test.runtime import StateListener, Watch
 
 Post = Callable[..., None]
 """``post(callback, *arguments)`` from any thread: runs it on the event loop, in the order of the posts."""
@@ -98,7 +98,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not type
 
 
 class KazooZooKeeper:
-    """Satisfies ``system_under_test.runtime.ZooKeeper``. Made, used and closed on one event loop."""
+    """Satisfies ``assay.system_under_test.runtime.ZooKeeper``. Made, used and closed on one event loop."""
 
     def __init__(self, servers: str, session_timeout: float) -> None:
         """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, to be negotiated."""

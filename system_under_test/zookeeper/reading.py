@@ -5,7 +5,7 @@ from __future__ import annotations
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
-from system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.runtime import Watch, ZooKeeper
 
 
 async def watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:

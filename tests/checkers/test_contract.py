@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.contract import NO_RECOVERY, Contract, forbid
-from checkers.log import LOG_ANOMALIES
+from assay.checkers.contract import NO_RECOVERY, Contract, forbid
+from assay.checkers.log.family import LOG_ANOMALIES
 
 names = st.lists(st.sampled_from(LOG_ANOMALIES), unique=True)
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_histories import write
-from register_histories import Ledger
 
-from checkers.contract import NO_RECOVERY, forbid
-from checkers.judge import judge
-from checkers.register import REGISTER_ANOMALIES
-from checkers.verdict import Judgement, Verdict
+from assay.checkers.contract import NO_RECOVERY, forbid
+from assay.checkers.judge import judge
+from assay.checkers.register.family import REGISTER_ANOMALIES
+from assay.checkers.verdict import Judgement, Verdict
+
+from helpers.log_histories import write
+from helpers.register_histories import Ledger
 
 HEALED = 2_000
 END = 9_000

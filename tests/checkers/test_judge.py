@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from log_histories import Book, Row, write
 
-from checkers.contract import NO_RECOVERY, Contract, forbid
-from checkers.judge import judge
-from checkers.log import LOG_ANOMALIES
-from checkers.verdict import Judgement, Verdict
-from harness.core.history import SCHEMAS, HistoryError
+from assay.checkers.contract import NO_RECOVERY, Contract, forbid
+from assay.checkers.judge import judge
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core.history import SCHEMAS, HistoryError
+
+from helpers.log_histories import Book, Row, write
 
 SECOND = 1_000_000_000
 FAULT = (2_000, 4_000)

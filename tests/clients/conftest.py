@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from cluster.deploy import start_system
-from cluster.docker import DockerCluster
-from cluster.doctor import engine_available
-from cluster.node import by_role
-from system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
+from assay.cluster.deploy import start_system
+from assay.cluster.docker import DockerCluster
+from assay.cluster.doctor import engine_available
+from assay.cluster.node import by_role
+from assay.system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
 
 HERE = Path(__file__).parent
 INSTALLED = Path(sys.prefix) / "clients"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.groups import GroupCoordinatorRequest
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
 
 pytestmark = [pytest.mark.docker, pytest.mark.clients]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cluster.deploy import start_system
-from cluster.node import Cluster, Node
-from cluster.sim.cluster import SimCluster
-from cluster.sim.loop import SimLoop
-from cluster.system import DeploymentError
+from assay.cluster.deploy import start_system
+from assay.cluster.node import Cluster, Node
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.system import DeploymentError
 
 
 class Slow:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster import doctor
-from cluster.docker import engine, layer
-from cluster.doctor import Finding
+from assay.cluster import doctor
+from assay.cluster.docker import engine, layer
+from assay.cluster.doctor import Finding
 
 
 @pytest.fixture

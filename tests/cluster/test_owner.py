@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from cluster import owner
+from assay.cluster import owner
 
 
 def test_text_and_owner_are_inverse() -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster import journal, owner, undo
-from cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
+from assay.cluster import journal, owner, undo
+from assay.cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
 
 DEAD = dataclasses.replace(owner.current(), started=1)
 

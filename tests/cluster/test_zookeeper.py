@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cluster import zookeeper
-from cluster.system import DeploymentError, System
+from assay.cluster import zookeeper
+from assay.cluster.system import DeploymentError, System
 
 
 @dataclass

@@ -85,7 +85,7 @@ class Cluster:
         former = set(self.events.iterdir())
         # A process of its own: pyspark has one Spark in a process, and other tests keep theirs.
         done = subprocess.run(
-            [sys.executable, "-m", "harness.app.command", *argv, "--json", f"--spark-master={self.url}"],
+            [sys.executable, "-m", "assay.harness.cli.main", *argv, "--json", f"--spark-master={self.url}"],
             cwd=self.settings, capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(self.settings),
                  "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": QUICK},

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from nemesis_fakes import HOLD_FILE, FakeCluster, Play, run
 
-from cluster.node import ProcessState
-from nemesis.draw import draw
-from nemesis.fault import Census
-from nemesis.row import FaultPhase, Stage
-from nemesis.schedule import Schedule, ScheduleError, Step, decode
-from nemesis.target import parse as target
-from nemesis.trigger import OnEvent, TriggerError, parse
+from assay.cluster.node import ProcessState
+from assay.nemesis.draw import draw
+from assay.nemesis.fault import Census
+from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.schedule import Schedule, ScheduleError, Step, decode
+from assay.nemesis.target import parse as target
+from assay.nemesis.trigger import OnEvent, TriggerError, parse
+
+from helpers.nemesis_fakes import HOLD_FILE, FakeCluster, Play, run
 
 EXACT = OnEvent("isr-change", "orders-1", hold=True, within=6)
 

@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from nemesis_fakes import run
 
-from cluster.node import NodeError
-from nemesis.attempt import attempt
+from assay.cluster.node import NodeError
+from assay.nemesis.attempt import attempt
+
+from helpers.nemesis_fakes import run
 
 
 def outcome(error: BaseException | None, seconds: float = 0.0) -> str | None:

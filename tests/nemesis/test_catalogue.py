@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, parse, select, unsuited
-from system_under_test.deployment import Broker
+from assay.nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, parse, select, unsuited
+from assay.system_under_test.deployment import Broker
 
 
 def test_every_fault_goes_by_its_own_name() -> None:

@@ -8,16 +8,17 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from nemesis_fakes import FakeCluster, FakeNode, Play, run
 
-from cluster.node import NodeError, ProcessState
-from nemesis.catalogue import catalogue
-from nemesis.conductor import Conductor
-from nemesis.draw import draw
-from nemesis.fault import Census
-from nemesis.row import FaultPhase, Stage
-from nemesis.schedule import Schedule, ScheduleError, Step, decode, encode
-from nemesis.target import parse
+from assay.cluster.node import NodeError, ProcessState
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.conductor import Conductor
+from assay.nemesis.draw import draw
+from assay.nemesis.fault import Census
+from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.schedule import Schedule, ScheduleError, Step, decode, encode
+from assay.nemesis.target import parse
+
+from helpers.nemesis_fakes import FakeCluster, FakeNode, Play, run
 
 CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",))
 FAKED = set(catalogue()) - {"zookeeper-expire"}

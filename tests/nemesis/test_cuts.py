@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nemesis_fakes import FakeCluster, run
 
-from cluster.node import NodeError
-from nemesis.cuts import Cuts, Drop, both_ways
+from assay.cluster.node import NodeError
+from assay.nemesis.cuts import Cuts, Drop, both_ways
+
+from helpers.nemesis_fakes import FakeCluster, run
 
 NAMES = ["zk1", "n1", "n2", "n3"]
 DROPS = st.lists(st.sampled_from([(a, b) for a in NAMES for b in NAMES if a != b]), max_size=6, unique=True)

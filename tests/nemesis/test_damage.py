@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nemesis_fakes import DURABLE, FakeCluster, Play, run
 
-from cluster.node import ProcessState
-from nemesis.row import FaultPhase, Stage
-from nemesis.schedule import Schedule, Step
-from nemesis.target import Kind, Target, parse
+from assay.cluster.node import ProcessState
+from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.target import Kind, Target, parse
+
+from helpers.nemesis_fakes import DURABLE, FakeCluster, Play, run
 
 PATHS = [f"/data/orders-{index}/0{index}.log" for index in range(4)]
 WAYS = ["truncate-tail", "corrupt", "garbage-tail"]

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.catalogue import catalogue
-from nemesis.draw import draw, injection_times
-from nemesis.fault import Census
-from nemesis.partition import MIXED
-from nemesis.schedule import FIRST_AT, ScheduleError
-from nemesis.target import Kind, Target, parse
-from nemesis.trigger import AfterOperations
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.draw import draw, injection_times
+from assay.nemesis.fault import Census
+from assay.nemesis.partition import MIXED
+from assay.nemesis.schedule import FIRST_AT, ScheduleError
+from assay.nemesis.target import Kind, Target, parse
+from assay.nemesis.trigger import AfterOperations
 
 CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",))
 FITTING = sorted(set(catalogue()) - {"partition-majorities-ring"})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from nemesis_fakes import FakeCluster, FakeSystem, Play, now, run
 
-from nemesis.catalogue import catalogue
-from nemesis.partition import Shape
-from nemesis.row import FaultPhase, FaultRow, Stage
-from nemesis.schedule import Parameter, Schedule, Step
-from nemesis.target import Kind, Target, parse
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.partition import Shape
+from assay.nemesis.row import FaultPhase, FaultRow, Stage
+from assay.nemesis.schedule import Parameter, Schedule, Step
+from assay.nemesis.target import Kind, Target, parse
+
+from helpers.nemesis_fakes import FakeCluster, FakeSystem, Play, now, run
 
 SHAPES = [str(shape) for shape in Shape]
 CONSUMERS = ("consumer-from-coordinator", "consumer-from-zookeeper", "cut-consumer", "kill-consumer", "stop-consumer")
@@ -263,8 +264,8 @@ def zookeeper(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[str, float]]:
     async def sessions(nodes: object) -> set[int]:
         return {session for session, (client, timeout) in held.items() if client != "198.18.0.2" or now() < 2 + timeout}
 
-    monkeypatch.setattr("cluster.zookeeper.connected", connected)
-    monkeypatch.setattr("cluster.zookeeper.sessions", sessions)
+    monkeypatch.setattr("assay.cluster.zookeeper.connected", connected)
+    monkeypatch.setattr("assay.cluster.zookeeper.sessions", sessions)
     return held
 
 

@@ -7,19 +7,20 @@ import itertools
 import random
 
 import pytest
-from ping_pong import PingPong
 
-from cluster.deploy import start_system
-from cluster.node import Node, ProcessState
-from cluster.sim.cluster import SimCluster
-from cluster.sim.loop import SimLoop
-from nemesis.catalogue import catalogue
-from nemesis.conductor import Conductor
-from nemesis.draw import draw
-from nemesis.fault import Census, census
-from nemesis.row import FaultPhase, FaultRow
-from nemesis.schedule import Record, Schedule, Step
-from nemesis.target import parse
+from assay.cluster.deploy import start_system
+from assay.cluster.node import Node, ProcessState
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.conductor import Conductor
+from assay.nemesis.draw import draw
+from assay.nemesis.fault import Census, census
+from assay.nemesis.row import FaultPhase, FaultRow
+from assay.nemesis.schedule import Record, Schedule, Step
+from assay.nemesis.target import parse
+
+from helpers.ping_pong import PingPong
 
 CENSUS = Census(3, 1, ("orders-0",), 2, ("members",))
 COUNTS = {"zookeeper": 1, "broker": 3, "client": 2}

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nemesis_fakes import FakeCluster, Play, now
 
-from nemesis.fault import Census
-from nemesis.move import MoveReplicas, elsewhere
-from nemesis.row import FaultPhase, Stage
-from nemesis.schedule import Schedule, ScheduleError, Step
-from nemesis.target import Kind, Target, TargetError, parse
+from assay.nemesis.fault import Census
+from assay.nemesis.move import MoveReplicas, elsewhere
+from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.schedule import Schedule, ScheduleError, Step
+from assay.nemesis.target import Kind, Target, TargetError, parse
+
+from helpers.nemesis_fakes import FakeCluster, Play, now
 
 SERVERS = ["n1", "n2", "n3", "n4", "n5"]
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from nemesis.plan import plan
-from nemesis.schedule import Record, Resolved, Schedule, Step
-from nemesis.target import parse
+from assay.nemesis.plan import plan
+from assay.nemesis.schedule import Record, Resolved, Schedule, Step
+from assay.nemesis.target import parse
 
 KILL = Step(2.0, "kill", parse("leader:orders-0"), 5.0)
 STOP = Step(4.0, "stop", parse("one"), 5.0)

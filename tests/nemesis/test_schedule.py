@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.catalogue import catalogue
-from nemesis.draw import draw
-from nemesis.fault import Census
-from nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, decode, encode
-from nemesis.target import Kind, Target, named, parse
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.draw import draw
+from assay.nemesis.fault import Census
+from assay.nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, decode, encode
+from assay.nemesis.target import Kind, Target, named, parse
 
 CENSUS = Census(5, 3, ("orders-0",), 2, ("members",))
 SCHEDULES = st.builds(

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nemesis_fakes import FakeCluster, FakeSystem, Play
 
-from nemesis.cuts import Cuts, Drop
-from nemesis.fault import Context, Injection
-from nemesis.one_way import OneWay
-from nemesis.partition import Partition, Shape
-from nemesis.row import FaultPhase
-from nemesis.schedule import Schedule, Step
-from nemesis.target import Kind, Target, named, parse
+from assay.nemesis.cuts import Cuts, Drop
+from assay.nemesis.fault import Context, Injection
+from assay.nemesis.one_way import OneWay
+from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.row import FaultPhase
+from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.target import Kind, Target, named, parse
+
+from helpers.nemesis_fakes import FakeCluster, FakeSystem, Play
 
 SERVERS = st.integers(4, 9)
 ORDERS = st.integers(0, 2**16 - 1)

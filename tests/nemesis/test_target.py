@@ -6,10 +6,9 @@ from collections.abc import Collection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nemesis_fakes import FakeCluster, FakeSystem, now, run
 
-from cluster.node import Node
-from nemesis.target import (
+from assay.cluster.node import Node
+from assay.nemesis.target import (
     FIND_SECONDS,
     OF_CLIENTS,
     Chosen,
@@ -23,6 +22,8 @@ from nemesis.target import (
     resolve,
     size,
 )
+
+from helpers.nemesis_fakes import FakeCluster, FakeSystem, now, run
 
 SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
 KINDS = [Target(kind) for kind in Kind if kind not in (Kind.NAMED, Kind.ORIGIN)]

@@ -9,14 +9,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nemesis_fakes import FakeCluster, Play, now, run
 
-from nemesis.conductor import Conductor
-from nemesis.row import FaultPhase, Stage
-from nemesis.schedule import Schedule, Step, decode, encode
-from nemesis.target import named
-from nemesis.target import parse as target
-from nemesis.trigger import AfterOperations, Armed, OnEvent, Trigger, TriggerError, numbered, parse
+from assay.nemesis.conductor import Conductor
+from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.schedule import Schedule, Step, decode, encode
+from assay.nemesis.target import named
+from assay.nemesis.target import parse as target
+from assay.nemesis.trigger import AfterOperations, Armed, OnEvent, Trigger, TriggerError, numbered, parse
+
+from helpers.nemesis_fakes import FakeCluster, Play, now, run
 
 WORDS = st.sampled_from(["became-leader", "isr-change"])
 TRIGGERS: st.SearchStrategy[Trigger] = st.builds(AfterOperations, st.integers(1, 1000), st.floats(0, 5)) | st.builds(

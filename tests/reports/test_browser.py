@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_folders import CLAIM, finding, judgement, ordinary, write_run
-from test_page import hostile_run
 
-from checkers.verdict import Verdict
-from reports.page import render
+from assay.checkers.verdict import Verdict
+from assay.reports.page import render
+
+from helpers.run_folders import CLAIM, finding, hostile_run, judgement, ordinary, write_run
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from run_folders import finding, judgement
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.verdict import Verdict
+from assay.reports.coverage import Policy, State, coverage
+from assay.reports.meaning import MEANINGS
 
-from checkers.log import LOG_ANOMALIES
-from checkers.verdict import Verdict
-from reports.coverage import Policy, State, coverage
-from reports.meaning import MEANINGS
+from helpers.run_folders import finding, judgement
 
 
 def test_every_anomaly_stands_in_the_table_once_with_its_own_state() -> None:

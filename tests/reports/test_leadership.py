@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.leadership import CONTROLLER, natural, reigns_of
+from assay.reports.leadership import CONTROLLER, natural, reigns_of
 
 END = 100
 

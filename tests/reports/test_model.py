@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_folders import SECOND, completed, finding, judgement, ordinary, write_run
 
-from checkers.verdict import Verdict
-from reports.model import MOST_FINDINGS, MOST_NAMED, read
+from assay.checkers.verdict import Verdict
+from assay.reports.model import MOST_FINDINGS, MOST_NAMED, read
+
+from helpers.run_folders import SECOND, completed, finding, judgement, ordinary, write_run
 
 
 def test_a_finding_comes_with_its_operations_faults_and_window(tmp_path: Path) -> None:

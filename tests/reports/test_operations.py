@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_folders import SECOND, completed, ordinary, write_history
 
-from harness.core.history import SCHEMAS
-from harness.core.operation import Outcome
-from reports.operations import MOST_AROUND, MOST_LANES, MOST_SAMPLED, TEXT, find, lanes, merged
-from reports.recording import Recording
+from assay.harness.core.history import SCHEMAS
+from assay.harness.core.operation import Outcome
+from assay.reports.operations import MOST_AROUND, MOST_LANES, MOST_SAMPLED, TEXT, find, lanes, merged
+from assay.reports.recording import Recording
+
+from helpers.run_folders import SECOND, completed, ordinary, write_history
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 20)).map(lambda one: (one[0], one[0] + one[1]))))

@@ -10,12 +10,21 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from run_folders import CLAIM, COMMAND, HOSTILE, SECOND, completed, finding, judgement, ordinary, write_run
 
-from checkers.verdict import Verdict
-from harness.core.operation import Outcome
-from reports.page import render
-from reports.panel import plain
+from assay.checkers.verdict import Verdict
+from assay.reports.page import render
+from assay.reports.panel import plain
+
+from helpers.run_folders import (
+    CLAIM,
+    COMMAND,
+    HOSTILE,
+    finding,
+    hostile_run,
+    judgement,
+    ordinary,
+    write_run,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -105,23 +114,6 @@ def test_a_run_cut_short_still_has_a_page(tmp_path: Path, operations: list[objec
     assert "No verdict" in text
     assert "the run's status is interrupted" in text
     assert "second Ctrl-C" in text
-
-
-def hostile_run(folder: Path) -> Path:
-    """Every text that a system, a client or a user may choose is an attack."""
-    rows = [
-        completed(index, index * SECOND, argument=HOSTILE, result={"v": HOSTILE}, key=HOSTILE, f=HOSTILE,
-                  error=HOSTILE if index else None, outcome=Outcome.FAIL if index else Outcome.OK)
-        for index in range(4)
-    ]  # fmt: skip
-    verdict = judgement(
-        Verdict.FAIL, finding(0, 1, claim=HOSTILE, anomaly=HOSTILE, key=HOSTILE), unknown=(HOSTILE,), engine=HOSTILE,
-        forbidden=(HOSTILE,),
-    )  # fmt: skip
-    return write_run(
-        folder, verdict, rows, test=HOSTILE, command=HOSTILE, notes=[HOSTILE], problem=HOSTILE, nemesis=HOSTILE,
-        status=HOSTILE, digest=HOSTILE, started=HOSTILE, cluster=HOSTILE,
-    )  # fmt: skip
 
 
 def test_no_value_becomes_markup(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from run_folders import ordinary, write_history
+from assay.reports.recording import Recording
 
-from reports.recording import Recording
+from helpers.run_folders import ordinary, write_history
 
 
 def test_a_folder_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:

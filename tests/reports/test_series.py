@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_folders import SECOND, completed, ordinary, write_history
 
-from harness.core.history import HistoryWriter
-from harness.core.operation import Outcome
-from reports.recording import Recording
-from reports.series import LEAST_WIDTH, MOST_POINTS, complaints, interval, series, verbs
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Outcome
+from assay.reports.recording import Recording
+from assay.reports.series import LEAST_WIDTH, MOST_POINTS, complaints, interval, series, verbs
+
+from helpers.run_folders import SECOND, completed, ordinary, write_history
 
 
 @given(st.integers(0, 10**18), st.integers(1, 1000))

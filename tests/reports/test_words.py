@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.history import HistoryWriter
-from harness.core.stamps import Origin
-from reports import words as module
-from reports.recording import Recording
-from reports.words import Word, read_log, words
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.stamps import Origin
+from assay.reports import words as module
+from assay.reports.recording import Recording
+from assay.reports.words import Word, read_log, words
 
 SECOND = 1_000_000_000
 ORIGIN = Origin(loop=100.0, wall=1_767_323_045.0)  # 2026-01-02T03:04:05Z

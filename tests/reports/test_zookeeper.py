@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reports.zookeeper import InSync, Session, in_sync, sessions
+from assay.reports.zookeeper import InSync, Session, in_sync, sessions
 
 
 def said(time: int, node: str, event: str) -> dict[str, Any]:

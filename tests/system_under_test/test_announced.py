@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from sim_brokers import brokers, simulate
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.api import APIS
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.schema import Array, Blob, Fixed, RecordsType, Text, WireType, is_message, table
+from assay.system_under_test.protocol.versions import ApiVersionsRequest
 
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.api import APIS
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.schema import Array, Blob, Fixed, RecordsType, Text, WireType, is_message, table
-from system_under_test.protocol.versions import ApiVersionsRequest
+from helpers.sim_brokers import brokers, simulate
 
 
 def smallest(cls: type[Any], count: int) -> Any:

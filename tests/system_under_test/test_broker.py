@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sim_brokers import brokers, simulate, until
 
-from cluster.sim.cluster import SimCluster
-from cluster.sim.loop import SimLoop
-from system_under_test.deployment import CONFIG_FILE, Broker
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.deployment import CONFIG_FILE, Broker
+
+from helpers.sim_brokers import brokers, simulate, until
 
 
 def start(config: str, folder: Path) -> subprocess.CompletedProcess[str]:
     file = folder / "broker.json"
     file.write_text(config)
     return subprocess.run(
-        [sys.executable, "-m", "system_under_test", "broker", "--config", str(file)],
+        [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(file)],
         capture_output=True,
         text=True,
         timeout=30,
@@ -70,7 +71,7 @@ def test_an_unreachable_zookeeper_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "system_under_test", "broker", "--config", str(tmp_path / "none.json")]
+    command = [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(tmp_path / "none.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert "none.json" in done.stderr

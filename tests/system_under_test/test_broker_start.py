@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
-from sim_brokers import Brokers, brokers, simulate, until
 
-from system_under_test import broker as module
+from assay.system_under_test import broker as module
+
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 
 async def serves(cluster: Brokers) -> None:

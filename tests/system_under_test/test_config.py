@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from system_under_test.config import ConfigError, TopicConfig
+from assay.system_under_test.config import ConfigError, TopicConfig
 
 
 @pytest.mark.parametrize(

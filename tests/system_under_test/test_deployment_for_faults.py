@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from cluster.system import Damageable, Holdable
-from system_under_test.deployment import DATA, Broker
-from system_under_test.log.checkpoints import RECOVERY_POINTS
+from assay.cluster.system import Damageable, Holdable
+from assay.system_under_test.deployment import DATA, Broker
+from assay.system_under_test.log.checkpoints import RECOVERY_POINTS
 
 ENTRIES = [30, 14, 100, 20]
 """Sizes of entries 5, 6, 7 and 8 of the file, each after a header of 12 bytes."""

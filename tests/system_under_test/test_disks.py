@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from sim_brokers import brokers, simulate, until
+from assay.system_under_test import disks
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.compression import GZIP
+from assay.system_under_test.records.wrapper import wrap
 
-from system_under_test import disks
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from system_under_test.records import message_set
-from system_under_test.records.compression import GZIP
-from system_under_test.records.wrapper import wrap
+from helpers.sim_brokers import brokers, simulate, until
 
 
 def produce(records: bytes) -> ProduceRequest:

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.events import EventLog
+from assay.system_under_test.events import EventLog
 
 NAMES = st.sampled_from(["became-leader", "isr-change", "registered"])
 KEYS = st.none() | st.sampled_from(["orders-0", "orders-1"])

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from broker_process import MB, Process, fetch, produce, running_broker, until
-from hostile_requests import VERSIONS, Attack, Stranger
 
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.schema import records_bytes
-from system_under_test.records import message_set
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.records import message_set
+
+from helpers.broker_process import MB, Process, fetch, produce, running_broker, until
+from helpers.hostile_requests import VERSIONS, Attack, Stranger
 
 pytestmark = pytest.mark.slow
 

@@ -14,29 +14,30 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from group_client import coordinator
-from hostile_requests import VERSIONS, Attack, Stranger
-from sim_brokers import Brokers, brokers, simulate, until
 
-from cluster.node import ProcessState
-from cluster.sim.node import SimNode
-from system_under_test import broker
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from system_under_test.protocol.header import encode_request
-from system_under_test.protocol.internal import (
+from assay.cluster.node import ProcessState
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test import broker
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from assay.system_under_test.protocol.header import encode_request
+from assay.system_under_test.protocol.internal import (
     EpochEndRequest,
     ReplicaFetchRequest,
 )
-from system_under_test.protocol.metadata import MetadataRequest
-from system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from system_under_test.protocol.schema import Request, records_bytes
-from system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest, ReplicaAssignment
-from system_under_test.records import message_set
-from system_under_test.replication.purgatory import MAX_WAIT, WaitingProducers, expire
+from assay.system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from assay.system_under_test.protocol.schema import Request, records_bytes
+from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest, ReplicaAssignment
+from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.purgatory import MAX_WAIT, WaitingProducers, expire
+
+from helpers.group_client import coordinator
+from helpers.hostile_requests import VERSIONS, Attack, Stranger
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 pytestmark = pytest.mark.slow
 

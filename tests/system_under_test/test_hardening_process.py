@@ -14,13 +14,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from broker_process import MB, Process, fetch, produce, running_broker, until
 
-from system_under_test.network.connection import Connection
-from system_under_test.network.limits import Limits
-from system_under_test.protocol.header import encode_request
-from system_under_test.protocol.metadata import MetadataRequest
-from system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.network.limits import Limits
+from assay.system_under_test.protocol.header import encode_request
+from assay.system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.protocol.schema import records_bytes
+
+from helpers.broker_process import MB, Process, fetch, produce, running_broker, until
 
 pytestmark = pytest.mark.slow
 

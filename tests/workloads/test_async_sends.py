@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from checkers.verdict import Verdict
-from harness.app.attempt import Attempt
-from harness.app.experiment import experiment_of
-from harness.app.settings import Settings
-from harness.core.generator import Context, Invoke
-from harness.core.history import HistoryReader
-from harness.core.operation import Completed, Completion, Operation, Outcome
-from system_under_test.client.delivery import SendResult
-from system_under_test.client.errors import SendFailed, SendUnknown
-from workloads import burst_client, test_async_sends
-from workloads.burst_client import BURST, LONGEST, SHORTEST, BurstClient, bursts
+from assay.checkers.verdict import Verdict
+from assay.harness.core.generator import Context, Invoke
+from assay.harness.core.history import HistoryReader
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.settings import Settings
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import SendFailed, SendUnknown
+from assay.workloads import burst_client, test_async_sends
+from assay.workloads.burst_client import BURST, LONGEST, SHORTEST, BurstClient, bursts
 
 SCHEDULE = Path(__file__).parents[2] / "schedules" / "shrunk" / "retry-reorders.json"
 

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.verdict import Verdict
-from harness.app.attempt import Attempt
-from harness.app.experiment import Experiment, experiment_of
-from harness.app.settings import Settings
-from harness.app.store import read_run
-from harness.core.generator import limit, simulate
-from harness.core.history import HistoryReader
-from harness.core.operation import Completed, Completion, Operation, Outcome
-from system_under_test.client.admin import TopicOutcome
-from system_under_test.client.errors import Outcome as Certainty
-from system_under_test.protocol.errors import ErrorCode
-from workloads.controller_churn import churn, moves, name, partitions
-from workloads.controller_client import CHURN, CREATE, DELETE, ELECT, MOVE, TOUCH, ControllerClient, changed
+from assay.checkers.verdict import Verdict
+from assay.harness.core.generator import limit, simulate
+from assay.harness.core.history import HistoryReader
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.settings import Settings
+from assay.harness.run.store import read_run
+from assay.system_under_test.client.admin import TopicOutcome
+from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.workloads.controller_churn import churn, moves, name, partitions
+from assay.workloads.controller_client import CHURN, CREATE, DELETE, ELECT, MOVE, TOUCH, ControllerClient, changed
 
 pytestmark = pytest.mark.slow
 

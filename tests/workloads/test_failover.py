@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from checkers.engine import Engines
-from checkers.verdict import Verdict
-from harness.app.attempt import Attempt, Reports
-from harness.app.experiment import experiment, experiment_of
-from harness.app.settings import Settings
-from harness.core.generator import Context, Generator, unfold
-from harness.core.history import HistoryReader
-from harness.core.operation import Operation, Phase
-from nemesis.schedule import Schedule, decode
-from nemesis.trigger import OnEvent
-from system_under_test.groups.points import FAILOVER_POINTS
-from workloads import test_offsets
-from workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
+from assay.checkers.engine import Engines
+from assay.checkers.verdict import Verdict
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.history import HistoryReader
+from assay.harness.core.operation import Operation, Phase
+from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.experiment import experiment, experiment_of
+from assay.harness.run.settings import Settings
+from assay.nemesis.schedule import Schedule, decode
+from assay.nemesis.trigger import OnEvent
+from assay.system_under_test.groups.points import FAILOVER_POINTS
+from assay.workloads import test_offsets
+from assay.workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
 
 SCHEDULES = Path(__file__).parent.parent.parent / "schedules"
 RUNS = 5

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import Verdict
-from harness.app.attempt import Attempt
-from harness.app.experiment import experiment_of
-from harness.app.settings import Settings
-from harness.app.store import read_run
-from harness.core.history import HistoryReader
-from system_under_test.defects import DEFECTS
-from workloads import test_group
+from assay.checkers.verdict import Verdict
+from assay.harness.core.history import HistoryReader
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.settings import Settings
+from assay.harness.run.store import read_run
+from assay.system_under_test.defects import DEFECTS
+from assay.workloads import test_group
 
 pytestmark = pytest.mark.slow
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness.core.client import Endpoint
-from harness.core.operation import Completion, Operation, Outcome
-from system_under_test.client.errors import Outcome as Certainty
-from system_under_test.client.group_consumer import Received
-from system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
-from workloads import group_client
-from workloads.group_client import GroupClient
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completion, Operation, Outcome
+from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.group_consumer import Received
+from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
+from assay.workloads import group_client
+from assay.workloads.group_client import GroupClient
 
 ZERO, ONE = ("orders", 0), ("orders", 1)
 Step = Callable[["ScriptedConsumer"], Sequence[Received]]

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from imagined_run import ImaginedRun
 
-from harness.core.generator import Context, Invoke
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
-from harness.core.stamps import NANOSECONDS
-from workloads.group_drain import catch_up, drain
-from workloads.group_operations import effects, traffic
+from assay.harness.core.generator import Context, Invoke
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.harness.core.stamps import NANOSECONDS
+from assay.workloads.group_drain import catch_up, drain
+from assay.workloads.group_operations import effects, traffic
+
+from helpers.imagined_run import ImaginedRun
 
 KEYS = ("orders-0", "orders-1")
 HELD = {"key": "orders-1", "generation": 7, "owner": "m", "assignment": 4}

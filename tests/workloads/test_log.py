@@ -8,12 +8,12 @@ from types import ModuleType
 
 import pytest
 
-from checkers.verdict import Verdict
-from harness.app.attempt import Attempt
-from harness.app.experiment import Experiment, experiment_of
-from harness.app.settings import Settings
-from harness.app.store import read_run
-from harness.core.history import HistoryReader
+from assay.checkers.verdict import Verdict
+from assay.harness.core.history import HistoryReader
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.settings import Settings
+from assay.harness.run.store import read_run
 
 pytestmark = pytest.mark.slow
 

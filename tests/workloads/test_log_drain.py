@@ -7,12 +7,13 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from imagined_run import ImaginedRun
 
-from harness.core.operation import Completion, Operation, Outcome, Phase
-from harness.core.stamps import NANOSECONDS
-from workloads.log_drain import drain
-from workloads.log_operations import effects
+from assay.harness.core.operation import Completion, Operation, Outcome, Phase
+from assay.harness.core.stamps import NANOSECONDS
+from assay.workloads.log_drain import drain
+from assay.workloads.log_operations import effects
+
+from helpers.imagined_run import ImaginedRun
 
 KEYS = ("orders-0", "orders-1", "orders-2")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.core.generator import Context, Invoke
-from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
-from workloads.log_operations import effects, glance, glances, poll, send, traffic
+from assay.harness.core.generator import Context, Invoke
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from assay.workloads.log_operations import effects, glance, glances, poll, send, traffic
 
 KEYS = ("orders-0", "orders-1")
 

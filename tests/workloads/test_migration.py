@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.app.attempt import Attempt
-from harness.app.experiment import experiment_of
-from harness.app.settings import Settings
-from harness.core.history import HistoryReader
-from system_under_test.client.zookeeper_groups.offsets import DualOffsets
-from workloads import test_migration
+from assay.harness.core.history import HistoryReader
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.settings import Settings
+from assay.system_under_test.client.zookeeper_groups.offsets import DualOffsets
+from assay.workloads import test_migration
 
 pytestmark = pytest.mark.slow
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import Verdict
-from cluster.doctor import engine_available
-from harness.app.attempt import Attempt
-from harness.app.experiment import experiment_of
-from harness.app.settings import DOCKER, Settings
-from harness.core.history import HistoryReader
-from system_under_test.defects import DEFECTS
-from workloads import test_offsets
+from assay.checkers.verdict import Verdict
+from assay.cluster.doctor import engine_available
+from assay.harness.core.history import HistoryReader
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.settings import DOCKER, Settings
+from assay.system_under_test.defects import DEFECTS
+from assay.workloads import test_offsets
 
 pytestmark = pytest.mark.slow
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from checkers.judge import judge
-from checkers.log import LOG_ANOMALIES
-from checkers.unflushed import UNFLUSHED_LOSS
-from checkers.verdict import Verdict
-from harness.app.attempt import Attempt
-from harness.app.experiment import Experiment, experiment_of
-from harness.app.settings import Settings
-from harness.core.history import HistoryReader
-from system_under_test.records import message_set
-from workloads import test_storage
-from workloads.test_storage import PLACES, UNIT, StorageClient
+from assay.checkers.judge import judge
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.log.unflushed import UNFLUSHED_LOSS
+from assay.checkers.verdict import Verdict
+from assay.harness.core.history import HistoryReader
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.settings import Settings
+from assay.system_under_test.records import message_set
+from assay.workloads import test_storage
+from assay.workloads.test_storage import PLACES, UNIT, StorageClient
 
 
 def workload(name: str) -> Experiment:

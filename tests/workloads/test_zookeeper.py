@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from checkers.verdict import Verdict
-from cluster.doctor import engine_available
-from harness.app.attempt import Attempt
-from harness.app.experiment import experiment_of
-from harness.app.settings import DOCKER, Settings
-from harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.checkers.verdict import Verdict
+from assay.cluster.doctor import engine_available
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.settings import DOCKER, Settings
 
 WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_zookeeper.py"
 

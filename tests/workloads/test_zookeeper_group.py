@@ -11,20 +11,20 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from checkers.verdict import Verdict
-from harness.app.attempt import Attempt
-from harness.app.experiment import experiment_of
-from harness.app.failure import Ending, Evidence, describe
-from harness.app.settings import Settings
-from harness.core.client import Endpoint
-from harness.core.history import HistoryReader
-from harness.core.operation import Completed, Completion, Operation, Outcome
-from system_under_test.client.zookeeper_groups import view
-from system_under_test.client.zookeeper_groups.allotment import allot
-from system_under_test.client.zookeeper_groups.connector import Change, Kind
-from system_under_test.defects import DEFECTS
-from workloads import connector_client, test_zookeeper_group
-from workloads.connector_client import ZOOKEEPER, ConnectorClient, Member
+from assay.checkers.verdict import Verdict
+from assay.harness.core.client import Endpoint
+from assay.harness.core.history import HistoryReader
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.settings import Settings
+from assay.reports.failure_text import Ending, Evidence, describe
+from assay.system_under_test.client.zookeeper_groups import view
+from assay.system_under_test.client.zookeeper_groups.allotment import allot
+from assay.system_under_test.client.zookeeper_groups.connector import Change, Kind
+from assay.system_under_test.defects import DEFECTS
+from assay.workloads import connector_client, test_zookeeper_group
+from assay.workloads.connector_client import ZOOKEEPER, ConnectorClient, Member
 
 HELD = {"key": "orders-1", "generation": None, "owner": "g_c", "assignment": 4}
 

@@ -1,4 +1,4 @@
-"""The ZooKeeper client of the simulation; satisfies ``system_under_test.runtime.ZooKeeper`` structurally.
+"""The ZooKeeper client of the simulation; satisfies ``assay.system_under_test.runtime.ZooKeeper`` structurally.
 
 It speaks to the simulated servers over asyncio streams, so partitions, kills and stops reach it as they reach any other
 connection. One task keeps the session: it connects to one server after the other, reads, and gives up a connection that
@@ -29,7 +29,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 
-from cluster.sim.zookeeper import wire
+from assay.cluster.sim.zookeeper import wire
 
 Watch = Callable[[WatchedEvent], None]
 StateListener = Callable[[str], None]

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 from kazoo.protocol.states import EventType
 
-from cluster.sim.network import Host, Network
-from cluster.sim.process import Process
-from cluster.sim.zookeeper.tree import Change, Create, Delete, Event, SetData, Tree
+from assay.cluster.sim.network import Host, Network
+from assay.cluster.sim.process import Process
+from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, SetData, Tree
 
 TICK = 0.5
 """Seconds; ``tickTime`` of test clusters (FAULTS.md). Sessions last between 2 and 20 ticks."""

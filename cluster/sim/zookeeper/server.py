@@ -12,12 +12,12 @@ from typing import Any
 
 from kazoo.exceptions import BadArgumentsError, ZookeeperError
 
-from cluster.sim.network import Host
-from cluster.sim.process import PROCESS
-from cluster.sim.zookeeper import wire
-from cluster.sim.zookeeper.ensemble import Ensemble, Session
-from cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, check_path
-from cluster.system import ZOOKEEPER_PORT
+from assay.cluster.sim.network import Host
+from assay.cluster.sim.process import PROCESS
+from assay.cluster.sim.zookeeper import wire
+from assay.cluster.sim.zookeeper.ensemble import Ensemble, Session
+from assay.cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, check_path
+from assay.cluster.system import ZOOKEEPER_PORT
 
 LOOK_INTERVAL = 0.1
 RUOK, SRVR, CONS, DUMP = b"ruok", b"srvr", b"cons", b"dump"

@@ -1,6 +1,6 @@
 """Generators: pure values that say which operation comes next, on which worker. Start with ``base``."""
 
-from harness.core.generator.base import (
+from assay.harness.core.generator.base import (
     NOTHING,
     Generator,
     Source,
@@ -10,8 +10,8 @@ from harness.core.generator.base import (
     split_phases,
     unfold,
 )
-from harness.core.generator.compose import in_phase, limit, mix, once, repeat, transform
-from harness.core.generator.context import (
+from assay.harness.core.generator.compose import in_phase, limit, mix, once, repeat, transform
+from assay.harness.core.generator.context import (
     EXHAUSTED,
     PENDING,
     Answer,
@@ -22,10 +22,10 @@ from harness.core.generator.context import (
     Pending,
     step_random,
 )
-from harness.core.generator.events import on_event, until
-from harness.core.generator.pace import rate, stagger, time_limit
-from harness.core.generator.simulation import simulate
-from harness.core.generator.workers import by_key, each_process, keyed, reserve
+from assay.harness.core.generator.events import on_event, until
+from assay.harness.core.generator.pace import rate, stagger, time_limit
+from assay.harness.core.generator.simulation import simulate
+from assay.harness.core.generator.workers import by_key, each_process, keyed, reserve
 
 __all__ = [
     "EXHAUSTED",

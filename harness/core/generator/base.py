@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from harness.core.generator.context import EXHAUSTED, PENDING, Answer, Context, Event, Exhausted, Invoke
-from harness.core.operation import Operation
+from assay.harness.core.generator.context import EXHAUSTED, PENDING, Answer, Context, Event, Exhausted, Invoke
+from assay.harness.core.operation import Operation
 
 
 class Generator(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from harness.core.generator.base import NOTHING, Generator, Source, as_generator
-from harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Exhausted, Invoke, Pending, sooner
-from harness.core.operation import Operation, Phase
+from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Exhausted, Invoke, Pending, sooner
+from assay.harness.core.operation import Operation, Phase
 
 
 class Mix(Generator, frozen=True):

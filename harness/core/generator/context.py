@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from harness.core.operation import Completed, Operation
+from assay.harness.core.operation import Completed, Operation
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.core.generator.base import NOTHING, Generator, Source, as_generator
-from harness.core.generator.context import (
+from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from assay.harness.core.generator.context import (
     EXHAUSTED,
     PENDING,
     Answer,

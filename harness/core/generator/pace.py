@@ -7,9 +7,9 @@ A closed loop slows down with the system and so hides how long callers would hav
 
 from __future__ import annotations
 
-from harness.core.generator.base import NOTHING, Generator, Source, as_generator
-from harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Invoke, Pending, sooner
-from harness.core.stamps import NANOSECONDS
+from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Invoke, Pending, sooner
+from assay.harness.core.stamps import NANOSECONDS
 
 
 class TimeLimit(Generator, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.core.generator.context import Context, scatter, step_random
+from assay.harness.core.generator.context import Context, scatter, step_random
 
 
 class Roster:

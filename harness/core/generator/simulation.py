@@ -9,10 +9,10 @@ import heapq
 from collections.abc import Callable
 from typing import TypeAlias
 
-from harness.core.generator.base import Generator, Source, as_generator
-from harness.core.generator.context import Event, Exhausted, Invoke
-from harness.core.generator.roster import Roster
-from harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.core.generator.base import Generator, Source, as_generator
+from assay.harness.core.generator.context import Event, Exhausted, Invoke
+from assay.harness.core.generator.roster import Roster
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 
 Respond: TypeAlias = Callable[[Operation, int], tuple[int, Outcome]]
 

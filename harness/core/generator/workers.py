@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from harness.core.generator.base import NOTHING, Generator, Source, as_generator
-from harness.core.generator.compose import Mix, transform
-from harness.core.generator.context import (
+from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from assay.harness.core.generator.compose import Mix, transform
+from assay.harness.core.generator.context import (
     EXHAUSTED,
     PENDING,
     Answer,
@@ -23,7 +23,7 @@ from harness.core.generator.context import (
     bits,
     sooner,
 )
-from harness.core.operation import Operation
+from assay.harness.core.operation import Operation
 
 Copies = tuple[tuple[int, Generator] | None, ...]
 

@@ -1,8 +1,8 @@
 """Histories on disk: ``schema`` (the format), ``writer``, ``reader``, ``digest`` (to compare two runs)."""
 
-from harness.core.history.digest import HistoryDigest
-from harness.core.history.reader import Closed, HistoryReader
-from harness.core.history.schema import (
+from assay.harness.core.history.digest import HistoryDigest
+from assay.harness.core.history.reader import Closed, HistoryReader
+from assay.harness.core.history.schema import (
     ADDED,
     CLOSED,
     DIGESTED,
@@ -14,7 +14,7 @@ from harness.core.history.schema import (
     SCHEMAS,
     HistoryError,
 )
-from harness.core.history.writer import HistoryWriter
+from assay.harness.core.history.writer import HistoryWriter
 
 __all__ = [
     "ADDED",

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from harness.core.history.schema import EFFECTS, OPS, HistoryError
-from harness.core.operation import Completed, Effect
+from assay.harness.core.history.schema import EFFECTS, OPS, HistoryError
+from assay.harness.core.operation import Completed, Effect
 
 OpRow = tuple[Completed, str, str | None]
 """The operation, its argument and its result as JSON."""

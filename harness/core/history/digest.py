@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.core.history.schema import DIGESTED, SCHEMAS
+from assay.harness.core.history.schema import DIGESTED, SCHEMAS
 
 
 class DataSetDigest:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from harness.core.history.digest import HistoryDigest
-from harness.core.history.schema import ADDED, CLOSED, DIGESTED, SCHEMAS, HistoryError
-from harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from assay.harness.core.history.digest import HistoryDigest
+from assay.harness.core.history.schema import ADDED, CLOSED, DIGESTED, SCHEMAS, HistoryError
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 
 
 class Closed(msgspec.Struct, frozen=True):

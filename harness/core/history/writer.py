@@ -23,10 +23,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.core.history.columns import EffectRow, OpRow, effects_batch, op_row, ops_batch, plain_batch, to_json
-from harness.core.history.digest import HistoryDigest
-from harness.core.history.schema import CLOSED, EVENTS, FAULTS, REPLICAS, SCHEMAS, HistoryError
-from harness.core.operation import Completed, Effect
+from assay.harness.core.history.columns import EffectRow, OpRow, effects_batch, op_row, ops_batch, plain_batch, to_json
+from assay.harness.core.history.digest import HistoryDigest
+from assay.harness.core.history.schema import CLOSED, EVENTS, FAULTS, REPLICAS, SCHEMAS, HistoryError
+from assay.harness.core.operation import Completed, Effect
 
 TEXT_COLUMNS = {
     name: [field.name for field in schema if pa.types.is_string(field.type)] for name, schema in SCHEMAS.items()

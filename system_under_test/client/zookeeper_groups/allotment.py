@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from system_under_test.client.assignors import Partition
+from assay.system_under_test.client.assignors import Partition
 
 
 def thread_id(consumer_id: str, index: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from system_under_test.client.zookeeper_groups.streams import RESETS
+from assay.system_under_test.client.zookeeper_groups.streams import RESETS
 
 DEFAULT_GROUP = "default"
 
@@ -26,7 +26,7 @@ class ConnectorConfig:
     offsets_storage: str = "zookeeper"
     """Or ``kafka``: the offsets topic."""
     dual_commit: bool = False
-    """To commit to the other one, too: see :mod:`~system_under_test.client.zookeeper_groups.offsets`."""
+    """To commit to the other one, too: see :mod:`~assay.system_under_test.client.zookeeper_groups.offsets`."""
     auto_commit: bool = True
     auto_commit_interval: float = 60.0
     reset: str = "largest"

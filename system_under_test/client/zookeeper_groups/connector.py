@@ -16,27 +16,27 @@ from dataclasses import dataclass
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.consumer import SimpleConsumer
-from system_under_test.client.errors import ClientError, Outcome
-from system_under_test.client.membership import CommitFailed, Membership
-from system_under_test.client.zookeeper_groups.allotment import thread_id
-from system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from system_under_test.client.zookeeper_groups.defective import session_class
-from system_under_test.client.zookeeper_groups.offsets import (
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.consumer import SimpleConsumer
+from assay.system_under_test.client.errors import ClientError, Outcome
+from assay.system_under_test.client.membership import CommitFailed, Membership
+from assay.system_under_test.client.zookeeper_groups.allotment import thread_id
+from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from assay.system_under_test.client.zookeeper_groups.defective import session_class
+from assay.system_under_test.client.zookeeper_groups.offsets import (
     NO_OFFSET,
     DualOffsets,
     OffsetStore,
     TopicOffsets,
     ZooKeeperOffsets,
 )
-from system_under_test.client.zookeeper_groups.ownership import Ownership
-from system_under_test.client.zookeeper_groups.registration import Registration
-from system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
-from system_under_test.client.zookeeper_groups.subscription import Filter, Static, Subscription
-from system_under_test.client.zookeeper_groups.view import read_view
-from system_under_test.runtime import Runtime
-from system_under_test.tasks import Background
+from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
+from assay.system_under_test.client.zookeeper_groups.registration import Registration
+from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
+from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, Subscription
+from assay.system_under_test.client.zookeeper_groups.view import read_view
+from assay.system_under_test.runtime import Runtime
+from assay.system_under_test.tasks import Background
 
 FIRST_BACK_OFF, LAST_BACK_OFF = 0.1, 1.0
 """Seconds between two tries to claim, doubled each time, by chance half as much or half as much again."""

@@ -1,4 +1,4 @@
-"""A consumer with a historic defect built in; see ``system_under_test.defects``."""
+"""A consumer with a historic defect built in; see ``assay.system_under_test.defects``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from kazoo.protocol.states import KazooState
 
-from system_under_test.client.zookeeper_groups.session import Session
+from assay.system_under_test.client.zookeeper_groups.session import Session
 
 
 class Oblivious(Session):

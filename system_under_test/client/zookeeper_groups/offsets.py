@@ -20,12 +20,12 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.errors import Outcome, ReadFailed
-from system_under_test.client.membership import CommitFailed, Membership, Position
-from system_under_test.client.zookeeper_groups.registration import Registration
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.client.membership import CommitFailed, Membership, Position
+from assay.system_under_test.client.zookeeper_groups.registration import Registration
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths
 
 NO_OFFSET = -1
 ANY_VERSION = -1

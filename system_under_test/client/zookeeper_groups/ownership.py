@@ -9,10 +9,10 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create, Delete
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.zookeeper_groups.registration import Registration
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.zookeeper_groups.registration import Registration
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths
 
 EPHEMERAL = 1
 """Flag of kazoo's ``Create``."""

@@ -13,10 +13,10 @@ from typing import Any
 from kazoo.exceptions import NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.protocol.serialization import CheckVersion
 
-from system_under_test.client.zookeeper_groups.subscription import Subscription
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths
-from system_under_test.zookeeper.znodes import encode
+from assay.system_under_test.client.zookeeper_groups.subscription import Subscription
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths
+from assay.system_under_test.zookeeper.znodes import encode
 
 FIRST_VERSION = 0
 """A registration is never changed."""

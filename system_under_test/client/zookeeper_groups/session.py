@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from kazoo.protocol.states import KazooState
 
-from system_under_test.client.zookeeper_groups.registration import Registration
-from system_under_test.runtime import ZooKeeper
+from assay.system_under_test.client.zookeeper_groups.registration import Registration
+from assay.system_under_test.runtime import ZooKeeper
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at a session that is not there, or just over."""

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
-from system_under_test.client.errors import ReadFailed
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.records.message import Message
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.records.message import Message
 
 LONGEST_WAIT = 0.1
 """Seconds that one fetch waits at the end of its partition."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
+from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
 INTERNAL_TOPIC = "__consumer_offsets"
 """Filters leave it out, as ``exclude.internal.topics`` does by default."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import NoNodeError
 
-from system_under_test.client.assignors import Partition
-from system_under_test.client.zookeeper_groups.allotment import allot, thread_id
-from system_under_test.client.zookeeper_groups.subscription import Subscription, subscription_of
-from system_under_test.runtime import Watch, ZooKeeper
-from system_under_test.zookeeper import paths
-from system_under_test.zookeeper.znodes import ConsumerRegistration, TopicAssignment, ZnodeError, decode
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.zookeeper_groups.allotment import allot, thread_id
+from assay.system_under_test.client.zookeeper_groups.subscription import Subscription, subscription_of
+from assay.system_under_test.runtime import Watch, ZooKeeper
+from assay.system_under_test.zookeeper import paths
+from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, TopicAssignment, ZnodeError, decode
 
 _log = logging.getLogger("assay.client")
 

@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from system_under_test.config import BrokerConfig
-from system_under_test.events import EventLog
-from system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, GroupState, Joined
-from system_under_test.groups.draft.term import DraftTerm
-from system_under_test.groups.group import GroupError
-from system_under_test.groups.stored import StoredGroups
-from system_under_test.network.handler import Context, Handler
-from system_under_test.protocol.consumer import AssignedTopic
-from system_under_test.protocol.draft_groups import (
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, GroupState, Joined
+from assay.system_under_test.groups.draft.term import DraftTerm
+from assay.system_under_test.groups.group import GroupError
+from assay.system_under_test.groups.stored import StoredGroups
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol.consumer import AssignedTopic
+from assay.system_under_test.protocol.draft_groups import (
     ILLEGAL_GENERATION,
     UNKNOWN_CONSUMER,
     ConsumerMetadataRequest,
@@ -28,12 +28,12 @@ from system_under_test.protocol.draft_groups import (
     DraftLeaveGroupRequest,
     DraftLeaveGroupResponse,
 )
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
-from system_under_test.protocol.schema import Request
-from system_under_test.protocol.topics import is_topic_name
-from system_under_test.runtime import Runtime, ZooKeeper
-from system_under_test.tasks import Background
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from assay.system_under_test.protocol.schema import Request
+from assay.system_under_test.protocol.topics import is_topic_name
+from assay.system_under_test.runtime import Runtime, ZooKeeper
+from assay.system_under_test.tasks import Background
 
 LONGEST_CLIENT_ID: Final = 100
 """Characters of a consumer's own name that become part of its id."""

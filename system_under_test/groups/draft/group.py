@@ -19,13 +19,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
-from system_under_test.assignors import ASSIGNORS, Partition
-from system_under_test.events import EventLog
-from system_under_test.groups.draft.metadata import ABSENT, Displaced, GroupMetadata, StoredConsumer, TooLarge
-from system_under_test.groups.group import GroupError, Spawn
-from system_under_test.protocol.draft_groups import ILLEGAL_GENERATION, UNKNOWN_CONSUMER
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.zookeeper.znodes import Versioned
+from assay.system_under_test.assignors import ASSIGNORS, Partition
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.draft.metadata import ABSENT, Displaced, GroupMetadata, StoredConsumer, TooLarge
+from assay.system_under_test.groups.group import GroupError, Spawn
+from assay.system_under_test.protocol.draft_groups import ILLEGAL_GENERATION, UNKNOWN_CONSUMER
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.zookeeper.znodes import Versioned
 
 NO_GENERATION = -1
 

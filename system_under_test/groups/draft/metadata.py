@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 
-from system_under_test.assignors import ASSIGNORS
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
-from system_under_test.zookeeper.znodes import Versioned
+from assay.system_under_test.assignors import ASSIGNORS
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.znodes import Versioned
 
 ABSENT: Final = -1
 """The version of a znode that is not there yet."""

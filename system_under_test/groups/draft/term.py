@@ -14,17 +14,17 @@ from collections.abc import Coroutine
 from enum import StrEnum
 from typing import Any
 
-from system_under_test.events import EventLog
-from system_under_test.groups.draft.group import DraftGroup, GroupState
-from system_under_test.groups.draft.metadata import Displaced, GroupMetadata, MetadataStore
-from system_under_test.groups.draft.topics import TopicSizes
-from system_under_test.groups.group import GroupError, Spawn
-from system_under_test.groups.routing import partition_of
-from system_under_test.protocol.draft_groups import COORDINATOR_STARTUP_NOT_COMPLETE
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import znodes
-from system_under_test.zookeeper.znodes import Versioned
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.draft.group import DraftGroup, GroupState
+from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata, MetadataStore
+from assay.system_under_test.groups.draft.topics import TopicSizes
+from assay.system_under_test.groups.group import GroupError, Spawn
+from assay.system_under_test.groups.routing import partition_of
+from assay.system_under_test.protocol.draft_groups import COORDINATOR_STARTUP_NOT_COMPLETE
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import znodes
+from assay.system_under_test.zookeeper.znodes import Versioned
 
 _log = logging.getLogger("assay.groups")
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from system_under_test.groups.draft.metadata import BACK_OFF
-from system_under_test.groups.group import Spawn
-from system_under_test.runtime import ZooKeeper
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.groups.draft.metadata import BACK_OFF
+from assay.system_under_test.groups.group import Spawn
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.groups")
 

@@ -8,11 +8,9 @@ import importlib
 import json
 import sys
 import traceback
-from pathlib import Path
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parent))
     adapter = importlib.import_module(sys.argv[1]).Client(sys.argv[2])
     answers = sys.stdout
     sys.stdout = sys.stderr  # what a library prints is no answer

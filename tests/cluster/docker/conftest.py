@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from assay.cluster.docker import DockerCluster
+from assay.cluster.doctor import engine_available
 
-from echo_system import Echo
-
-from cluster.docker import DockerCluster
-from cluster.doctor import engine_available
-
-T = TypeVar("T")
-
-
-@dataclass
-class Live:
-    """A started cluster and the loop that owns it."""
-
-    cluster: DockerCluster
-    loop: asyncio.AbstractEventLoop
-    state: Path
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 60))
-
-    def node(self, name: str) -> Any:
-        return next(node for node in self.cluster.nodes if node.name == name)
+from helpers.echo_system import Echo
+from helpers.live_cluster import Live
 
 
 @pytest.fixture(scope="session")

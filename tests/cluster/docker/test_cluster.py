@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from echo_system import PORT, echoes, until
 
-from cluster import zookeeper
-from cluster.node import Node, NodeError, ProcessState
+from assay.cluster import zookeeper
+from assay.cluster.node import Node, NodeError, ProcessState
+
+from helpers.echo_system import PORT, echoes, until
 
 pytestmark = pytest.mark.docker
 

@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from echo_system import EVENTS, PORT, echoes, until
 
-from cluster.docker.engine import engine
-from cluster.docker.perform import perform
-from cluster.journal import RunInContainer, Unpause, read
-from cluster.node import Node, NodeError, ProcessState
+from assay.cluster.docker.engine import engine
+from assay.cluster.docker.perform import perform
+from assay.cluster.journal import RunInContainer, Unpause, read
+from assay.cluster.node import Node, NodeError, ProcessState
+
+from helpers.echo_system import EVENTS, PORT, echoes, until
 
 pytestmark = pytest.mark.docker
 

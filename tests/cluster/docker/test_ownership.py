@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from echo_system import Echo
 
-from cluster import journal, undo
-from cluster.docker import DockerCluster, network
-from cluster.docker.engine import engine, owned
-from cluster.docker.perform import perform
-from cluster.node import NodeError
+from assay.cluster import journal, undo
+from assay.cluster.docker import DockerCluster, network
+from assay.cluster.docker.engine import engine, owned
+from assay.cluster.docker.perform import perform
+from assay.cluster.node import NodeError
+
+from helpers.echo_system import Echo
 
 CHILD = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from echo_system import Echo
-from cluster.docker import DockerCluster
+from helpers.echo_system import Echo
+from assay.cluster.docker import DockerCluster
 
 async def main():
     cluster = DockerCluster(
@@ -98,7 +99,7 @@ def test_a_start_that_fails_takes_away_what_it_had_made(echo: Echo, state: Path,
 def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal_lost: bool) -> None:
     run_id = f"test-orphan-{int(journal_lost)}"
     state = tmp_path / "state"
-    arguments = [str(Path(__file__).parent), str(tmp_path / "echo"), str(state), run_id]
+    arguments = [str(Path(__file__).parents[2]), str(tmp_path / "echo"), str(state), run_id]
     with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Live
-from echo_system import Echo, echoes, until
 
-from cluster import doctor, journal, owner, undo
-from cluster.docker import DockerCluster, disk
-from cluster.docker.engine import engine, owned
-from cluster.node import Node, NodeError, ProcessState
-from cluster.ssh import power
-from nemesis.power_loss import PowerLoss
+from assay.cluster import doctor, journal, owner, undo
+from assay.cluster.docker import DockerCluster, disk
+from assay.cluster.docker.engine import engine, owned
+from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.ssh import power
+from assay.nemesis.power_loss import PowerLoss
+
+from helpers.echo_system import Echo, echoes, until
+from helpers.live_cluster import Live
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 
-DATA = "/var/lib/echo-data"
 FSYNCED = b"f" * 5000
 NOT_FSYNCED = b"u" * 3000
 
@@ -48,19 +48,12 @@ os.rename("{DATA}/replaced.new", "{DATA}/replaced")
 """
 
 
-class StoringEcho(Echo):
-    """The echo system with a data folder of its own."""
-
-    def data_folder(self, node: Node) -> str:
-        return DATA
-
-
 CHILD = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_power_loss import StoringEcho
-from cluster.docker import DockerCluster
+from helpers.echo_system import StoringEcho
+from assay.cluster.docker import DockerCluster
 
 async def main():
     cluster = DockerCluster(
@@ -291,7 +284,7 @@ def test_the_doctor_tries_it_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 def test_kill_9_of_the_owner_then_a_sweep_leaves_no_disk(storing: Live, tmp_path: Path, journal_lost: bool) -> None:
     run_id = f"test-orphan-disk-{int(journal_lost)}"
     state = tmp_path / "state"
-    arguments = [str(Path(__file__).parent), str(tmp_path / "echo"), str(state), run_id]
+    arguments = [str(Path(__file__).parents[2]), str(tmp_path / "echo"), str(state), run_id]
     with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"

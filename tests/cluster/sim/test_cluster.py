@@ -8,13 +8,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from counter_system import Counter, ask
 
-from cluster.deploy import start_system
-from cluster.node import NodeError, ProcessState, by_role
-from cluster.sim.cluster import SimCluster
-from cluster.sim.loop import SimLoop
-from cluster.sim.runtime import EPOCH
+from assay.cluster.deploy import start_system
+from assay.cluster.node import NodeError, ProcessState, by_role
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.runtime import EPOCH
+
+from helpers.counter_system import Counter, ask
 
 
 def simulate(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from cluster.sim.loop import SimLoop
-from system_under_test.runtime import Storage
+from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.runtime import Storage
 
 
 def view(disk: SimDisk) -> Storage:

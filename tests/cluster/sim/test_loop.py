@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.loop import DeadlockError, SimLoop
-from cluster.sim.process import Process
+from assay.cluster.sim.loop import DeadlockError, SimLoop
+from assay.cluster.sim.process import Process
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -117,8 +117,8 @@ def test_exceptions_in_callbacks_reach_the_handler_and_the_loop_goes_on() -> Non
 PROGRAM = textwrap.dedent(
     """
     import asyncio, random, sys
-    from cluster.sim.loop import SimLoop
-    from cluster.sim.process import Process
+    from assay.cluster.sim.loop import SimLoop
+    from assay.cluster.sim.process import Process
 
     trace = []
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.sim.loop import SimLoop
-from cluster.sim.process import Process
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.process import Process
 
 PORT = 9092
 

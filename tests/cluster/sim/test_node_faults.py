@@ -7,12 +7,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from counter_system import PORT, Counter, ask
 
-from cluster.deploy import start_system
-from cluster.node import Node, NodeError, ProcessState, by_role
-from cluster.sim.cluster import SimCluster
-from cluster.sim.loop import SimLoop
+from assay.cluster.deploy import start_system
+from assay.cluster.node import Node, NodeError, ProcessState, by_role
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+
+from helpers.counter_system import PORT, Counter, ask
 
 
 class Cleanly(Counter):

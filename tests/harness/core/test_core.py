@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-import harness.core
+import assay.harness.core
 
 
 def test_every_export_exists_and_is_listed_once() -> None:
-    assert len(set(harness.core.__all__)) == len(harness.core.__all__)
-    for name in harness.core.__all__:
-        assert getattr(harness.core, name) is not None
+    assert len(set(assay.harness.core.__all__)) == len(assay.harness.core.__all__)
+    for name in assay.harness.core.__all__:
+        assert getattr(assay.harness.core, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
-        harness.core.nonsense  # noqa: B018
+        assay.harness.core.nonsense  # noqa: B018
 
 
 def test_the_core_needs_no_arrow() -> None:
-    script = "import sys, harness.core\nassert 'pyarrow' not in sys.modules\n"
+    script = "import sys, assay.harness.core\nassert 'pyarrow' not in sys.modules\n"
     subprocess.run([sys.executable, "-c", script], check=True)

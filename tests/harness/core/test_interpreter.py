@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from cluster.sim.loop import SimLoop
-from harness.core import (
+from assay.cluster.sim.loop import SimLoop
+from assay.harness.core import (
     BlockingClientError,
     Completed,
     Completion,
@@ -40,7 +40,7 @@ from harness.core import (
     unfold,
     until,
 )
-from harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.history import HistoryReader, HistoryWriter
 
 T = TypeVar("T")
 S = 1_000_000_000

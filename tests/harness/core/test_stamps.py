@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from cluster.sim.loop import SimLoop
-from harness.core import Stamps
+from assay.cluster.sim.loop import SimLoop
+from assay.harness.core import Stamps
 
 
 def test_stamps_of_one_instant_differ_and_follow_the_loop() -> None:

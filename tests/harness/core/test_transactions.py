@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from harness.core.transactions import effects
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.transactions import effects
 
 
 def completed(argument: Any, outcome: Outcome, result: Any = None) -> Completed:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.sim.loop import SimLoop
-from harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport, Stamps
-from harness.core.worker import Surroundings, Worker
+from assay.cluster.sim.loop import SimLoop
+from assay.harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport, Stamps
+from assay.harness.core.worker import Surroundings, Worker
 
 
 class Hanging:

@@ -9,13 +9,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from foreign_histories import ATOMS, VALUES, edn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.foreign.edn import Character, Keyword, Map, Reader, Set, Symbol, Tagged
-from harness.foreign.malformed import MalformedError
-from harness.foreign.plain import to_json
+from assay.harness.foreign.edn import Character, Keyword, Map, Reader, Set, Symbol, Tagged
+from assay.harness.foreign.malformed import MalformedError
+from assay.harness.foreign.plain import to_json
+
+from helpers.foreign_histories import ATOMS, VALUES, edn
 
 PATH = Path("h.edn")
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from foreign_histories import MODEL, Told, as_edn, as_log, histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.history import OPS
-from harness.foreign import Format, Keys, MalformedError, Order, read, recognise
-from harness.foreign.pairing import STEP
+from assay.harness.core.history import OPS
+from assay.harness.foreign import Format, Keys, MalformedError, Order, read, recognise
+from assay.harness.foreign.pairing import STEP
+
+from helpers.foreign_histories import MODEL, Told, as_edn, as_log, histories
 
 
 def written(folder: Path, text: str | bytes, name: str = "h") -> Path:

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node import Node
-from cluster.sim.cluster import SimCluster
-from cluster.sim.loop import SimLoop
-from cluster.system import System
-from harness.app.client_nodes import WithClientNodes
-from harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport
-from harness.core.client import Home
-from harness.core.generator import limit
-from harness.core.interpreter import run as interpret
-from harness.remote import PORT, RemoteClient, RemoteError, server
-from harness.remote.messages import Raised, Request, encode, receive
+from assay.cluster.node import Node
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.system import System
+from assay.harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport
+from assay.harness.core.client import Home
+from assay.harness.core.generator import limit
+from assay.harness.core.interpreter import run as interpret
+from assay.harness.remote import PORT, RemoteClient, RemoteError, server
+from assay.harness.remote.messages import Raised, Request, encode, receive
+from assay.harness.run.client_nodes import WithClientNodes
 
 T = TypeVar("T")
 LIMIT = 5.0

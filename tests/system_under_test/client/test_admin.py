@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
-from sim_brokers import simulate
 
-from system_under_test.client.admin import Admin, MoveState, NewTopic, TopicOutcome
-from system_under_test.client.errors import Outcome, ReadFailed
-from system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.client.admin import Admin, MoveState, NewTopic, TopicOutcome
+from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.protocol.errors import ErrorCode as E
+
+from helpers.fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+from helpers.sim_brokers import simulate
 
 
 @asynccontextmanager

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.client.zookeeper_groups.allotment import allot, thread_id
-from system_under_test.client.zookeeper_groups.subscription import Filter, Static, Subscription, subscription_of
-from system_under_test.client.zookeeper_groups.view import GroupView
-from system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
+from assay.system_under_test.client.zookeeper_groups.allotment import allot, thread_id
+from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, Subscription, subscription_of
+from assay.system_under_test.client.zookeeper_groups.view import GroupView
+from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.client.assignors import ASSIGNORS, assign_range, assign_round_robin
+from assay.system_under_test.client.assignors import ASSIGNORS, assign_range, assign_round_robin
 
 NAMES = ("t0", "t1", "t2")
 

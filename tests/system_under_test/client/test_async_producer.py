@@ -9,16 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
-from sim_brokers import brokers, simulate
 
-from system_under_test.client.async_producer import AsyncProducer
-from system_under_test.client.callbacks import Callbacks, Event
-from system_under_test.client.delivery import SendResult
-from system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from system_under_test.client.serializer import as_json, as_text
-from system_under_test.deployment import Broker
-from system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.client.async_producer import AsyncProducer
+from assay.system_under_test.client.callbacks import Callbacks, Event
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
+from assay.system_under_test.client.serializer import as_json, as_text
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.errors import ErrorCode as E
+
+from helpers.fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+from helpers.sim_brokers import brokers, simulate
 
 
 @asynccontextmanager

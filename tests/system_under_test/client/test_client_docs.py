@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sim_brokers import brokers, simulate
 
-from system_under_test.client.errors import (
+from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
     PRODUCE_NOT_DONE,
     PRODUCE_WORTH_REPEATING,
     outcome,
 )
-from system_under_test.deployment import Broker
-from system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.errors import ErrorCode
+
+from helpers.sim_brokers import brokers, simulate
 
 PAGE = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
 

@@ -9,14 +9,15 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from sim_brokers import simulate
 
-from system_under_test.client.connection import Connection, NotSent, Unknown
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.header import encode_response
-from system_under_test.protocol.metadata import MetadataRequest
-from system_under_test.protocol.schema import ProtocolError
-from system_under_test.protocol.versions import ApiVersionsRequest, ApiVersionsResponse
+from assay.system_under_test.client.connection import Connection, NotSent, Unknown
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.header import encode_response
+from assay.system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.protocol.schema import ProtocolError
+from assay.system_under_test.protocol.versions import ApiVersionsRequest, ApiVersionsResponse
+
+from helpers.sim_brokers import simulate
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ASK = ApiVersionsRequest()

@@ -6,13 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from consumers import Consumer, fill
-from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
-from system_under_test.client.errors import Outcome
-from system_under_test.client.membership import CommitFailed, Membership, Position
-from system_under_test.deployment import Broker
-from system_under_test.runtime import ZooKeeper
+from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.client.membership import CommitFailed, Membership, Position
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.runtime import ZooKeeper
+
+from helpers.consumers import Consumer, fill
+from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 PARTITIONS = 2
 MODES: dict[str, dict[str, Any]] = {

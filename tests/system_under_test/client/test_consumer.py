@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
-from sim_brokers import brokers, simulate, until
 
-from system_under_test.client.connection import Connection
-from system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
-from system_under_test.client.errors import ReadFailed
-from system_under_test.client.metadata import SILENCE
-from system_under_test.deployment import Broker
-from system_under_test.protocol.errors import ErrorCode as E
-from system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.client.connection import Connection
+from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.metadata import SILENCE
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.protocol.schema import records_bytes
+
+from helpers.fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
+from helpers.sim_brokers import brokers, simulate, until
 
 
 @asynccontextmanager

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from consumers import Consumer, fill, make_topic
 from kazoo.exceptions import NoNodeError
-from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
-from system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from system_under_test.client.zookeeper_groups.connector import ConsumerConnector, Kind
-from system_under_test.client.zookeeper_groups.subscription import Filter
-from system_under_test.deployment import Broker
-from system_under_test.runtime import ZooKeeper
+from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector, Kind
+from assay.system_under_test.client.zookeeper_groups.subscription import Filter
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.runtime import ZooKeeper
+
+from helpers.consumers import Consumer, fill, make_topic
+from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 
 async def owners(zookeeper: ZooKeeper, group: str = "g", topic: str = "orders") -> dict[int, str]:

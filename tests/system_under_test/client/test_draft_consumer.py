@@ -8,7 +8,15 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from draft_client import (
+
+from assay.system_under_test.client.admin import Admin, NewTopic
+from assay.system_under_test.client.coordinated import CommitFailed, Position
+from assay.system_under_test.client.draft_states import State
+from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.errors import ErrorCode
+
+from helpers.draft_client import (
     PARTITIONS,
     Reader,
     check_ownership,
@@ -19,14 +27,7 @@ from draft_client import (
     together,
     with_readers,
 )
-from sim_brokers import Brokers, brokers, simulate, until
-
-from system_under_test.client.admin import Admin, NewTopic
-from system_under_test.client.coordinated import CommitFailed, Position
-from system_under_test.client.draft_states import State
-from system_under_test.client.errors import Outcome
-from system_under_test.deployment import Broker
-from system_under_test.protocol.errors import ErrorCode
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

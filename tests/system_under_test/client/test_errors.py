@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fake_brokers import FakeRuntime
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_brokers import simulate
 
-from system_under_test.client.addresses import Address
-from system_under_test.client.cluster_view import Node
-from system_under_test.client.connection import NotSent, Unknown
-from system_under_test.client.delivery import Delivery
-from system_under_test.client.errors import (
+from assay.system_under_test.client.addresses import Address
+from assay.system_under_test.client.cluster_view import Node
+from assay.system_under_test.client.connection import NotSent, Unknown
+from assay.system_under_test.client.delivery import Delivery
+from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
     PRODUCE_NOT_DONE,
     PRODUCE_WORTH_REPEATING,
@@ -26,14 +24,17 @@ from system_under_test.client.errors import (
     SendUnknown,
     outcome,
 )
-from system_under_test.client.membership import CommitFailed, Membership, Position
-from system_under_test.protocol.errors import ErrorCode as E
-from system_under_test.protocol.group_offsets import (
+from assay.system_under_test.client.membership import CommitFailed, Membership, Position
+from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.protocol.group_offsets import (
     OffsetCommitPartitionResponse,
     OffsetCommitResponse,
     OffsetCommitTopicResponse,
 )
-from system_under_test.protocol.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
+from assay.system_under_test.protocol.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
+
+from helpers.fake_brokers import FakeRuntime
+from helpers.sim_brokers import simulate
 
 
 @pytest.mark.parametrize(

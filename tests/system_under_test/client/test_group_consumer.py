@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sim_brokers import Brokers, brokers, simulate, until
 
-from system_under_test.client.admin import Admin, NewTopic
-from system_under_test.client.assignors import Partition
-from system_under_test.client.errors import ClientError, Outcome, ReadFailed
-from system_under_test.client.group_consumer import GroupConsumer, Received
-from system_under_test.client.membership import CommitFailed, Position
-from system_under_test.deployment import Broker
-from system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.client.admin import Admin, NewTopic
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.errors import ClientError, Outcome, ReadFailed
+from assay.system_under_test.client.group_consumer import GroupConsumer, Received
+from assay.system_under_test.client.membership import CommitFailed, Position
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.errors import ErrorCode
+
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 PARTITIONS = 4
 

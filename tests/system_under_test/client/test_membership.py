@@ -8,13 +8,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from sim_brokers import Brokers, brokers, simulate, until
 
-from system_under_test.client.admin import Admin, NewTopic
-from system_under_test.client.errors import Outcome, ReadFailed
-from system_under_test.client.membership import CommitFailed, JoinFailed, Membership, Position
-from system_under_test.deployment import Broker
-from system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.client.admin import Admin, NewTopic
+from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.client.membership import CommitFailed, JoinFailed, Membership, Position
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.errors import ErrorCode
+
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 ORDERS = ("orders", 0)
 

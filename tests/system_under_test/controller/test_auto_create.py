@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from sim_brokers import Brokers, brokers, simulate, until
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataTopic
 
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.metadata import MetadataRequest, MetadataTopic
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 
 async def asked(cluster: Brokers, name: str, node: int = 0) -> MetadataTopic:

@@ -7,13 +7,14 @@ import json
 import random
 
 import pytest
-from sim_brokers import DATA, Brokers, brokers, simulate, until
 
-from cluster.node import ProcessState
-from system_under_test.client.admin import Admin, NewTopic
-from system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
-from system_under_test.deployment import Broker
-from system_under_test.protocol.errors import ErrorCode
+from assay.cluster.node import ProcessState
+from assay.system_under_test.client.admin import Admin, NewTopic
+from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.errors import ErrorCode
+
+from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until
 
 pytestmark = pytest.mark.slow
 

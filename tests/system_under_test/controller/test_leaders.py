@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from system_under_test.controller.assignments import grown
-from system_under_test.controller.leaders import (
+from assay.system_under_test.controller.assignments import grown
+from assay.system_under_test.controller.leaders import (
     AskLogEnds,
     LiveBroker,
     Policy,
@@ -20,8 +20,8 @@ from system_under_test.controller.leaders import (
     preferred,
     renewed,
 )
-from system_under_test.replication.insync import Members
-from system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
+from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
 ASSIGNMENT = (1, 2, 3)
 EVERYBODY = (1, 2, 3, 4)

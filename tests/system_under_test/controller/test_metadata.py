@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from system_under_test.controller.metadata import MetadataCache
-from system_under_test.network.handler import Context
-from system_under_test.protocol.internal import (
+from assay.system_under_test.controller.metadata import MetadataCache
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
     LiveBroker,
     PartitionStateUpdate,
     UpdateMetadataRequest,
 )
-from system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.protocol.metadata import MetadataRequest
 
 LIVE = [LiveBroker(broker_id=n, host=f"h{n}", port=9092, broker_epoch=n) for n in (1, 2, 3)]
 

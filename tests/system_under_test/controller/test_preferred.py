@@ -6,16 +6,17 @@ import asyncio
 import logging
 
 import pytest
-from moving_partition import PREFERRED, TOPIC, Moving, load, moving
-from sim_brokers import simulate, until
 
-from system_under_test.client.errors import Outcome
-from system_under_test.controller.cluster_state import ClusterState, Topic
-from system_under_test.controller.leaders import LiveBroker
-from system_under_test.controller.preferred import imbalanced
-from system_under_test.controller.topic_settings import TopicSettings
-from system_under_test.protocol.errors import ErrorCode as E
-from system_under_test.zookeeper.znodes import Move, PartitionState, Versioned
+from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.controller.cluster_state import ClusterState, Topic
+from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.preferred import imbalanced
+from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.zookeeper.znodes import Move, PartitionState, Versioned
+
+from helpers.moving_partition import PREFERRED, TOPIC, Moving, load, moving
+from helpers.sim_brokers import simulate, until
 
 slow = pytest.mark.slow
 ENTRY = {"topic": TOPIC, "partition": 0}

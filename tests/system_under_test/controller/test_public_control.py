@@ -7,12 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
-from cluster.sim.node import SimNode
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.control import (
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.control import (
     LEADER_DURING_DELETE,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -24,10 +23,12 @@ from system_under_test.protocol.control import (
     UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
-from system_under_test.protocol.errors import ErrorCode as E
-from system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from system_under_test.protocol.metadata import MetadataRequest, MetadataTopic
-from system_under_test.protocol.schema import Request
+from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataTopic
+from assay.system_under_test.protocol.schema import Request
+
+from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 STATE = "/brokers/topics/orders/partitions/0/state"
 

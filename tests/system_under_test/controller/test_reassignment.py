@@ -11,25 +11,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
-from sim_brokers import simulate, until
 
-from system_under_test.client.admin import MoveState, NewTopic
-from system_under_test.client.admin import Moving as Move
-from system_under_test.client.errors import Outcome
-from system_under_test.controller import assignments
-from system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
-from system_under_test.controller.leaders import LiveBroker
-from system_under_test.controller.reassignment import Reassignments
-from system_under_test.controller.term import Fence
-from system_under_test.controller.topic_settings import TopicSettings
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.errors import ErrorCode as E
-from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from system_under_test.records import message_set
-from system_under_test.zookeeper import paths, znodes
-from system_under_test.zookeeper.znodes import Move as Entry
-from system_under_test.zookeeper.znodes import PartitionState
+from assay.system_under_test.client.admin import MoveState, NewTopic
+from assay.system_under_test.client.admin import Moving as Move
+from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.controller import assignments
+from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
+from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.reassignment import Reassignments
+from assay.system_under_test.controller.term import Fence
+from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from assay.system_under_test.records import message_set
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.znodes import Move as Entry
+from assay.system_under_test.zookeeper.znodes import PartitionState
+
+from helpers.moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
+from helpers.sim_brokers import simulate, until
 
 pytestmark = pytest.mark.slow
 

@@ -10,18 +10,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
-from system_under_test.client.admin import Admin
-from system_under_test.client.errors import Outcome, ReadFailed, SendFailed, SendUnknown
-from system_under_test.controller import config_changes
-from system_under_test.controller.cluster_state import ClusterState, Topic
-from system_under_test.controller.topic_settings import TopicSettings
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.errors import ErrorCode as E
-from system_under_test.protocol.internal import LeaderAndIsrRequest, TopicSetting, TopicSettingsUpdate
-from system_under_test.runtime import ZooKeeper
+from assay.system_under_test.client.admin import Admin
+from assay.system_under_test.client.errors import Outcome, ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.controller import config_changes
+from assay.system_under_test.controller.cluster_state import ClusterState, Topic
+from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.protocol.internal import LeaderAndIsrRequest, TopicSetting, TopicSettingsUpdate
+from assay.system_under_test.runtime import ZooKeeper
+
+from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 CONFIG = "/config/topics/orders"
 CHANGES = "/config/changes"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from group_client import Member, all_in, ask, coordinator, listed
-from sim_brokers import Brokers, brokers, simulate, until
 
-from system_under_test.client.admin import Admin
-from system_under_test.client.errors import Outcome, SendFailed
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
-from system_under_test.protocol.groups import GroupCoordinatorRequest, GroupProtocol, JoinGroupRequest
-from system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.client.admin import Admin
+from assay.system_under_test.client.errors import Outcome, SendFailed
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from assay.system_under_test.protocol.groups import GroupCoordinatorRequest, GroupProtocol, JoinGroupRequest
+from assay.system_under_test.protocol.metadata import MetadataRequest
+
+from helpers.group_client import Member, all_in, ask, coordinator, listed
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 
 async def kill_coordinator(cluster: Brokers, group: str = "g") -> None:

@@ -9,21 +9,22 @@ import json
 from typing import Any
 
 import pytest
-from draft_client import PARTITIONS, Reader, check_ownership, coordinating, fill, quiet, read, said_by_brokers
-from group_client import PATIENCE, RETRIED, Member, ask, coordinator
-from sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import CallError
-from system_under_test.protocol.draft_groups import (
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import CallError
+from assay.system_under_test.protocol.draft_groups import (
     ConsumerMetadataRequest,
     DraftHeartbeatRequest,
     DraftJoinGroupRequest,
     DraftJoinGroupResponse,
     DraftLeaveGroupRequest,
 )
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.zookeeper import paths
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.zookeeper import paths
+
+from helpers.draft_client import PARTITIONS, Reader, check_ownership, coordinating, fill, quiet, read, said_by_brokers
+from helpers.group_client import PATIENCE, RETRIED, Member, ask, coordinator
+from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 
 async def call(cluster: Brokers, request: Any) -> Any:

@@ -10,18 +10,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from draft_client import PARTITIONS, Reader, check_ownership, coordinating, fill, quiet, read, said_by_brokers
-from group_client import PATIENCE, RETRIED, ask, coordinator
-from sim_brokers import Brokers, brokers, simulate, until
 
-from cluster.sim.node import SimNode
-from system_under_test.client.admin import Admin
-from system_under_test.client.draft_states import State
-from system_under_test.deployment import HOLD_FILE, Broker
-from system_under_test.network.connection import CallError
-from system_under_test.protocol.draft_groups import DraftHeartbeatRequest
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test.client.admin import Admin
+from assay.system_under_test.client.draft_states import State
+from assay.system_under_test.deployment import HOLD_FILE, Broker
+from assay.system_under_test.network.connection import CallError
+from assay.system_under_test.protocol.draft_groups import DraftHeartbeatRequest
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.group_offsets import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+
+from helpers.draft_client import PARTITIONS, Reader, check_ownership, coordinating, fill, quiet, read, said_by_brokers
+from helpers.group_client import PATIENCE, RETRIED, ask, coordinator
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 20))]
 """Odd ones add partitions, even ones have a member that sleeps, where the expected outcome depends on it."""

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.sim.loop import SimLoop
-from system_under_test.events import EventLog
-from system_under_test.groups.draft.group import DraftGroup, GroupState, Joined
-from system_under_test.groups.draft.metadata import Displaced, GroupMetadata
-from system_under_test.groups.group import GroupError
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.zookeeper.znodes import Versioned
+from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.draft.group import DraftGroup, GroupState, Joined
+from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata
+from assay.system_under_test.groups.group import GroupError
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.zookeeper.znodes import Versioned
 
 SESSION = 3.0
 

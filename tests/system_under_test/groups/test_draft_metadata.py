@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import BadVersionError, ConnectionLoss, NodeExistsError, NoNodeError
 
-from cluster.sim.loop import SimLoop
-from system_under_test.groups.draft.metadata import (
+from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.groups.draft.metadata import (
     ABSENT,
     LARGEST,
     Displaced,
@@ -24,7 +24,7 @@ from system_under_test.groups.draft.metadata import (
     StoredConsumer,
     TooLarge,
 )
-from system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper import paths, znodes
 
 DONE, LOST, UNHEARD, LATE = "done", "lost", "unheard", "late"
 """A request: is answered; never arrives; is carried out without an answer; is carried out after the next one."""

@@ -9,21 +9,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sim_brokers import simulate, until
 
-from cluster.sim.cluster import SimCluster
-from system_under_test.deployment import Broker
-from system_under_test.events import EventLog
-from system_under_test.groups.draft.coordinator import DraftCoordinator
-from system_under_test.groups.draft.group import GroupState
-from system_under_test.groups.draft.metadata import GroupMetadata, StoredConsumer
-from system_under_test.groups.draft.term import DraftTerm, Life
-from system_under_test.groups.group import GroupError
-from system_under_test.groups.routing import partition_of
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.runtime import ZooKeeper
-from system_under_test.tasks import Background
-from system_under_test.zookeeper import paths, znodes
+from assay.cluster.sim.cluster import SimCluster
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
+from assay.system_under_test.groups.draft.group import GroupState
+from assay.system_under_test.groups.draft.metadata import GroupMetadata, StoredConsumer
+from assay.system_under_test.groups.draft.term import DraftTerm, Life
+from assay.system_under_test.groups.group import GroupError
+from assay.system_under_test.groups.routing import partition_of
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths, znodes
+
+from helpers.sim_brokers import simulate, until
 
 PARTITIONS = 8
 INDEX = partition_of("g", PARTITIONS)

@@ -6,12 +6,12 @@ import asyncio
 import json
 from typing import Any
 
-from group_client import Member, all_in, coordinator
-from sim_brokers import Brokers, brokers, simulate, until
+from assay.cluster.node import ProcessState
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test.protocol.errors import ErrorCode
 
-from cluster.node import ProcessState
-from cluster.sim.node import SimNode
-from system_under_test.protocol.errors import ErrorCode
+from helpers.group_client import Member, all_in, coordinator
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 LONG = 30_000
 """Milliseconds of a session that outlasts a failover by far."""

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.sim.loop import SimLoop
-from system_under_test.events import EventLog
-from system_under_test.groups.group import Group, GroupError, GroupState
-from system_under_test.groups.records import GroupRecord
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.groups import (
+from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.group import Group, GroupError, GroupState
+from assay.system_under_test.groups.records import GroupRecord
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import (
     GroupAssignment,
     GroupProtocol,
     JoinGroupRequest,

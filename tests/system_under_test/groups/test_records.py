@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.groups.records import (
+from assay.system_under_test.groups.records import (
     GroupRecord,
     GroupValue,
     OffsetRecord,

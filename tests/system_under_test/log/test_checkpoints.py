@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
 
 ENTRIES = st.dictionaries(
     st.tuples(st.from_regex(r"[a-zA-Z0-9._-]{1,9}", fullmatch=True), st.integers(0, 99)), st.integers(0, 2**63)

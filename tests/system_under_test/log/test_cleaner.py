@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cluster.sim.disk import SimDisk
-from system_under_test.config import TopicConfig
-from system_under_test.log import Log, LogConfig, OffsetOutOfRange, cleaner, segment
-from system_under_test.log.cleaner import Cleaning, Interrupted
-from system_under_test.log.tombstones import TOMBSTONES
-from system_under_test.records import message_set
-from system_under_test.records.compression import GZIP
-from system_under_test.records.message import CorruptMessage
-from system_under_test.records.wrapper import wrap
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.config import TopicConfig
+from assay.system_under_test.log import Log, LogConfig, OffsetOutOfRange, cleaner, segment
+from assay.system_under_test.log.cleaner import Cleaning, Interrupted
+from assay.system_under_test.log.tombstones import TOMBSTONES
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.compression import GZIP
+from assay.system_under_test.records.message import CorruptMessage
+from assay.system_under_test.records.wrapper import wrap
 
 DIRECTORY = "orders-0"
 ENTRY = len(message_set.build([(b"k", b"v", 5)]))

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from cluster.sim.disk import SimDisk
-from cluster.sim.loop import SimLoop
-from system_under_test.log.config import LogConfig
-from system_under_test.log.defective import IndexTrusted, SizesOnly
-from system_under_test.log.log import Log
-from system_under_test.records import message_set
-from system_under_test.records.message import RecordError
+from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.defective import IndexTrusted, SizesOnly
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import RecordError
 
 SEGMENT = "data/00000000000000000000.log"
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log import directory
-from system_under_test.log.directory import DirectoryError, MetaProperties
-from system_under_test.runtime import Storage
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log import directory
+from assay.system_under_test.log.directory import DirectoryError, MetaProperties
+from assay.system_under_test.runtime import Storage
 
 
 def view(disk: SimDisk) -> Storage:

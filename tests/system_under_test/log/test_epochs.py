@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log.checkpoints import CheckpointError
-from system_under_test.log.epochs import EpochHistory
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log.checkpoints import CheckpointError
+from assay.system_under_test.log.epochs import EpochHistory
 
 HISTORIES = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), max_size=6).map(
     lambda steps: [

@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log.index import ENTRY, OffsetIndex
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log.index import ENTRY, OffsetIndex
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90)), max_size=12).map(

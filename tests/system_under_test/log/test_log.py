@@ -11,12 +11,20 @@ from unittest import mock
 
 import pytest
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log import CorruptLog, DamagedLog, Log, LogConfig, OffsetOutOfRange, UnflushedTruncation, segment
-from system_under_test.log.log import EARLIEST, LATEST
-from system_under_test.records import message_set
-from system_under_test.records.message import CorruptMessage
-from system_under_test.storage import LocalStorage
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log import (
+    CorruptLog,
+    DamagedLog,
+    Log,
+    LogConfig,
+    OffsetOutOfRange,
+    UnflushedTruncation,
+    segment,
+)
+from assay.system_under_test.log.log import EARLIEST, LATEST
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import CorruptMessage
+from assay.system_under_test.storage import LocalStorage
 
 DIRECTORY = "data/orders-0"
 ENTRY = len(message_set.build([(None, b"0", 5)]))

@@ -16,12 +16,12 @@ from unittest import mock
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from system_under_test.config import TopicConfig
-from system_under_test.log import CorruptLog, Log, LogConfig, OffsetOutOfRange, Recovery, cleaner, segment
-from system_under_test.records import message_set
-from system_under_test.records.compression import GZIP, LZ4, SNAPPY
-from system_under_test.records.wrapper import wrap
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.config import TopicConfig
+from assay.system_under_test.log import CorruptLog, Log, LogConfig, OffsetOutOfRange, Recovery, cleaner, segment
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
+from assay.system_under_test.records.wrapper import wrap
 
 DIRECTORY = "orders-0"
 KEEP_MS = 40

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log import Log, LogConfig, Recovery
-from system_under_test.log.index import ENTRY
-from system_under_test.records import message_set
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log import Log, LogConfig, Recovery
+from assay.system_under_test.log.index import ENTRY
+from assay.system_under_test.records import message_set
 
 CONFIG = LogConfig(segment_bytes=200, index_interval_bytes=60)
 ONE = message_set.build([(None, b"v", 5)])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log.time_index import ENTRY, TimeIndex, open_time_index
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log.time_index import ENTRY, TimeIndex, open_time_index
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12).map(

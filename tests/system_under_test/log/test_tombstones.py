@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from cluster.sim.disk import SimDisk
-from system_under_test.log import CheckpointError
-from system_under_test.log.tombstones import TOMBSTONES, Tombstones
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log import CheckpointError
+from assay.system_under_test.log.tombstones import TOMBSTONES, Tombstones
 
 PATH = f"orders-0/{TOMBSTONES}"
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from system_under_test.protocol.api import APIS, api_table
-from system_under_test.protocol.compiler import decode, encode, encode_bytes
-from system_under_test.protocol.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
-from system_under_test.protocol.internal import INTERNAL_APIS
-from system_under_test.protocol.metadata import MetadataRequest, topics_wanted
-from system_under_test.protocol.schema import (
+from assay.system_under_test.protocol.api import APIS, api_table
+from assay.system_under_test.protocol.compiler import decode, encode, encode_bytes
+from assay.system_under_test.protocol.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
+from assay.system_under_test.protocol.internal import INTERNAL_APIS
+from assay.system_under_test.protocol.metadata import MetadataRequest, topics_wanted
+from assay.system_under_test.protocol.schema import (
     INT8,
     INT32,
     STRING,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from system_under_test.protocol.api import APIS, api_versions
-from system_under_test.protocol.compiler import decode
-from system_under_test.protocol.control import (
+from assay.system_under_test.protocol.api import APIS, api_versions
+from assay.system_under_test.protocol.compiler import decode
+from assay.system_under_test.protocol.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     EndPoint,
@@ -24,8 +24,8 @@ from system_under_test.protocol.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.fetch import (
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -33,20 +33,20 @@ from system_under_test.protocol.fetch import (
     FetchTopic,
     FetchTopicResponse,
 )
-from system_under_test.protocol.header import (
+from assay.system_under_test.protocol.header import (
     decode_correlation_id,
     decode_request_header,
     encode_request,
     encode_response,
 )
-from system_under_test.protocol.metadata import (
+from assay.system_under_test.protocol.metadata import (
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
 )
-from system_under_test.protocol.offsets import (
+from assay.system_under_test.protocol.offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -54,7 +54,7 @@ from system_under_test.protocol.offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from system_under_test.protocol.produce import (
+from assay.system_under_test.protocol.produce import (
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
@@ -62,8 +62,8 @@ from system_under_test.protocol.produce import (
     ProduceTopic,
     ProduceTopicResponse,
 )
-from system_under_test.protocol.schema import ProtocolError, request_info
-from system_under_test.protocol.topics import (
+from assay.system_under_test.protocol.schema import ProtocolError, request_info
+from assay.system_under_test.protocol.topics import (
     ConfigEntry,
     CreatableTopic,
     CreateTopicResult,
@@ -74,7 +74,7 @@ from system_under_test.protocol.topics import (
     DeleteTopicsResponse,
     ReplicaAssignment,
 )
-from system_under_test.protocol.versions import ApiVersionsRequest
+from assay.system_under_test.protocol.versions import ApiVersionsRequest
 
 
 def hexadecimal(text: str) -> bytes:

@@ -13,7 +13,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.records.compression import (
+from assay.system_under_test.records.compression import (
     GZIP,
     LZ4,
     SNAPPY,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.records.message import CorruptMessage, Message, decode, encode
+from assay.system_under_test.records.message import CorruptMessage, Message, decode, encode
 
 OFFSETS = st.integers(0, 2**63 - 1)
 BLOBS = st.none() | st.binary(max_size=60)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.records import message_set
-from system_under_test.records.message import CorruptMessage, Message, MessageTooLarge, encode
-from system_under_test.records.message_set import Record
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import CorruptMessage, Message, MessageTooLarge, encode
+from assay.system_under_test.records.message_set import Record
 
 BLOBS = st.none() | st.binary(max_size=30)
 RECORDS = st.lists(st.tuples(BLOBS, BLOBS, st.none() | st.integers(0, 2**40)), max_size=6)

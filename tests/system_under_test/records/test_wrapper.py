@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from system_under_test.records import message_set
-from system_under_test.records.compression import GZIP, LZ4, SNAPPY, compress
-from system_under_test.records.message import (
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY, compress
+from assay.system_under_test.records.message import (
     TIMESTAMP_TYPE_BIT,
     CorruptMessage,
     InvalidTimestamp,
@@ -18,8 +18,8 @@ from system_under_test.records.message import (
     MessageTooLarge,
     encode,
 )
-from system_under_test.records.message_set import Record
-from system_under_test.records.wrapper import MAX_EXPANDED, unwrap, wrap
+from assay.system_under_test.records.message_set import Record
+from assay.system_under_test.records.wrapper import MAX_EXPANDED, unwrap, wrap
 
 BLOBS = st.none() | st.binary(max_size=30)
 RECORDS = st.lists(st.tuples(BLOBS, BLOBS, st.none() | st.integers(0, 2**40)), min_size=1, max_size=6)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from system_under_test.protocol.internal import ReplicaFetchedPartition
-from system_under_test.records import message_set
-from system_under_test.replication.fetcher import BACK_OFF, apply_fetched
+from assay.system_under_test.protocol.internal import ReplicaFetchedPartition
+from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.fetcher import BACK_OFF, apply_fetched
 
 
 @pytest.mark.parametrize("first", [8, 9, 2**40])

@@ -7,21 +7,22 @@ from collections import defaultdict
 from functools import partial
 
 import pytest
-from sim_brokers import DATA, Brokers, brokers, simulate, until
 
-from cluster.sim.node import SimNode
-from system_under_test import disks
-from system_under_test.client.admin import Admin, NewTopic
-from system_under_test.deployment import Broker
-from system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS
-from system_under_test.log.epochs import EPOCHS
-from system_under_test.network.connection import Connection
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from system_under_test.records import message_set
-from system_under_test.records.compression import GZIP
-from system_under_test.records.message_set import Record
-from system_under_test.records.wrapper import wrap
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test import disks
+from assay.system_under_test.client.admin import Admin, NewTopic
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS
+from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.compression import GZIP
+from assay.system_under_test.records.message_set import Record
+from assay.system_under_test.records.wrapper import wrap
+
+from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until
 
 
 def system(**settings: object) -> Broker:

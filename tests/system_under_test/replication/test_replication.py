@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sim_brokers import DATA, Brokers, brokers, simulate, until
 
-from cluster.sim.node import SimNode
-from system_under_test.client.admin import Admin, NewTopic
-from system_under_test.client.errors import SendFailed, SendUnknown
-from system_under_test.deployment import Broker
-from system_under_test.log.checkpoints import HIGH_WATERMARKS
-from system_under_test.protocol.errors import ErrorCode
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test.client.admin import Admin, NewTopic
+from assay.system_under_test.client.errors import SendFailed, SendUnknown
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS
+from assay.system_under_test.protocol.errors import ErrorCode
+
+from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until
 
 
 async def send(cluster: Brokers, count: int, start: int = 0) -> None:

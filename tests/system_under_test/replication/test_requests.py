@@ -6,28 +6,29 @@ import asyncio
 from typing import Any
 
 import pytest
-from sim_brokers import Brokers, brokers, simulate, until
 
-from system_under_test.client.producer import Producer
-from system_under_test.deployment import Broker
-from system_under_test.network.connection import Connection, Unknown
-from system_under_test.protocol.errors import ErrorCode
-from system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from system_under_test.protocol.metadata import MetadataRequest
-from system_under_test.protocol.offsets import (
+from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection, Unknown
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from assay.system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.protocol.offsets import (
     EARLIEST,
     LATEST,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from system_under_test.protocol.schema import records_bytes
-from system_under_test.protocol.versions import ApiVersionsRequest
-from system_under_test.records import message_set
-from system_under_test.records.compression import GZIP, LZ4, SNAPPY
-from system_under_test.records.message import TIMESTAMP_TYPE_BIT
-from system_under_test.records.wrapper import wrap
+from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.versions import ApiVersionsRequest
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
+from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT
+from assay.system_under_test.records.wrapper import wrap
+
+from helpers.sim_brokers import Brokers, brokers, simulate, until
 
 
 async def leader_connection(cluster: Brokers) -> Connection:

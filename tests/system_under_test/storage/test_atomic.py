@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.sim.disk import SimDisk
-from system_under_test.storage import write_atomic
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.storage import write_atomic
 
 
 @given(st.integers(0, 2**32), st.integers(0, 5))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from system_under_test.runtime import Storage
-from system_under_test.storage import LocalStorage
+from assay.system_under_test.runtime import Storage
+from assay.system_under_test.storage import LocalStorage
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from system_under_test.runtime import File
-from system_under_test.storage import LocalStorage, local, sendfile
+from assay.system_under_test.runtime import File
+from assay.system_under_test.storage import LocalStorage, local, sendfile
 
 SIZE = 12 * 1024 * 1024
 """More than the sockets of both sides take."""

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from zookeeper_conformance import *  # noqa: F403
-from zookeeper_conformance import TIMEOUT, Events
 
-from cluster.zookeeper import JARS, argv, configuration, serves
-from system_under_test.zookeeper.adapter import KazooZooKeeper
+from assay.cluster.zookeeper import JARS, argv, configuration, serves
+from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
+
+from helpers.zookeeper_conformance import *  # noqa: F403
+from helpers.zookeeper_conformance import TIMEOUT, Events
 
 pytestmark = pytest.mark.slow
 

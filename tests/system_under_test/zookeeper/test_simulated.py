@@ -9,14 +9,15 @@ from contextvars import Context
 from typing import Any
 
 import pytest
-from zookeeper_conformance import *  # noqa: F403
-from zookeeper_conformance import TIMEOUT
 
-from cluster.sim.loop import SimLoop
-from cluster.sim.process import Process
-from cluster.sim.zookeeper.client import SimZooKeeper
-from cluster.sim.zookeeper.ensemble import Ensemble
-from cluster.sim.zookeeper.server import serve
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.process import Process
+from assay.cluster.sim.zookeeper.client import SimZooKeeper
+from assay.cluster.sim.zookeeper.ensemble import Ensemble
+from assay.cluster.sim.zookeeper.server import serve
+
+from helpers.zookeeper_conformance import *  # noqa: F403
+from helpers.zookeeper_conformance import TIMEOUT
 
 SERVERS = "198.18.0.3:2181"
 

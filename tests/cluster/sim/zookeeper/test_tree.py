@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kazoo.exceptions import BadArgumentsError, NoNodeError
 from kazoo.protocol.states import EventType
 
-from cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, Tree, check_path
+from assay.cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, Tree, check_path
 
 PATHS = st.sampled_from(["/a", "/b", "/a/a", "/a/b", "/a/b/c", "/b/a"])
 VERSIONS = st.sampled_from([-1, -1, -1, 0, 1])

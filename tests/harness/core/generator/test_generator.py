@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core import (
+from assay.harness.core import (
     EXHAUSTED,
     Answer,
     Context,

@@ -1,0 +1,74 @@
+"""The families of group checks: who owns what, and generations and tokens that fence those of an older one.
+
+How a workload records itself in ``effects``; ``group`` is the group's name, ``epoch`` the generation (null in a design
+that has none), ``owner`` the member's or consumer's id:
+
+- ``acquire``: a member was told that it owns the partition ``key``, one row each; ``key`` is the group's name where it
+  was told to own none. ``assignment``: a number unique for each process, key and hold.
+- ``release``: it gave the partition up by itself; ``lost``: it was told, or noticed by itself, that it owns it no more.
+  Columns as in the hold's ``acquire``. Every operation tells what its process acquired, gave up or lost since the one
+  before.
+- ``idle``: an operation told of the group that there is nothing to tell; ``key`` is the group's name. Of a member that
+  owns nothing nobody knows otherwise that it goes on to own nothing, and then no partition is an orphan for certain.
+- polls as in ``checkers/log.py``, with the hold's ``assignment``, and ``group``.
+- ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
+  ``epoch`` it is that of one who is no member. ``fetched``: ``value`` and ``position`` as committed.
+- a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its token as ``epoch``; and
+  ``guarded`` for what was done under it (see ``checkers/fencing.py``).
+
+Each check is a family of its own, so that a history owes no data for what it has nothing of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from assay.checkers.check import Check, Family, build
+from assay.checkers.engine import Engine
+from assay.checkers.groups.fencing import FENCING_VIOLATION
+from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
+from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
+from assay.checkers.groups.orphans import ORPHANED_PARTITION
+
+
+def _family(check: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None) -> Family:
+    return Family(
+        name=check.anomaly,
+        views=(),
+        checks=(check,),
+        applies=f"select count(*) as examined from {applies}",
+        anomalies=(check.anomaly,),
+        prepare=prepare,
+    )
+
+
+def _make_holds(engine: Engine) -> list[str]:
+    build(engine, HOLD_VIEWS)
+    return []
+
+
+GENERATIONS: Final = (
+    _family(ZOMBIE_COMMIT, "effects e where e.kind in ('acquire', 'commit') and e.group is not null and e.epoch >= 0"),
+    _family(
+        DOUBLE_OWNERSHIP,
+        "effects e where e.kind = 'acquire' and e.owner is not null and (e.epoch is not null or "
+        "e.assignment is not null)",
+        _make_holds,
+    ),
+    _family(GENERATION_REUSE, "events where event = 'group-generation'"),
+)
+HOLDING: Final = _family(
+    ORPHANED_PARTITION,
+    "effects e where e.kind = 'acquire' and e.owner is not null and e.assignment is not null and e.key <> e.group",
+)
+"""After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
+FENCING: Final = _family(FENCING_VIOLATION, "effects where kind = 'guarded' and epoch is not null")
+
+GROUPS: Final = (*GENERATIONS, HOLDING, FENCING)
+
+GROUP_ANOMALIES: Final = tuple(name for family in GENERATIONS for name in family.anomalies)
+"""What can go wrong with a group that has generations."""
+
+CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly)
+"""What can go wrong with a group whose members' holds are recorded, generations or not."""

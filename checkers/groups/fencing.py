@@ -1,0 +1,118 @@
+"""Tokens of leases: once a newer one was given or used, nothing is done under an older one.
+
+How a workload records itself in ``effects``: ``key`` is the lease's name throughout (also in what is done under it),
+``epoch`` the fencing token, which rises with each new holder; ``group`` is null or tells leases of one name apart.
+
+- ``acquire``: the lease was given, with this token. The same owner may be told the same token again.
+- ``renew``: the holder asked whoever gives the lease to prolong it.
+- ``guarded``: something was done under the lease, and whoever guards it accepted the token (ok), refused it (fail), or
+  nobody knows (info). A refusal *because there is a newer token* has the error ``stale-epoch``; others prove nothing.
+- ``release`` and ``lost`` need not be told here: a lease that is over without a new holder fences nobody.
+
+Rule U, with an acquire at 2e, what was accepted at 2e + 1, and a refusal as stale at 2e + 2: a newer token existed by
+its return, and that is all it says, so its call never counts. A guard that learns tokens only from the requests made to
+it cannot know of an acquire; where the contract says so (``fenced_by_requests``), acquires and renewals take no part.
+Operations of unknown outcome are dropped: nobody observes whether they were accepted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.engine import INFINITY, Row
+
+PLACEABLE: Final = 2**61
+"""Tokens below have a place that fits into 64 bits."""
+
+_STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like 'stale-epoch:%')"
+
+STEPS: Final = View(
+    "fencing_steps",
+    f"""
+    select group_name, key, kind, refused, epoch, 2 * epoch + case when refused = 1 then 2
+            when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
+        case when refused = 0 then call end as call, ret, op
+    from (
+        select group_name, key, kind, refused, epoch, call, ret, op, row_number() over (
+            partition by group_name, key, kind, epoch, owner order by call nulls first, op nulls first, sub nulls first)
+            as turn
+        from (
+            select coalesce(e.group, '') as group_name, e.key as key, e.kind as kind, e.epoch as epoch, e.op as op,
+                e.sub as sub, e.owner as owner, e.call as call, coalesce(e.ret, {INFINITY}) as ret,
+                case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as refused
+            from effects e cross join group_declared d join fencing_guarded g
+                on e.key = g.key and coalesce(e.group, '') = g.group_name
+            where (e.kind = 'guarded' or (e.kind in ('acquire', 'renew') and d.fenced_by_requests = 0))
+                and e.epoch >= 0 and e.epoch < {PLACEABLE}
+                and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as told) as steps
+    """,
+    keep=True,
+)
+"""An acquire that tells its owner the same token again is as good as a renewal."""
+
+
+def _did(kind: str, place: int) -> str:
+    token = f"token {place // 2}"
+    return {
+        "acquire": f"been given {token}",
+        "renew": f"had its lease renewed under {token}",
+        "guarded": f"had something accepted under {token}",
+    }[kind]
+
+
+def _fenced(row: Row, evidence: Evidence) -> Told:
+    late, first = row["late_op"], row["first_op"]
+    known = (
+        f"{evidence.who(first)} had been told by {seconds(row['first_ret'])} that token {row['first_epoch']} is stale"
+        if row["refused"] == 1
+        else f"{evidence.who(first)} had {_did(row['first_kind'], row['first_place'])} by {seconds(row['first_ret'])}"
+    )
+    claim = (
+        f"{row['key']}: {evidence.who(late)} has {_did(row['late_kind'], row['late_place'])} in an operation called at "
+        f"{seconds(row['before'])}, although {known}."
+    )
+    return Told(claim, (late, first))
+
+
+FENCING_VIOLATION: Final = Check(
+    anomaly="fencing-violation",
+    views=(
+        View(
+            "fencing_guarded",
+            """
+            select coalesce(e.group, '') as group_name, e.key as key from effects e
+            where e.kind = 'guarded' and e.epoch is not null group by coalesce(e.group, ''), e.key
+            """,
+        ),
+        STEPS,
+        View(
+            "found_fencing_violation",
+            """
+            select group_name, key, place, first_ret, before from (
+                select group_name, key, place, first_ret, max(last_call) over (partition by group_name, key
+                    order by place nulls first rows between unbounded preceding and 1 preceding) as before
+                from (
+                    select group_name, key, place, max(call) as last_call, min(ret) as first_ret from fencing_steps
+                    group by group_name, key, place) as folded) as ordered
+            where before > first_ret
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.group_name as group_name, f.place as first_place, f.first_ret as first_ret,
+            f.before as before, min(a.op) as first_op, min(a.kind) as first_kind, min(a.refused) as refused,
+            min(a.epoch) as first_epoch, min(b.op) as late_op, min(b.kind) as late_kind, min(b.place) as late_place
+        from (select * from found_fencing_violation order by group_name nulls first, key nulls first,
+                place nulls first limit {MOST_FINDINGS}) f
+            join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place
+                and a.ret = f.first_ret
+            join fencing_steps b on b.group_name = f.group_name and b.key = f.key and b.place < f.place
+                and b.call = f.before
+        group by f.key, f.group_name, f.place, f.first_ret, f.before
+        order by f.group_name nulls first, f.key nulls first, f.place nulls first
+        """,
+    examined="select count(*) as examined from fencing_steps where kind = 'guarded'",
+    tell=_fenced,
+)

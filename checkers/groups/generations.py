@@ -1,0 +1,128 @@
+"""Generations fence: nobody of an old one commits, and none is given twice.
+
+A generation is over for everybody once somebody is in the next one: no commit may be called after that, and be accepted
+(rule U, with each operation at its generation). Within one generation nothing is said, for a member that has missed its
+answer is told again, when others have committed already; nor of who is told an old generation: a coordinator that does
+not know that it was replaced may tell so, and whoever believes it cannot commit. A commit of unknown outcome counts
+when its number was fetched; it happened by the first such fetch's return. JoinGroup replies never count. What a
+coordinator stored is in the brokers' event logs: ``group-generation`` (``key``, ``epoch``), written each time that a
+generation went into the offsets topic.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
+from assay.checkers.engine import INFINITY, Row
+
+FORGOTTEN: Final = View(
+    "group_forgotten",
+    "select key, count(*) as times from events where event = 'group-forgotten' and key is not null group by key",
+    keep=True,
+)
+"""A group without members and offsets is forgotten in the end, and its generations begin anew: each number may be given
+once more for each time. No order is known between these events and what clients did, or other nodes."""
+
+STEPS: Final = View(
+    "group_steps",
+    f"""
+    select e.group as key, e.epoch as place, 0 as commits, e.op as op, min(e.sub) as sub, min(e.call) as call,
+        min(e.ret) as ret
+    from effects e
+        left join group_forgotten g on e.group = g.key
+    where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.epoch is not null and e.ret is not null
+        and g.key is null
+    group by e.group, e.epoch, e.op
+    union all
+    select e.group, e.epoch, 1, e.op, min(e.sub), min(e.call),
+        min(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else f.ret end)
+    from effects e left join (
+        select key, value, min(ret) as ret from effects
+        where kind = 'fetched' and outcome = 'ok' and ret is not null group by key, value
+        ) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
+    where e.kind = 'commit' and e.group is not null and e.epoch >= 0 and g.key is null
+        and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
+    group by e.group, e.epoch, e.op
+    """,
+    keep=True,
+)
+"""What each operation says of its group's generations."""
+
+
+def _zombie(row: Row, evidence: Evidence) -> Told:
+    late, first = row["late_op"], row["first_op"]
+    claim = (
+        f"{evidence.who(late)} committed to generation {row['late_place']} of {row['key']}, called at "
+        f"{evidence.called(late)}, although {evidence.who(first)} had been in generation {row['first_place']} by "
+        f"{evidence.returned(first)}."
+    )
+    return Told(claim, (first, late))
+
+
+ZOMBIE_COMMIT: Final = Check(
+    anomaly="zombie-commit",
+    views=(
+        FORGOTTEN,
+        STEPS,
+        View(
+            "group_levels",
+            """
+            select key, place, first_ret, max(last_commit) over (partition by key order by place nulls first
+                rows between unbounded preceding and 1 preceding) as before
+            from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret
+                from group_steps group by key, place) as folded
+            """,
+        ),
+        View(
+            "found_zombie_commit",
+            "select key, place, first_ret, before from group_levels where before > first_ret",
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.place as first_place, min(a.op) as first_op, min(b.place) as late_place,
+            min(b.op) as late_op
+        from (select * from found_zombie_commit order by key nulls first, place nulls first limit {MOST_FINDINGS}) f
+            join group_steps a on a.key = f.key and a.place = f.place and a.ret = f.first_ret
+            join group_steps b on b.key = f.key and b.place < f.place and b.call = f.before and b.commits = 1
+        group by f.key, f.place order by f.key nulls first, f.place nulls first
+        """,
+    examined="select count(*) as examined from group_steps where commits = 1",
+    tell=_zombie,
+)
+
+
+def _reused(row: Row, _: Evidence) -> Told:
+    claim = (
+        f"Generation {row['epoch']} of {row['key']} was stored {row['stored']} times, by {row['low_node']} and by "
+        f"{row['high_node']}"
+    )
+    if row["forgotten"]:
+        claim += f", although the group began anew no more than {row['forgotten']} times"
+    return Told(claim + ".", (), 0, row["moment"])
+
+
+GENERATION_REUSE: Final = Check(
+    anomaly="generation-reuse",
+    views=(
+        FORGOTTEN,
+        View(
+            "found_generation_reuse",
+            """
+            select e.key as key, e.epoch as epoch, count(*) as stored, min(e.node) as low_node,
+                max(e.node) as high_node, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten
+            from events e left join group_forgotten g on e.key = g.key
+            where e.event = 'group-generation' and e.key is not null and e.epoch is not null
+            group by e.key, e.epoch having count(*) > 1 + max(coalesce(g.times, 0))
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, epoch, stored, low_node, high_node, moment, forgotten from found_generation_reuse
+        order by key nulls first, epoch nulls first limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from events where event = 'group-generation'",
+    tell=_reused,
+)

@@ -1,0 +1,253 @@
+"""Who held what, from when to when, and whether two held it at once.
+
+A *hold* is one ownership of a partition (or a lease) by one owner: the rows of one ``process``, ``key`` and
+``assignment`` (unique for each hold). It is **certain** from the ``acquire``'s return to the first of
+
+- the call of its ``release``, whatever became of it: from then on it may be free;
+- the call of the operation in which the owner learned that it had ``lost`` it;
+- the moment at which a fault that kills processes may have begun on a node that runs clients, unless an operation under
+  this hold was answered later; which client ran on which node no column tells, so each such fault counts for all;
+- where it was never given up, the call of the last operation under it that was answered: nobody knows what became of an
+  owner that is not heard of any more.
+
+Acquires of unknown outcome are dropped. Whoever has generations, or tokens (``epoch``), has one owner per partition and
+epoch, whenever: giving a partition up does not make room for another in the same generation, whose number would no
+longer tell them apart. Without epochs two certain holds of different owners must not overlap.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.groups.generations import FORGOTTEN
+
+ACQUIRED: Final = View(
+    "hold_acquires",
+    f"""
+    select coalesce(e.group, '') as group_name, e.key as key, e.process as process, e.assignment as assignment,
+        min(case when e.outcome = 'ok' then e.owner end) as owner,
+        max(case when e.outcome = 'ok' then e.owner end) as other_owner,
+        max(case when e.outcome = 'ok' then e.epoch end) as epoch, min(e.op) as op, max(e.call) as told,
+        max(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) end) as begun
+    from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
+    group by coalesce(e.group, ''), e.key, e.process, e.assignment
+    """,
+)
+
+USED: Final = View(
+    "hold_uses",
+    """
+    select coalesce(e.group, '') as group_name, e.key as key, e.process as process, e.assignment as assignment,
+        min(case when e.kind in ('release', 'lost') then e.call end) as over,
+        max(case when e.kind = 'lost' or (e.kind = 'release' and e.outcome = 'ok') then e.ret end) as gone,
+        max(case when e.kind not in ('release', 'lost') and e.ret is not null then e.call end) as alive
+    from effects e
+    where e.kind not in ('append', 'end') and e.assignment is not null
+    group by coalesce(e.group, ''), e.key, e.process, e.assignment
+    """,
+)
+"""Of every assignment, held or not, and so of nearly all rows: numbers alone, since texts are slow to fold."""
+
+HOLDS: Final = View(
+    "holds",
+    """
+    select a.group_name as group_name, a.key as key, a.process as process, a.assignment as assignment,
+        a.owner as owner, a.other_owner as other_owner, a.epoch as epoch, a.op as op, a.told as told,
+        a.begun as begun, u.over as over, u.gone as gone, u.alive as alive
+    from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
+        and a.process = u.process and a.assignment = u.assignment
+    """,
+    keep=True,
+)
+"""``told``: the last call of an operation that tells of it, so that it was held then at the latest; ``over``: when the
+owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
+
+_SPARING: Final = (
+    "clock",
+    "consumer-from-coordinator",
+    "consumer-from-zookeeper",
+    "cut-consumer",
+    "freeze",
+    "stop",
+    "stop-consumer",
+    "zookeeper-expire",
+)
+"""Faults after which a process goes on with all that it knew; partitions, too. Any other one may have killed it."""
+
+TIMES: Final = View(
+    "fault_times",
+    f"""
+    select id, min(fault) as fault, max(case when targets like '%client%' then 1 else 0 end) as of_clients,
+        min(time) + 1000000000 * max(case when phase = 'intended' then coalesce(cast(nullif(
+            regexp_extract(detail, '"at": ?([0-9]+)', 1), '') as bigint), 0) else 0 end) as since,
+        coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
+        coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
+    from faults group by id
+    """,
+    keep=True,
+)
+"""``since``: when a fault may have begun, at the earliest. All are intended at the start, for so many seconds later, of
+which whole ones count, since engines differ in fractions; what was done is written only once it is done."""
+
+KILLS: Final = View(
+    "client_kills",
+    f"""
+    select since, healed from fault_times
+    where of_clients = 1 and fault not like 'partition%' and fault not in {_SPARING}
+    union all select cast(null as bigint), cast(null as bigint)
+    """,
+)
+"""Between which times a client's process may have been killed; and a row of nulls."""
+
+CERTAIN: Final = View(
+    "certain_holds",
+    """
+    select group_name, key, process, owner, epoch, op, begun, until from (
+        select group_name, key, process, owner, epoch, op, begun, case when over is null then alive
+            when killed < over then greatest(killed, least(alive, over)) else over end as until
+        from (
+            select h.group_name as group_name, h.key as key, h.process as process, h.owner as owner,
+                h.epoch as epoch, h.op as op, h.begun as begun, h.over as over, h.alive as alive,
+                min(case when k.healed > h.begun then greatest(k.since, h.begun) end) as killed
+            from holds h cross join client_kills k
+            where h.assignment is not null and h.owner = h.other_owner
+            group by h.group_name, h.key, h.process, h.assignment, h.owner, h.epoch, h.op, h.begun, h.over, h.alive
+            ) as facing) as bounded
+    where begun < until
+    """,
+    keep=True,
+)
+
+HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
+
+
+def _owned(row: Row, evidence: Evidence) -> Told:
+    low, high = row["low_op"], row["high_op"]
+    what = f"{row['key']} of {row['group_name']}" if row["group_name"] else str(row["key"])
+    if row["epoch"] is not None:
+        owners = "two owners" if row["owners"] == 2 else f"{row['owners']} owners"
+        claim = (
+            f"{what} had {owners} in generation {row['epoch']}: {row['low_owner']} ({evidence.who(low)}) "
+            f"and {row['high_owner']} ({evidence.who(high)})"
+        )
+        if row["forgotten"]:
+            claim += f", although the group began anew no more than {row['forgotten']} times"
+        return Told(claim + ".", (low, high))
+    claim = (
+        f"{what} had two owners from {seconds(row['begun'])} to {seconds(min(row['before'], row['until']))}: "
+        f"{row['low_owner']} ({evidence.who(low)}) owned it from {seconds(row['low_begun'])} to at least "
+        f"{seconds(row['before'])}, and {row['high_owner']} ({evidence.who(high)}) from {seconds(row['begun'])} to at "
+        f"least {seconds(row['until'])}."
+    )
+    return Told(claim, (high, low, row["last_op"]))
+
+
+DOUBLE_OWNERSHIP: Final = Check(
+    anomaly="double-ownership",
+    views=(
+        FORGOTTEN,
+        View(
+            "generation_owners",
+            """
+            select coalesce(e.group, '') as group_name, e.key as key, e.epoch as epoch, e.owner as owner,
+                min(e.op) as op
+            from effects e
+            where e.kind = 'acquire' and e.outcome = 'ok' and e.epoch is not null and e.owner is not null
+                and e.key <> coalesce(e.group, '')
+            group by coalesce(e.group, ''), e.key, e.epoch, e.owner
+            """,
+            keep=True,
+        ),
+        View(
+            "hold_order",
+            """
+            select group_name, key, owner, begun, until, max(until) over (partition by group_name, key, owner
+                order by begun nulls first, until nulls first
+                rows between unbounded preceding and 1 preceding) as before
+            from certain_holds where epoch is null and key <> group_name
+            """,
+        ),
+        View(
+            "hold_turns",
+            """
+            select group_name, key, owner, begun, until, cast(sum(case when before >= begun then 0 else 1 end) over (
+                partition by group_name, key, owner order by begun nulls first, until nulls first
+                rows between unbounded preceding and current row) as bigint) as reign
+            from hold_order
+            """,
+        ),
+        View(
+            "reigns",
+            """
+            select group_name, key, begun, until, before from (
+                select group_name, key, begun, until, max(until) over (partition by group_name, key
+                    order by begun nulls first, owner nulls first
+                    rows between unbounded preceding and 1 preceding) as before
+                from (
+                    select group_name, key, owner, min(begun) as begun, max(until) as until from hold_turns
+                    group by group_name, key, owner, reign) as joined) as ordered
+            """,
+        ),
+        View(
+            "found_double_ownership",
+            """
+            select o.group_name as group_name, o.key as key, o.epoch as epoch, min(o.owner) as low_owner,
+                max(o.owner) as high_owner, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
+                cast(null as bigint) as begun, cast(null as bigint) as until, cast(null as bigint) as before
+            from generation_owners o left join group_forgotten g on o.group_name = g.key
+            group by o.group_name, o.key, o.epoch having count(*) > 1 + max(coalesce(g.times, 0))
+            union all
+            select group_name, key, cast(null as bigint), cast(null as string), cast(null as string), 2, 0, begun,
+                until, before
+            from reigns where before > begun
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.group_name as group_name, f.key as key, f.epoch as epoch, f.owners as owners,
+            f.forgotten as forgotten, f.begun as begun, f.until as until, f.before as before,
+            coalesce(f.low_owner, min(c.owner)) as low_owner, coalesce(f.high_owner, min(d.owner)) as high_owner,
+            coalesce(min(a.op), min(c.op)) as low_op, coalesce(min(b.op), min(d.op)) as high_op,
+            min(c.begun) as low_begun, min(l.op) as last_op
+        from (select * from found_double_ownership order by group_name nulls first, key nulls first,
+                epoch nulls first, begun nulls first limit {MOST_FINDINGS}) f
+            left join generation_owners a on a.group_name = f.group_name and a.key = f.key and a.epoch = f.epoch
+                and a.owner = f.low_owner
+            left join generation_owners b on b.group_name = f.group_name and b.key = f.key and b.epoch = f.epoch
+                and b.owner = f.high_owner
+            left join certain_holds c on c.group_name = f.group_name and c.key = f.key and c.until = f.before
+                and c.epoch is null
+            left join certain_holds d on d.group_name = f.group_name and d.key = f.key and d.begun = f.begun
+                and d.epoch is null
+            left join double_owned_last l on l.process = c.process and l.call = f.before
+        group by f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before, f.low_owner,
+            f.high_owner
+        order by f.group_name nulls first, f.key nulls first, f.epoch nulls first, f.begun nulls first
+        """,
+    examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
+    tell=_owned,
+    evidence_views=(
+        View(
+            "double_owned_until",
+            """
+            select c.process as process, c.until as until
+            from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
+                and c.until = f.before
+            where c.epoch is null group by c.process, c.until
+            """,
+            keep=True,
+        ),
+        View(
+            "double_owned_last",
+            """
+            select e.process as process, e.call as call, min(e.op) as op
+            from effects e join double_owned_until d on e.process = d.process and e.call = d.until
+            group by e.process, e.call
+            """,
+        ),
+    ),
+)
+"""An owner's own overlapping or adjoining holds are one reign, so that whoever reaches into another's is another."""

@@ -1,0 +1,116 @@
+"""Offsets of a group that only ever move forward, whatever they are kept in: none goes back, and none is lost.
+
+How a workload records itself in ``effects`` (``key`` names group and partition, ``group`` the group):
+
+- ``advance``: a commit of ``position``, by one that reads on and never seeks; outcomes ok, fail or info.
+- ``resume``: a new owner was told to begin at ``position``; where nothing had been committed, at the log's start.
+
+An offset that was acknowledged, or that an owner was told to begin at, is a floor from then on: no owner begins below
+it, and no commit goes there, that is called later (rule U, with each operation at its offset). A ``resume`` at an
+offset whose commit had an unknown outcome is left out: such a commit may have come late, and overtaken others. Where it
+did, all that comes after goes on from there, and what had been called by its return is no floor for that any more. So
+this asks for more than a register, which may be written back, and needs no unique values.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
+from assay.checkers.engine import Row
+
+STEPS: Final = View(
+    "offset_steps",
+    """
+    select e.key as key, e.position as place, e.op as op, e.kind as kind, e.call as call, e.ret as ret,
+        case when e.kind = 'resume' and u.key is not null then 0 else 1 end as judged
+    from effects e left join (
+        select key, position from effects where kind = 'advance' and outcome = 'info' and position is not null
+        group by key, position) u on e.key = u.key and e.position = u.position
+    where e.kind in ('advance', 'resume') and e.outcome = 'ok' and e.ret is not null and e.position is not null
+    """,
+    keep=True,
+)
+
+
+def _went_back(row: Row, evidence: Evidence) -> Told:
+    late, first = row["late_op"], row["first_op"]
+    did = "was told to begin" if row["late_kind"] == "resume" else "committed"
+    claim = (
+        f"{evidence.who(late)} {did} at offset {row['late_place']} of {row['key']}, called at {evidence.called(late)}, "
+        f"although {row['place']} had been known to {evidence.who(first)} by {evidence.returned(first)}."
+    )
+    return Told(claim, (first, late))
+
+
+OFFSET_REGRESSION: Final = Check(
+    anomaly="offset-regression",
+    views=(
+        STEPS,
+        View(
+            "offset_resets",
+            """
+            select s.key as key, s.call as call, s.ret as ret from offset_steps s join (
+                select key, place, min(first_ret) over (partition by key order by depth nulls first
+                    rows between unbounded preceding and 1 preceding) as higher
+                from (select key, place, min(0 - place) as depth, min(ret) as first_ret
+                    from offset_steps group by key, place) as folded
+                ) h on s.key = h.key and s.place = h.place
+            where s.judged = 0 and h.higher < s.call
+            """,
+            keep=True,
+        ),
+        View(
+            "offset_eras",
+            """
+            select s.key as key, s.place as place, s.op as op, s.kind as kind, s.call as call, s.ret as ret,
+                s.judged as judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,
+                cast(sum(case when r.call <= s.call then 1 else 0 end) as bigint) as era
+            from offset_steps s left join offset_resets r on s.key = r.key
+            group by s.key, s.place, s.op, s.kind, s.call, s.ret, s.judged
+            """,
+            keep=True,
+        ),
+        View(
+            "offset_levels",
+            """
+            select key, era, place, first_ret, max(last_call) over (partition by key, era order by place nulls first
+                rows between unbounded preceding and 1 preceding) as before
+            from (
+                select key, era, place, max(call) as last_call, min(ret) as first_ret from (
+                    select key, era, place, call, cast(null as bigint) as ret from offset_eras where judged = 1
+                    union all
+                    select key, floor_era, place, cast(null as bigint), ret from offset_eras) as apart
+                group by key, era, place) as folded
+            """,
+        ),
+        View(
+            "found_offset_regression",
+            "select key, era, place, first_ret, before from offset_levels where before > first_ret",
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.place as place, f.era as era, min(a.op) as first_op, min(b.place) as late_place,
+            min(b.op) as late_op, min(b.kind) as late_kind
+        from (select * from found_offset_regression order by key nulls first, place nulls first, era nulls first
+                limit {MOST_FINDINGS}) f
+            join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place and a.ret = f.first_ret
+            join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place and b.call = f.before
+                and b.judged = 1
+        group by f.key, f.place, f.era order by f.key nulls first, f.place nulls first, f.era nulls first
+        """,
+    examined="select count(*) as examined from offset_steps where judged = 1",
+    tell=_went_back,
+)
+
+OFFSETS: Final = Family(
+    name="offsets",
+    views=(),
+    checks=(OFFSET_REGRESSION,),
+    applies="""
+        select cast(coalesce(sum(many), 0) as bigint) as examined from effect_kinds
+        where kind in ('advance', 'resume')
+        """,
+    anomalies=(OFFSET_REGRESSION.anomaly,),
+)

@@ -1,0 +1,287 @@
+"""A partition that nobody of a living group owns, for longer than the contract's rebalance deadline (liveness).
+
+Silence is no proof: a partition counts as owned as long as anybody *may* own it, and the group as living only while
+somebody certainly does something under a hold of the same topic. So a stretch of time counts when in all of it
+
+- nobody may own the partition. An owner may own it from the call of its process's operation *before* the one that told
+  of the ``acquire`` (a consumer that gets a partition in the background tells of it later), also when that acquire's
+  outcome is unknown, to the return of its ``release`` (ok) or of the operation that noticed its loss; or to its death:
+  the next call of its worker after one of its operations had an unknown outcome, since a worker then closes its client
+  and takes another;
+- somebody lives: operations under a hold of another partition of the same topic were answered again and again, with
+  pauses of at most a quarter of the deadline;
+- nobody is in doubt: no fault is between its intended time and recovered (one without recovery is for ever); no
+  process that was to end with an operation of unknown outcome, sends apart, may have acquired something that nobody was
+  told of, from its worker's operation before that one on; and every process of the group will tell what it acquires, so
+  after its last operation that tells of the group it may own anything, until it is dead.
+
+A rebalance of the whole group ends a stretch, and so does a phase in which all its members have left. A partition
+without owner that outlasts the deadline inside one stretch is orphaned. Not found: partitions that nobody ever owned
+(the log's drain says whether they were read), groups of which nobody owns anything, and owners that hold a partition
+and do not read it (``unseen``). The topic of ``orders-3`` is what is left without the number.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.engine import INFINITY, Row
+
+_TOPIC: Final = "regexp_replace({}, '-[0-9]+$', '')"
+
+
+def _unowned(owned: str) -> str:
+    """SQL for the times (``since``, ``until``) in which nobody owned a partition, after somebody had."""
+    return f"""
+        select group_name, key, reach as since, since as until from (
+            select group_name, key, since, max(until) over (partition by group_name, key
+                order by since nulls first, until nulls first
+                rows between unbounded preceding and 1 preceding) as reach
+            from {owned}) as ordered
+        where reach < since
+        union all
+        select group_name, key, max(until), {INFINITY} from {owned}
+        group by group_name, key having max(until) < {INFINITY}
+        """
+
+
+_GIVEN_UP: Final = f"case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end"
+
+OWNED_FOR_SURE: Final = View(
+    "orphan_owned_for_sure",
+    f"""
+    select group_name, key, case when until < told then 0 else told end as since,
+        case when until < told then 0 else until end as until
+    from (
+        select h.group_name as group_name, h.key as key, h.told as told,
+            least({_GIVEN_UP}, coalesce(i.died, {INFINITY})) as until
+        from holds h
+            left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
+            on h.process = i.process
+        where h.key <> h.group_name and h.group_name <> '') as told
+    """,
+)
+"""Parts of the times of ``orphan_owned``, by what a hold's own operations say. One that was told of after its end (the
+same assignment once more, say) has no such part, and covers no gap of others: it counts as a moment before all."""
+
+SUSPECTS: Final = View(
+    "orphan_suspects",
+    f"""
+    select g.group_name as group_name from ({_unowned("orphan_owned_for_sure")}) g
+        cross join group_declared d cross join (select max(call) as latest from ops) o
+    where g.since + d.deadline < least(g.until, o.latest)
+    group by g.group_name
+    """,
+    keep=True,
+)
+"""Groups with long gaps between those parts before the end. Of others, nearly always all, no more need be known."""
+
+TURNS: Final = View(
+    "orphan_turns",
+    """
+    select "index" as op, process, call, outcome,
+        lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
+        lead(call) over (partition by worker order by call nulls first, "index" nulls first) as resumed
+    from ops cross join (select group_name from orphan_suspects order by group_name nulls first limit 1) s
+    """,
+    keep=True,
+)
+
+DEATHS: Final = View(
+    "orphan_deaths",
+    f"""
+    select process, min(coalesce(former, 0)) as born,
+        min(case when outcome = 'info' then coalesce(resumed, {INFINITY}) else {INFINITY} end) as died
+    from orphan_turns group by process
+    """,
+    keep=True,
+)
+"""``born``: the call of its worker's operation before its first one. ``died``: infinite for who ended in peace."""
+
+TELLING: Final = View(
+    "orphan_telling",
+    """
+    select t.group_name as group_name, t.process as process, t.op as op, t.call as call,
+        coalesce(lag(t.call) over (partition by t.group_name, t.process order by t.call nulls first, t.op nulls first),
+            d.born) as former
+    from (
+        select e.group as group_name, e.process as process, e.op as op, min(e.call) as call
+        from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
+        join orphan_deaths d on t.process = d.process
+    """,
+    keep=True,
+)
+"""Operations that tell of a group, and the call of the one before; what a process got since then the later one says."""
+
+DOUBTS: Final = View(
+    "orphan_doubts",
+    f"""
+    select cast(null as string) as group_name, since, recovered as until from fault_times
+    union all
+    select cast(null as string), coalesce(t.former, 0), coalesce(t.resumed, {INFINITY})
+    from orphan_turns t
+        left join (select op from effects where kind = 'append' group by op) s on t.op = s.op
+    where t.outcome = 'info' and s.op is null
+    union all
+    select t.group_name, max(t.call), min(d.died)
+    from orphan_telling t join orphan_deaths d on t.process = d.process
+    group by t.group_name, t.process
+    """,
+    keep=True,
+)
+"""When nothing is said: of any group where ``group_name`` is null."""
+
+OWNED: Final = View(
+    "orphan_owned",
+    f"""
+    select h.group_name as group_name, h.key as key, h.op as op, t.former as since,
+        least({_GIVEN_UP}, d.died) as until
+    from holds h
+        join orphan_telling t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
+        join orphan_deaths d on d.process = h.process
+    where h.key <> h.group_name
+    """,
+    keep=True,
+)
+"""From when to when each owner may have owned what it acquired."""
+
+GAPS: Final = View(
+    "orphan_gaps",
+    f"""
+    select g.group_name as group_name, {_TOPIC.format("g.key")} as topic, g.key as key, g.since as since,
+        g.until as until
+    from ({_unowned("orphan_owned")}) g cross join group_declared d
+    where g.since + d.deadline < g.until
+    """,
+    keep=True,
+)
+"""Long times in which nobody may have owned a partition, after somebody had."""
+
+LIVES: Final = View(
+    "orphan_lives",
+    f"""
+    select l.group_name as group_name, {_TOPIC.format("l.key")} as topic, l.since as since, l.until as until from (
+        select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
+            select h.group_name as group_name, h.key as key, h.begun as begun, e.call as call,
+                lag(e.call) over (partition by h.group_name, h.key, h.process, h.assignment
+                    order by e.call nulls first, e.op nulls first) as former
+            from holds h join (
+                select a.group as group_name, a.key as key, a.process as process, a.assignment as assignment,
+                    a.op as op, min(a.call) as call
+                from effects a join (select group_name from orphan_gaps group by group_name) s
+                    on a.group = s.group_name
+                where a.assignment is not null and a.ret is not null
+                group by a.group, a.key, a.process, a.assignment, a.op) e
+                on e.group_name = h.group_name and e.key = h.key and e.process = h.process
+                and e.assignment = h.assignment
+            where h.begun is not null and e.call <= coalesce(h.over, e.call)) as named) l
+        cross join group_declared d
+    where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
+    """,
+    keep=True,
+)
+"""From one answered operation under a hold to the next one, where that is soon; of groups with gaps alone."""
+
+STATES: Final = View(
+    "orphan_states",
+    f"""
+    select group_name, topic, moment,
+        lead(moment) over (partition by group_name, topic order by moment nulls first) as next_moment,
+        case when cast(sum(living) over (partition by group_name, topic order by moment nulls first
+                rows between unbounded preceding and current row) as bigint) > 0
+            and cast(sum(doubts) over (partition by group_name, topic order by moment nulls first
+                rows between unbounded preceding and current row) as bigint) = 0 then 1 else 0 end as counts
+    from (
+        select group_name, topic, moment, cast(sum(living) as bigint) as living, cast(sum(doubts) as bigint) as doubts
+        from (
+            select group_name, topic, since as moment, 1 as living, 0 as doubts from orphan_lives
+            union all select group_name, topic, until, -1, 0 from orphan_lives
+            union all
+            select t.group_name, t.topic, d.since, 0, 1 from orphan_topics t
+                join orphan_doubts d on coalesce(d.group_name, t.group_name) = t.group_name
+            union all
+            select t.group_name, t.topic, d.until, 0, -1 from orphan_topics t
+                join orphan_doubts d on coalesce(d.group_name, t.group_name) = t.group_name
+            where d.until < {INFINITY}) as changes
+        group by group_name, topic, moment) as folded
+    """,
+)
+
+FOUND: Final = View(
+    "found_orphaned_partition",
+    """
+    select g.group_name as group_name, g.key as key, greatest(g.since, s.since) as since,
+        least(g.until, s.until) as until, g.since as freed, g.until as taken
+    from orphan_gaps g join orphan_stretches s on g.group_name = s.group_name and g.topic = s.topic
+        cross join group_declared d
+    where greatest(g.since, s.since) + d.deadline < least(g.until, s.until)
+    """,
+    keep=True,
+)
+
+
+def _orphaned(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"Nobody of {row['group_name']} owned {row['key']} from {seconds(row['since'])} to {seconds(row['until'])}, "
+        f"{seconds(row['until'] - row['since'])}, while others of the group were there; the contract's deadline is "
+        f"{seconds(row['deadline'])}. The last owner was {evidence.who(row['last_op'])}."
+    )
+    return Told(claim, (row["last_op"], row["next_op"]), 0, row["until"])
+
+
+ORPHANED_PARTITION: Final = Check(
+    anomaly="orphaned-partition",
+    views=(
+        OWNED_FOR_SURE,
+        SUSPECTS,
+        TURNS,
+        DEATHS,
+        TELLING,
+        DOUBTS,
+        OWNED,
+        GAPS,
+        LIVES,
+        View(
+            "orphan_topics",
+            "select group_name, topic from orphan_gaps group by group_name, topic",
+            keep=True,
+        ),
+        STATES,
+        View(
+            "orphan_begins",
+            """
+            select group_name, topic, moment, next_moment, counts, cast(sum(begins) over (partition by group_name, topic
+                order by moment nulls first rows between unbounded preceding and current row) as bigint) as stretch
+            from (
+                select group_name, topic, moment, next_moment, counts, case when counts = 1 and coalesce(lag(counts)
+                    over (partition by group_name, topic order by moment nulls first), 0) = 0 then 1 else 0 end
+                    as begins
+                from orphan_states) as compared
+            """,
+        ),
+        View(
+            "orphan_stretches",
+            """
+            select group_name, topic, min(moment) as since, max(next_moment) as until from orphan_begins
+            where counts = 1 and next_moment is not null group by group_name, topic, stretch
+            """,
+            keep=True,
+        ),
+        FOUND,
+    ),
+    evidence=f"""
+        select f.group_name as group_name, f.key as key, f.since as since, f.until as until,
+            min(d.deadline) as deadline, min(b.op) as last_op, min(a.op) as next_op
+        from (select * from found_orphaned_partition order by group_name nulls first, key nulls first,
+                since nulls first limit {MOST_FINDINGS}) f
+            cross join group_declared d
+            left join orphan_owned b on b.group_name = f.group_name and b.key = f.key and b.until = f.freed
+            left join orphan_owned a on a.group_name = f.group_name and a.key = f.key and a.since = f.taken
+        group by f.group_name, f.key, f.since, f.until
+        order by f.group_name nulls first, f.key nulls first, f.since nulls first
+        """,
+    examined="select count(*) as examined from holds where key <> group_name and group_name <> ''",
+    tell=_orphaned,
+    needs_end=True,
+)

@@ -1,0 +1,181 @@
+"""One leader per epoch, one controller per epoch, and nobody who goes back to an older controller.
+
+These checks read the nodes' event logs and ZooKeeper's. Nothing here compares times of events of different nodes: a
+log's order is (node, incarnation, seq), ZooKeeper's is the zxid. What they read:
+
+- ``first-append-in-epoch`` (``key``, ``epoch``): the node accepted an append as the leader of that epoch.
+- ``became-controller`` (``controller_epoch``): the node took over the control; a node's next life is another holder.
+- ``request-obeyed`` (``controller_epoch``): the node did what a controller of that epoch told it.
+- any other event with ``zxid`` and ``controller_epoch``: a write to ZooKeeper by a controller of that epoch.
+
+Each is a family of its own, so that a history lacking one kind of event owes no data for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
+from assay.checkers.engine import Row
+
+
+def _more(row: Row) -> str:
+    return f", {row['holders']} in all" if row["holders"] > 2 else ""
+
+
+def _leaders(row: Row, _: Evidence) -> Told:
+    claim = (
+        f"{row['low_node']} and {row['high_node']} both accepted appends to {row['key']} as its leader in "
+        f"epoch {row['epoch']} ({row['low_node']} from offset {row['low_position']} on, "
+        f"{row['high_node']} from offset {row['high_position']} on){_more(row)}."
+    )
+    return Told(claim, (), row["holders"] - 2, row["moment"])
+
+
+TWO_LEADERS: Final = Check(
+    anomaly="two-leaders",
+    views=(
+        View(
+            "ownership_leaders",
+            """
+            select key, epoch, node, min(position) as position, min(time) as time from events
+            where event = 'first-append-in-epoch' and key is not null and epoch is not null
+            group by key, epoch, node
+            """,
+            keep=True,
+        ),
+        View(
+            "found_two_leaders",
+            """
+            select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, max(time) as moment
+            from ownership_leaders group by key, epoch having count(*) > 1
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.epoch as epoch, f.low_node as low_node, f.high_node as high_node,
+            f.holders as holders, f.moment as moment, a.position as low_position, b.position as high_position
+        from (select * from found_two_leaders order by key nulls first, epoch nulls first limit {MOST_FINDINGS}) f
+            join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.low_node = a.node
+            join ownership_leaders b on f.key = b.key and f.epoch = b.epoch and f.high_node = b.node
+        order by f.key nulls first, f.epoch nulls first
+        """,
+    examined="select count(*) as examined from ownership_leaders",
+    tell=_leaders,
+)
+
+
+def _controllers(row: Row, _: Evidence) -> Told:
+    if row["low_node"] == row["high_node"]:
+        claim = f"{row['low_node']} became the controller of epoch {row['epoch']} in two of its lives{_more(row)}."
+    else:
+        both = f"{row['low_node']} and {row['high_node']} both became the controller"
+        claim = f"{both} of epoch {row['epoch']}{_more(row)}."
+    return Told(claim, (), row["holders"] - 2, row["moment"])
+
+
+TWO_CONTROLLERS: Final = Check(
+    anomaly="two-controllers",
+    views=(
+        View(
+            "ownership_controllers",
+            """
+            select controller_epoch as epoch, node, incarnation, min(time) as time from events
+            where event = 'became-controller' and controller_epoch is not null
+            group by controller_epoch, node, incarnation
+            """,
+            keep=True,
+        ),
+        View(
+            "found_two_controllers",
+            """
+            select cast(null as string) as key, epoch, min(node) as low_node, max(node) as high_node,
+                count(*) as holders, max(time) as moment
+            from ownership_controllers group by epoch having count(*) > 1
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, epoch, low_node, high_node, holders, moment from found_two_controllers
+        order by epoch nulls first limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from ownership_controllers",
+    tell=_controllers,
+)
+
+
+def _obeyed(row: Row, _: Evidence) -> Told:
+    if row["node"] is None:
+        claim = (
+            f"The write with zxid {row['place']} to ZooKeeper was made under controller epoch {row['epoch']}, "
+            f"after one with a smaller zxid under epoch {row['former']}."
+        )
+    else:
+        claim = (
+            f"{row['node']} obeyed a controller of epoch {row['epoch']} (event {row['place']} of its life "
+            f"{row['incarnation']}) after it had obeyed one of epoch {row['former']} in the same life."
+        )
+    return Told(claim, (), 0, row["moment"])
+
+
+STALE_EPOCH_OBEYED: Final = Check(
+    anomaly="stale-epoch-obeyed",
+    views=(
+        View(
+            "ownership_commands",
+            """
+            select node, incarnation, seq as place, controller_epoch as low_epoch, controller_epoch as high_epoch, time
+            from events where event = 'request-obeyed' and controller_epoch is not null
+            union all
+            select cast(null as string), cast(null as bigint), zxid, min(controller_epoch), max(controller_epoch),
+                min(time)
+            from events
+            where event <> 'request-obeyed' and zxid is not null and controller_epoch is not null group by zxid
+            """,
+            keep=True,
+        ),
+        View(
+            "found_stale_epoch_obeyed",
+            """
+            select cast(null as string) as key, node, incarnation, place, low_epoch as epoch, former, time as moment
+            from (
+                select node, incarnation, place, low_epoch, time, max(high_epoch) over (partition by node, incarnation
+                    order by place nulls first rows between unbounded preceding and 1 preceding) as former
+                from ownership_commands) as ordered
+            where former > low_epoch
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, node, incarnation, place, epoch, former, moment from found_stale_epoch_obeyed
+        order by node nulls first, incarnation nulls first, place nulls first limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from ownership_commands",
+    tell=_obeyed,
+)
+
+
+def _family(check: Check, applies: str) -> Family:
+    return Family(
+        name=check.anomaly,
+        views=(),
+        checks=(check,),
+        applies=f"select count(*) as examined from events where {applies}",
+        anomalies=(check.anomaly,),
+    )
+
+
+OWNERSHIP: Final = (
+    _family(TWO_LEADERS, "event = 'first-append-in-epoch' and key is not null and epoch is not null"),
+    _family(TWO_CONTROLLERS, "event = 'became-controller' and controller_epoch is not null"),
+    _family(
+        STALE_EPOCH_OBEYED,
+        "controller_epoch is not null and (event = 'request-obeyed' or zxid is not null)",
+    ),
+)
+
+OWNERSHIP_ANOMALIES: Final = tuple(name for family in OWNERSHIP for name in family.anomalies)
+"""Everything that these checks can report."""

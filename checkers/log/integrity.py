@@ -1,0 +1,166 @@
+"""What a log may hold: one value per offset, one offset per value, nothing that nobody sent or that failed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
+from assay.checkers.engine import Row
+
+_OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
+
+
+def _held(value: int | None) -> str:
+    return "a record that cannot be decoded" if value is None else f"value {value}"
+
+
+def _source(row: Row, side: str, evidence: Evidence) -> tuple[str, int | None]:
+    """Who says that the value is there, acknowledgement first."""
+    if row[f"{side}_ack_op"] is not None:
+        op = row[f"{side}_ack_op"]
+        return f"acknowledged to {evidence.who(op)} at {evidence.returned(op)}", op
+    op = row[f"{side}_seen_op"]
+    return f"read by {evidence.who(op)} at {evidence.called(op)}", op
+
+
+def _inconsistent(row: Row, evidence: Evidence) -> Told:
+    first, first_op = _source(row, "low", evidence)
+    second, second_op = _source(row, "high", evidence)
+    claim = (
+        f"offset {row['position']} of {row['key']} holds {_held(row['low'])} ({first}) "
+        f"and {_held(row['high'])} ({second})"
+    )
+    if row["held"] > 2:
+        claim += f", {row['held']} different values in all"
+    return Told(f"{claim}.", (first_op, second_op), row["held"] - 2)
+
+
+INCONSISTENT_OFFSET: Final = Check(
+    anomaly="inconsistent-offset",
+    views=(
+        View(
+            "found_inconsistent_offset",
+            """
+            select p.key as key, p.position as position, min(p.value) as low,
+                case when count(*) > count(p.value) then null else max(p.value) end as high, count(*) as held
+            from log_placed p join log_offsets o on p.key = o.key and p.position = o.position
+            where o.held > 1 and p.acks + p.observed > 0
+            group by p.key, p.position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.position as position, f.low as low, f.high as high, f.held as held,
+            min(a.ack_op) as low_ack_op, min(a.seen_op) as low_seen_op,
+            min(b.ack_op) as high_ack_op, min(b.seen_op) as high_seen_op
+        from (select * from found_inconsistent_offset order by key nulls first, position nulls first
+              limit {MOST_FINDINGS}) f
+            join log_placed a on f.key = a.key and f.position = a.position and f.low = a.value
+            join log_placed b on f.key = b.key and f.position = b.position
+                and (f.high = b.value or (f.high is null and b.value is null))
+        group by f.key, f.position, f.low, f.high, f.held order by f.key nulls first, f.position nulls first
+        """,
+    examined="select count(*) as examined from log_offsets",
+    tell=_inconsistent,
+)
+
+
+def _duplicate(row: Row, evidence: Evidence) -> Told:
+    first, first_op = _source(row, "low", evidence)
+    second, second_op = _source(row, "high", evidence)
+    claim = (
+        f"value {row['value']} of {row['key']} is at offset {row['low']} ({first}) "
+        f"and at offset {row['high']} ({second})"
+    )
+    if row["offsets"] > 2:
+        claim += f", at {row['offsets']} offsets in all"
+    if row["live"] > 1:
+        claim += f", though it was sent only {row['live']} times"
+    return Told(f"{claim}.", (row["send_op"], first_op, second_op), row["offsets"] - 2)
+
+
+DUPLICATE: Final = Check(
+    anomaly="duplicate",
+    views=(
+        View(
+            "found_duplicate",
+            """
+            select key, value, low, high, offsets, live, send_op
+            from log_values where value is not null and offsets > 1 and offsets > live
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.low as low, f.high as high, f.offsets as offsets, f.live as live,
+            f.send_op as send_op, a.ack_op as low_ack_op, a.seen_op as low_seen_op,
+            b.ack_op as high_ack_op, b.seen_op as high_seen_op
+        from (select * from found_duplicate order by key nulls first, low nulls first, value nulls first
+              limit {MOST_FINDINGS}) f
+            join log_placed a on f.key = a.key and f.value = a.value and f.low = a.position
+            join log_placed b on f.key = b.key and f.value = b.value and f.high = b.position
+        order by f.key nulls first, f.low nulls first, f.value nulls first
+        """,
+    examined="select count(*) as examined from log_values where offsets > 0",
+    tell=_duplicate,
+)
+
+
+def _aborted(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"value {row['value']} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
+        f"at {evidence.called(row['seen_op'])}, but its send by {evidence.who(row['send_op'])} "
+        f"at {evidence.called(row['send_op'])} had definitely failed."
+    )
+    return Told(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1)
+
+
+ABORTED_READ: Final = Check(
+    anomaly="aborted-read",
+    views=(
+        View(
+            "found_aborted_read",
+            """
+            select key, value, low, observed, send_op, seen_op
+            from log_values where observed > 0 and live = 0 and failed > 0
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, low, observed, send_op, seen_op from found_aborted_read
+        order by key nulls first, low nulls first, value nulls first limit {MOST_FINDINGS}
+        """,
+    examined=_OBSERVED,
+    tell=_aborted,
+)
+
+
+def _phantom(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"{_held(row['value'])} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
+        f"at {evidence.called(row['seen_op'])}, but nobody sent it."
+    )
+    return Told(claim[0].upper() + claim[1:], (row["seen_op"],), row["observed"] - 1)
+
+
+PHANTOM: Final = Check(
+    anomaly="phantom",
+    views=(
+        View(
+            "found_phantom",
+            """
+            select key, value, low, observed, seen_op from log_values where observed > 0 and live = 0 and failed = 0
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, low, observed, seen_op from found_phantom
+        order by key nulls first, low nulls first, value nulls first limit {MOST_FINDINGS}
+        """,
+    examined=_OBSERVED,
+    tell=_phantom,
+    needs_close=True,
+)

@@ -1,0 +1,160 @@
+"""What must stay: acknowledged values, values that were seen once, and values within the drain's deadline."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.engine import Row
+
+
+def _evidence(found: str) -> str:
+    """The first poll called after the value was known to be there that passed it, else the first one at all."""
+    return f"""
+        select f.key as key, f.value as value, f.position as position, f.acked as acked, f.seen as seen,
+            f.ack_op as ack_op, f.seen_op as seen_op, f.without_it as without_it, f.settled as settled,
+            f.sentinel_op as sentinel_op,
+            coalesce(min(case when p.call > f.known then p.op end), min(p.op)) as poll_op
+        from (select * from {found} order by key nulls first, position nulls first, value nulls first
+              limit {MOST_FINDINGS}) f
+            left join (
+                select g.key as key, g.value as value, g.position as position, s.op as op, s.call as call
+                from (select * from {found} order by key nulls first, position nulls first, value nulls first
+                      limit {MOST_FINDINGS}) g
+                    join log_passes s on g.key = s.key and s.first_offset <= g.position and s.next_offset > g.position
+                    left join log_shown h on h.key = g.key and h.value = g.value and h.position = g.position
+                        and h.op = s.op and h.segment = s.segment
+                where h.op is null) p on f.key = p.key and f.value = p.value and f.position = p.position
+        group by f.key, f.value, f.position, f.acked, f.seen, f.ack_op, f.seen_op, f.without_it, f.settled,
+            f.sentinel_op, f.known
+        order by f.key nulls first, f.position nulls first, f.value nulls first
+        """
+
+
+def _missing(row: Row, evidence: Evidence) -> str:
+    if row["settled"] is not None:
+        return f"the log of {row['key']} settled at end offset {row['settled']}, at or below it"
+    claim = (
+        f"the poll by {evidence.who(row['poll_op'])} from {evidence.called(row['poll_op'])} "
+        f"to {evidence.returned(row['poll_op'])} passed that offset without it"
+    )
+    others = row["without_it"] - 1
+    return claim if others < 1 else f"{claim}, as did {others} other poll{'s' if others > 1 else ''}"
+
+
+def _others(row: Row) -> int:
+    return 0 if row["settled"] is not None else int(row["without_it"]) - 1
+
+
+def _lost(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
+        f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])}, but {_missing(row, evidence)}, "
+        f"and nobody ever saw it."
+    )
+    return Told(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"]), _others(row))
+
+
+_GONE_COLUMNS: Final = (
+    "g.key as key, g.value as value, g.position as position, g.acked as acked, g.seen as seen, g.ack_op as ack_op, "
+    "g.seen_op as seen_op, g.without_it as without_it, g.settled as settled, g.sentinel_op as sentinel_op"
+)
+
+LOST_WRITE: Final = Check(
+    anomaly="lost-write",
+    views=(
+        View(
+            "found_lost_write",
+            f"""
+            select {_GONE_COLUMNS}, g.acked as known
+            from log_gone g join log_values v on g.key = v.key and g.value = v.value
+            where g.acks > 0 and v.observed = 0
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=_evidence("found_lost_write"),
+    examined="select cast(coalesce(sum(acked_values), 0) as bigint) as examined from log_cover where passes > 0",
+    tell=_lost,
+)
+
+
+def _vanished(row: Row, evidence: Evidence) -> Told:
+    acknowledged = "" if row["acked"] is None else f", acknowledged at {seconds(row['acked'])},"
+    claim = (
+        f"value {row['value']}{acknowledged} was read at offset {row['position']} of {row['key']} by "
+        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but {_missing(row, evidence)}."
+    )
+    return Told(claim, (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]), _others(row))
+
+
+VANISHED: Final = Check(
+    anomaly="vanished",
+    views=(
+        View(
+            "found_vanished",
+            f"select {_GONE_COLUMNS}, g.seen as known from log_gone g where g.observed > 0",
+            keep=True,
+        ),
+    ),
+    evidence=_evidence("found_vanished"),
+    examined="select cast(coalesce(sum(observed_values), 0) as bigint) as examined from log_cover where passes > 0",
+    tell=_vanished,
+)
+
+
+def _unseen(row: Row, evidence: Evidence) -> Told:
+    where = "an unknown offset" if row["position"] is None else f"offset {row['position']}"
+    reached = (
+        "which never reached the sentinel" if row["settled"] is None else f"which settled at offset {row['settled']}"
+    )
+    claim = (
+        f"value {row['value']} at {where} of {row['key']} was acknowledged to {evidence.who(row['okay_op'])} "
+        f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline."
+    )
+    return Told(claim, (row["okay_op"],))
+
+
+UNSEEN: Final = Check(
+    anomaly="unseen",
+    views=(
+        View(
+            "log_final",
+            """
+            select key, min(call) as final_call from log_effects
+            where phase in ('sentinel', 'drain') and key is not null group by key
+            """,
+            keep=True,
+        ),
+        View(
+            "log_due",
+            """
+            select p.key as key, p.value as value, p.position as position, p.okay_op as okay_op
+            from log_judged p join log_final f on p.key = f.key
+            where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
+                and (p.position is not null or (p.compacted is null and p.log_start <= 0))
+            """,
+        ),
+        View(
+            "found_unseen",
+            """
+            select d.key as key, d.value as value, d.position as position, d.okay_op as okay_op
+            from log_due d join log_values v on d.key = v.key and d.value = v.value
+                left join log_gone g on d.key = g.key and d.value = g.value and d.position = g.position
+            where v.drained = 0 and g.key is null
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.position as position, f.okay_op as okay_op, t.settled as settled
+        from (select * from found_unseen order by key nulls first, position nulls first, value nulls first
+              limit {MOST_FINDINGS}) f
+            left join log_settled t on f.key = t.key
+        order by f.key nulls first, f.position nulls first, f.value nulls first
+        """,
+    examined="select count(*) as examined from log_due",
+    tell=_unseen,
+    needs_end=True,
+)
+"""Due is what was acknowledged before the sentinel was called, and the sentinel."""

@@ -1,0 +1,320 @@
+"""Order: rule U over the offsets, offsets of one process's sends, message sets kept together, end offsets that go back.
+
+Rule U (ANOMALIES): give each operation its place in the object's order; x precedes y iff x.ret < y.call. The history is
+linearizable iff nothing placed before an x was called after x had returned, that is, iff the greatest call over all
+strictly smaller places never exceeds x.ret. One row per (value, offset): it is there at the latest when its send was
+acknowledged with this offset, or when the first poll that showed it returned. Records are placed at 2 * offset, so that
+log end reads, where the contract declares them linearizable, fit between them at 2 * end - 1. An offset of 2^61 or
+more, which no log can have and only a damaged record claims, has no place here: other checks report it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.engine import INFINITY, Row
+
+PLACEABLE: Final = 2**61
+"""Offsets below have a place that fits into 64 bits."""
+
+ENDS: Final = View(
+    "log_ends",
+    """
+    select op, sub, process, key, position, epoch, call, ret from log_effects
+    where kind = 'end' and outcome = 'ok' and position is not null and ret is not null
+    """,
+)
+
+UNACKNOWLEDGED: Final = View(
+    "log_unacknowledged",
+    "select key, value, position, seen from log_placed where acks = 0 and position is not null and value is not null",
+    keep=True,
+)
+"""What was observed where nobody was told that it is: few, against all sends."""
+
+TIMELINE: Final = View(
+    "log_timeline",
+    f"""
+    select key, 2 * position as place, acked_call as call,
+        least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
+    from log_placed where position < {PLACEABLE} and value is not null and acks > 0
+    union all
+    select p.key, 2 * p.position, v.call, coalesce(p.seen, {INFINITY}), coalesce(p.seen, {INFINITY})
+    from log_unacknowledged p join log_values v on p.key = v.key and p.value = v.value
+    where p.position < {PLACEABLE}
+    union all
+    select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
+    from log_ends e cross join log_declared d where d.linearizable_ends = 1 and e.position < {PLACEABLE}
+    """,
+)
+
+ACTED: Final = View(
+    "log_acted",
+    """
+    select op, key, min(call) as call, min(ret) as ret from effects
+    where kind in ('append', 'observe', 'end') group by op, key
+    """,
+    keep=True,
+)
+
+MOMENTS: Final = View(
+    "log_moments",
+    """
+    select key, call as moment, 0 as is_return, min(op) as op from log_acted group by key, call
+    union all
+    select key, ret as moment, 1 as is_return, min(op) as op from log_acted where ret is not null group by key, ret
+    """,
+)
+"""The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""
+
+
+def _what(place: int, key: str) -> str:
+    return f"offset {place // 2} of {key}" if place % 2 == 0 else f"log end offset {(place + 1) // 2} of {key}"
+
+
+def _real_time(row: Row, evidence: Evidence) -> Told:
+    here = _what(row["place"], row["key"])
+    if row["overtaken"] == 1:
+        claim = (
+            f"{here} was there by {seconds(row['returned'])} ({evidence.who(row['known_op'])}), but the lower "
+            f"{_what(row['earlier_place'], row['key'])} was filled by an operation of {evidence.who(row['later_op'])} "
+            f"that began only at {seconds(row['before'])}."
+        )
+        return Told(claim[0].upper() + claim[1:], (row["known_op"], row["later_op"]))
+    claim = (
+        f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
+        f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
+    )
+    return Told(claim[0].upper() + claim[1:], (row["future_op"], row["future_send_op"]))
+
+
+REAL_TIME_ORDER: Final = Check(
+    anomaly="real-time-order",
+    views=(
+        ENDS,
+        UNACKNOWLEDGED,
+        TIMELINE,
+        View(
+            "found_real_time_order",
+            """
+            select key, place, called, returned, before, future_ret, future_call,
+                case when before > returned then 1 else 0 end as overtaken
+            from (
+                select key, place, called, returned, future_ret, future_call,
+                    max(called) over (partition by key order by place nulls first
+                        rows between unbounded preceding and 1 preceding) as before
+                from (
+                    select key, place, max(call) as called, min(ret) as returned,
+                        min(case when seen < call then seen end) as future_ret,
+                        max(case when seen < call then call end) as future_call
+                    from log_timeline group by key, place) as folded) as ordered
+            where before > returned or future_ret is not null
+            """,
+            keep=True,
+            fine=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.place as place, f.returned as returned, f.before as before, f.overtaken as overtaken,
+            f.future_ret as future_ret, f.future_call as future_call,
+            k.op as known_op, l.op as later_op, r.op as future_op, c.op as future_send_op,
+            min(t.place) as earlier_place
+        from (select * from found_real_time_order order by key nulls first, place nulls first
+              limit {MOST_FINDINGS}) f
+            left join log_moments k on f.key = k.key and f.returned = k.moment and k.is_return = 1
+            left join log_moments l on f.key = l.key and f.before = l.moment and l.is_return = 0
+            left join log_moments r on f.key = r.key and f.future_ret = r.moment and r.is_return = 1
+            left join log_moments c on f.key = c.key and f.future_call = c.moment and c.is_return = 0
+            left join log_timeline t on f.key = t.key and f.before = t.call
+        group by f.key, f.place, f.returned, f.before, f.overtaken, f.future_ret, f.future_call, k.op, l.op, r.op, c.op
+        order by f.key nulls first, f.place nulls first
+        """,
+    examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
+    tell=_real_time,
+    evidence_views=(ACTED, MOMENTS),
+)
+
+
+def _send_went_back(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"{evidence.who(row['op'])} sent value {row['value']} to {row['key']} at {evidence.called(row['op'])} and got "
+        f"offset {row['position']}, below offset {row['former']} of the value {row['former_value']} that it had sent "
+        f"before it ({evidence.called(row['former_op'])})."
+    )
+    return Told(claim[0].upper() + claim[1:], (row["op"], row["former_op"]))
+
+
+NONMONOTONIC_SEND: Final = Check(
+    anomaly="nonmonotonic-send",
+    views=(
+        View(
+            "log_send_pairs",
+            """
+            select op as op, sub, process, key, position, value,
+                lag(position) over (partition by process, key
+                    order by call nulls first, op nulls first, sub nulls first) as former,
+                lag(value) over (partition by process, key
+                    order by call nulls first, op nulls first, sub nulls first) as former_value,
+                lag(op) over (partition by process, key
+                    order by call nulls first, op nulls first, sub nulls first) as former_op
+            from log_sends where outcome = 'ok' and position is not null
+            """,
+        ),
+        View(
+            "found_nonmonotonic_send",
+            "select * from log_send_pairs where position < former",
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, op, op as own_op, position, value, former, former_value, former_op from found_nonmonotonic_send
+        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        """,
+    examined="""
+        select cast(coalesce(sum(sends - 1), 0) as bigint) as examined from (
+            select count(*) as sends from log_sends where outcome = 'ok' and position is not null
+            group by process, key) as senders
+        """,
+    tell=_send_went_back,
+)
+
+
+def _send_skipped(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
+        f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
+        f"at offset {row['position']}"
+    )
+    if row["amid"] > 0:
+        claim += f", with {row['amid']} other known record{'s' if row['amid'] > 1 else ''} between them"
+    return Told(claim[0].upper() + claim[1:] + ".", (row["op"],))
+
+
+SEND_SKIP: Final = Check(
+    anomaly="send-skip",
+    views=(
+        View(
+            "log_set_pairs",
+            """
+            select op, sub, key, request, position, value, outcome,
+                lag(position) over (partition by key, request order by op nulls first, sub nulls first) as former,
+                lag(value) over (partition by key, request order by op nulls first, sub nulls first) as former_value,
+                lag(outcome) over (partition by key, request order by op nulls first, sub nulls first) as former_outcome
+            from log_sends where request is not null
+            """,
+        ),
+        View(
+            "log_split",
+            """
+            select op, sub, key, request, position, value, former, former_value from log_set_pairs
+            where outcome = 'ok' and former_outcome = 'ok' and position <> former + 1
+            """,
+            keep=True,
+        ),
+        View(
+            "log_known_ranks",
+            """
+            select key, position, cast(row_number() over (partition by key order by position nulls first) as bigint)
+                as known_rank
+            from log_offsets
+            """,
+        ),
+        View(
+            "found_send_skip",
+            """
+            select s.op as op, s.sub as sub, s.key as key, s.request as request, s.position as position,
+                s.value as value, s.former as former, s.former_value as former_value,
+                b.known_rank - a.known_rank - 1 as amid
+            from log_split s
+                join log_known_ranks a on s.key = a.key and s.former = a.position
+                join log_known_ranks b on s.key = b.key and s.position = b.position
+            where b.known_rank - a.known_rank <> 1
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, op, op as own_op, position, value, former, former_value, amid from found_send_skip
+        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        """,
+    examined="""
+        select cast(coalesce(sum(sends - 1), 0) as bigint) as examined from (
+            select count(*) as sends from log_sends
+            where outcome = 'ok' and position is not null and request is not null group by key, request) as sets
+        """,
+    tell=_send_skipped,
+)
+
+
+def _end_went_back(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"the log end offset of {row['key']} was {row['former']} (epoch {row['former_epoch']}) for "
+        f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
+        f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
+    )
+    return Told(claim[0].upper() + claim[1:], (row["former_op"], row["end_op"]))
+
+
+HIGH_WATERMARK_REGRESSION: Final = Check(
+    anomaly="high-watermark-regression",
+    views=(
+        View(
+            "log_end_moments",
+            """
+            select key, ret as moment, 1 as told, epoch, op, sub, position from log_ends
+            union all
+            select key, call, 0, epoch, op, sub, position from log_ends
+            """,
+        ),
+        View(
+            "log_end_suspects",
+            """
+            select key, epoch from (
+                select key, told, epoch, position,
+                    max(case when told = 1 and epoch is not null then position end) over (partition by key
+                        order by moment nulls first, told nulls first, op nulls first, sub nulls first
+                        rows between unbounded preceding and 1 preceding) as former
+                from log_end_moments) as moments
+            where told = 0 and epoch is not null and former > position group by key, epoch
+            """,
+            keep=True,
+        ),
+        View(
+            "log_end_levels",
+            """
+            select m.key as key, s.epoch as level, m.moment as moment, m.told as told, m.op as op, m.sub as sub,
+                m.position as position
+            from log_end_moments m join log_end_suspects s on m.key = s.key
+            where (m.told = 1 and m.epoch <= s.epoch) or (m.told = 0 and m.epoch = s.epoch)
+            """,
+        ),
+        View(
+            "found_high_watermark_regression",
+            """
+            select key, level as epoch, op, sub, position, former from (
+                select key, level, op, sub, told, position,
+                    max(case when told = 1 then position end) over (partition by key, level
+                        order by moment nulls first, told nulls first, op nulls first, sub nulls first
+                        rows between unbounded preceding and 1 preceding) as former
+                from log_end_levels) as moments
+            where told = 0 and former > position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.epoch as epoch, f.op as end_op, f.position as position, f.former as former,
+            min(e.op) as former_op, min(e.epoch) as former_epoch
+        from (select * from found_high_watermark_regression order by key nulls first, op nulls first, sub nulls first
+              limit {MOST_FINDINGS}) f
+            join log_ends w on f.op = w.op and f.sub = w.sub
+            join log_ends e on f.key = e.key and f.former = e.position
+        where e.epoch <= f.epoch and e.ret < w.call
+        group by f.key, f.epoch, f.op, f.sub, f.position, f.former
+        order by f.key nulls first, f.op nulls first, f.sub nulls first
+        """,
+    examined="select count(*) as examined from log_ends where epoch is not null",
+    tell=_end_went_back,
+)
+"""An end above a later one is looked into epoch by epoch only where it is so when epochs are left out: seldom."""

@@ -1,0 +1,82 @@
+"""What lies on the replicas' disks after a run must be the same wherever it counts.
+
+The data set ``replicas`` holds the records of every replica's log, read once all had rejoined. ``below_hw`` is what
+counts: for a member of the in-sync set what lies below the leader's high watermark, for another replica below the one
+that it had noted itself. Compared are common positions alone, so that logs which begin at different offsets, and
+compacted ones, agree.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
+from assay.checkers.engine import Row
+
+
+def _record(row: Row, which: str) -> str:
+    value = "no value of the workload" if row[f"{which}_value"] is None else f"value {row[f'{which}_value']}"
+    epoch = "" if row[f"{which}_epoch"] is None else f", epoch {row[f'{which}_epoch']}"
+    return f"{value} (crc {row[f'{which}_crc']}{epoch}) on {row[f'{which}_node']}"
+
+
+def _divergence(row: Row, _: Evidence) -> Told:
+    claim = (
+        f"offset {row['position']} of {row['key']} is {_record(row, 'low')} and {_record(row, 'high')}, below the high "
+        "watermark of both, after all replicas had rejoined."
+    )
+    return Told(claim[0].upper() + claim[1:], ())
+
+
+REPLICA_DIVERGENCE: Final = Check(
+    anomaly="replica-divergence",
+    views=(
+        View(
+            "replicas_held",
+            """
+            select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
+                case when value is null then 1 else 0 end as unknown
+            from replicas where below_hw
+            """,
+            keep=True,
+        ),
+        View(
+            "found_replica_divergence",
+            """
+            select key, position, min(node) as node from replicas_held group by key, position
+            having min(crc) <> max(crc) or min(compared) <> max(compared) or min(unknown) <> max(unknown)
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.position as position,
+            l.node as low_node, l.value as low_value, l.crc as low_crc, l.epoch as low_epoch,
+            h.node as high_node, h.value as high_value, h.crc as high_crc, h.epoch as high_epoch
+        from (
+            select f.key as key, f.position as position, f.node as low, min(b.node) as high
+            from (select * from found_replica_divergence order by key nulls first, position nulls first
+                  limit {MOST_FINDINGS}) f
+                join replicas_held a on f.key = a.key and f.position = a.position and f.node = a.node
+                join replicas_held b on f.key = b.key and f.position = b.position
+            where a.crc <> b.crc or a.compared <> b.compared or a.unknown <> b.unknown
+            group by f.key, f.position, f.node) f
+            join replicas_held l on f.key = l.key and f.position = l.position and f.low = l.node
+            join replicas_held h on f.key = h.key and f.position = h.position and f.high = h.node
+        order by f.key nulls first, f.position nulls first
+        """,
+    examined="""
+        select count(*) as examined from (
+            select key, position from replicas_held group by key, position having count(*) > 1) as common
+        """,
+    tell=_divergence,
+)
+
+REPLICAS: Final = Family(
+    "replicas",
+    views=(),
+    checks=(REPLICA_DIVERGENCE,),
+    applies="select count(*) as examined from replicas",
+    anomalies=("replica-divergence",),
+)
+REPLICA_ANOMALIES: Final = REPLICAS.anomalies

@@ -1,0 +1,198 @@
+"""The honest durability contract: what a log may lose when all its servers lose power together.
+
+A server that fsyncs every M messages, not each, has up to M - 1 of a partition in memory alone. As long as one of those
+that have them keeps its power they are safe. When all lose it, each partition is cut to a prefix, and that the
+contract may allow (``Contract.unflushed``, M - 1). What is allowed is told as ``unflushed-loss``, and everything else
+is judged as if those records had been sent with an unknown outcome and never read: what is left of the history before
+the loss ends at the cut, and a consumer begins anew after it.
+
+Allowed is nothing but that. A loss of power counts when it bit and its targets are all nodes that have an event log.
+Of a partition M - 1 records may go, counted from the last known before, by a send or by a poll; what else is gone other
+checks find. And they must go together: of those at or above the cut none may be there afterwards, nor at another offset
+above it. Where one is, no cut is granted.
+When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
+
+An offset counts as gone when no poll showed its value there any more although polls or sends came that far, or the
+drain ended below it. A run whose drain did not come through is unknown in any case.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, seconds
+from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.source import literal
+from assay.harness.core.history import EFFECTS
+
+UNFLUSHED_LOSS: Final = "unflushed-loss"
+POWER_LOSS: Final = "power-loss"
+ERA: Final = 1 << 32
+"""Added to assignments for each cut before them, so that no chain of polls goes on across one."""
+NO_CUTS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of ``key`` was there at ``moment`` (nanoseconds) ends below offset ``at``."""
+
+    key: str
+    moment: int
+    at: int
+
+
+def cuts(engine: Engine, unflushed: int) -> list[Cut]:
+    """Those that are granted, by key and moment."""
+    granted = [cut for moment in _moments(engine) for cut in _cuts(engine, moment, unflushed)]
+    return sorted(granted, key=lambda cut: (cut.key, cut.moment))
+
+
+def _moments(engine: Engine) -> list[int]:
+    """When all servers were without power."""
+    servers = {row["node"] for row in engine.rows("select node from events group by node")}
+    rows = engine.rows(
+        f"""
+        select i.targets as targets, i.time as moment from faults i join faults h on i.id = h.id
+        where i.fault = '{POWER_LOSS}' and i.phase = 'injected' and h.phase = 'healed' and h.bit
+        order by i.time nulls first
+        """
+    )
+    return [row["moment"] for row in rows if servers and servers <= set(json.loads(row["targets"]))]
+
+
+def _cuts(engine: Engine, moment: int, unflushed: int) -> list[Cut]:
+    gone: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for row in engine.rows(_tail(moment, unflushed)):
+        key, position = row["key"], row["position"]
+        if row["kept"] == 0:
+            gone[key] = min(position, gone.get(key, position))
+        if row["found"] is not None:
+            found[key] = max(row["found"], found.get(key, row["found"]))
+    return [Cut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
+
+
+def _tail(moment: int, unflushed: int) -> str:
+    """The last records known before the moment, if it is known what became of them.
+
+    ``kept``: the record is where it was; ``found``: the highest offset at which its value was shown afterwards.
+    """
+    return f"""
+        with known as (
+            select key, value, position from effects
+            where kind in ('append', 'observe') and outcome = 'ok' and value is not null and position is not null
+                and ret < {moment}
+            group by key, value, position),
+        shown as (
+            select key, value, position from effects
+            where kind = 'observe' and call >= {moment} and value is not null group by key, value, position),
+        latest as (select key, value, max(position) as position from shown group by key, value),
+        reached as (
+            select key, max(position) as furthest from effects
+            where kind in ('append', 'observe') and outcome = 'ok' and call >= {moment} group by key),
+        drained as (
+            select key, max(position) as settled from effects where kind = 'drained' and outcome = 'ok' group by key)
+        select k.key as key, k.position as position, case when s.key is null then 0 else 1 end as kept,
+            l.position as found
+        from known k join (select key, max(position) as last from known group by key) e
+                on k.key = e.key and k.position > e.last - {unflushed}
+            left join shown s on k.key = s.key and k.value = s.value and k.position = s.position
+            left join latest l on k.key = l.key and k.value = l.value
+            left join reached r on k.key = r.key
+            left join drained d on k.key = d.key
+        where s.key is not null or k.position <= r.furthest or k.position >= d.settled
+        """
+
+
+def eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
+    """Per key its times between cuts: key, since, until (not included), the lowest cut still to come, number from 0."""
+    found = []
+    for key in sorted({cut.key for cut in granted}):
+        mine = sorted((cut for cut in granted if cut.key == key), key=lambda cut: cut.moment)
+        edges = [0, *(cut.moment for cut in mine), INFINITY]
+        for era, (since, until) in enumerate(itertools.pairwise(edges)):
+            found.append((key, since, until, min([cut.at for cut in mine[era:]], default=INFINITY), era))
+    return found
+
+
+def _rewrite() -> str:
+    """``effects`` with what lies at or above a cut taken back; the same columns."""
+    changed = {
+        "position": """case when r.key is null then e.position
+                when e.kind = 'append' and e.position >= r.cut then null
+                when e.kind in ('observe-begin', 'observe-end', 'end', 'seek', 'reset') then least(e.position, r.cut)
+                else e.position end""",
+        "outcome": """case when r.key is not null and e.kind = 'append' and e.outcome = 'ok' and e.position >= r.cut
+                then 'info' else e.outcome end""",
+        "assignment": f"""case when r.key is null then e.assignment
+                else coalesce(e.assignment, -1) + r.era * {ERA} end""",
+    }
+    columns = ", ".join(f"{changed.get(name, f'e.{name}')} as {name}" for name in EFFECTS.names)
+    return f"""
+        select {columns}
+        from effects e left join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
+        where r.key is null or e.kind <> 'observe' or e.position is null or e.position < r.cut
+        """
+
+
+def prepare(engine: Engine) -> list[str]:
+    """Makes ``log_eras``, and ``log_effects`` anew for the log's checks, which come after."""
+    unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
+    found = eras(cuts(engine, unflushed))
+    values = ", ".join(f"({literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found)
+    engine.view(
+        "log_eras",
+        "select key, cast(since as bigint) as since, cast(until as bigint) as until, cast(cut as bigint) as cut, "
+        f"cast(era as bigint) as era from (values {values}) as named (key, since, until, cut, era)"
+        if found
+        else NO_CUTS,
+    )
+    if found:
+        engine.table("log_taken_back", _rewrite())
+        engine.view("log_effects", "select * from log_taken_back")
+    return []
+
+
+def _told(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
+        f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])} and went when all servers lost power by "
+        f"{seconds(row['moment'])}: not yet flushed, as the contract allows; the log was cut at offset {row['cut']}."
+    )
+    return Told(claim, (row["ack_op"],))
+
+
+_CHECK: Final = Check(
+    anomaly=UNFLUSHED_LOSS,
+    views=(
+        View(
+            "found_unflushed_loss",
+            """
+            select e.key as key, e.value as value, e.position as position, e.op as ack_op, r.until as moment,
+                r.cut as cut
+            from effects e join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
+            where e.kind = 'append' and e.outcome = 'ok' and e.ret < r.until and e.position >= r.cut
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, position, ack_op, moment, cut from found_unflushed_loss
+        order by key nulls first, position nulls first, moment nulls first limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
+    tell=_told,
+)
+
+UNFLUSHED: Final = Family(
+    name="unflushed",
+    views=(),
+    checks=(_CHECK,),
+    applies="select unflushed as examined from log_declared",
+    anomalies=(UNFLUSHED_LOSS,),
+    prepare=prepare,
+)
+"""Only for contracts that allow it; before the log's, which reads what this family leaves of the history."""

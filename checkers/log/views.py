@@ -1,0 +1,367 @@
+"""What the log checks share: sends, polls and their ranges, one row per known (value, offset), and who is gone.
+
+A poll *passes* offset o if begin <= o < end; only a poll that ended ok, with a begin and an end, passes anything, since
+a failed or timed-out one may have lost records on its way. How many polls passed an offset is one running sum over the
+ends of their ranges (+1 at begin, -1 at end), so no range join and no dense vector is ever made. A value is gone from
+an offset when more polls passed it than showed it there, or when the drain settled at or below it.
+
+The time of a poll does not matter for that: consumers read up to the high watermark, so when one got past an offset,
+the content of that offset was settled. The settled end does not have this property (sends that race with the sentinel
+may rightly land behind it), so it counts only against what was there before the sentinel was called.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import View
+from assay.checkers.engine import INFINITY
+
+SENDS: Final = View(
+    "log_sends",
+    """
+    select op, sub, request, process, key, position, value, owner, call, ret, outcome, phase
+    from log_effects where kind = 'append'
+    """,
+    keep=True,
+)
+
+_RANGE: Final = """
+        min(call) as call,
+        max(case when kind = 'observe-begin' then position end) as first_offset,
+        min(case when kind = 'observe-end' then position end) as next_offset,
+        min(case when kind = 'observe' then greatest(position, 0) - sub end) as low,
+        max(case when kind = 'observe' then greatest(position, 0) - sub end) as high,
+        min(case when kind = 'observe' then position end) as least,
+        max(case when kind = 'observe' then position end) as greatest_one,
+        count(case when kind = 'observe' then 1 end) as records,
+        count(case when kind = 'observe' and position is not null then value end) as valued,
+        max(case when outcome = 'ok' then 0 else 1 end) as doubtful
+"""
+"""What a poll's rows say of it, folded."""
+
+READS: Final = View(
+    "log_reads",
+    f"""
+    select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
+        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE}
+    from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
+    """,
+    keep=True,
+)
+"""What each operation read of each key: nearly always one poll, and then this is all that need be known of it."""
+
+UNEVEN: Final = View(
+    "log_uneven",
+    "select op, key from log_reads where polls <> 1 or first_begin > first_row",
+    keep=True,
+)
+"""Operations whose rows of a key are not those of one poll from its beginning on. Nearly always there are none."""
+
+_POLLED: Final = (
+    "e.op as op, e.sub as sub, e.process as process, e.key as key, e.kind as kind, e.position as position, "
+    "e.value as value, e.call as call, e.ret as ret, e.outcome as outcome, e.phase as phase"
+)
+
+SEGMENTED: Final = View(
+    "log_segmented",
+    f"""
+    select {_POLLED},
+        cast(sum(case when e.kind = 'observe-begin' then 1 else 0 end) over (
+            partition by e.op, e.key order by e.op nulls first, e.sub nulls first
+            rows between unbounded preceding and current row) as bigint) as segment
+    from log_effects e join log_uneven u on e.op = u.op and e.key = u.key
+    where e.kind in ('observe-begin', 'observe', 'observe-end')
+    """,
+)
+
+POLLED: Final = View(
+    "log_polled",
+    f"""
+    select {_POLLED}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
+    from log_effects e left join log_uneven u on e.op = u.op and e.key = u.key
+    where e.kind in ('observe-begin', 'observe', 'observe-end') and u.op is null
+    union all
+    select * from log_segmented
+    """,
+)
+"""``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
+one, and then no rows need be sorted."""
+
+APART: Final = View(
+    "log_polls_apart",
+    f"select op, key, segment, {_RANGE} from log_segmented where segment > 0 group by op, key, segment",
+    keep=True,
+)
+
+_TOLD: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
+
+POLLS: Final = View(
+    "log_polls",
+    f"""
+    select op, key, segment, first_offset, next_offset, call, records,
+        case when doubtful = 0 and first_offset >= 0 and first_offset < next_offset then 1 else 0 end as passing,
+        case when low = high and least >= first_offset and greatest_one < next_offset and valued = records
+            then 1 else 0 end as plain
+    from (
+        select op, key, cast(1 as bigint) as segment, {_TOLD} from log_reads where polls = 1 and first_begin = first_row
+        union all
+        select op, key, segment, {_TOLD} from log_polls_apart) as ranges
+    """,
+)
+"""``plain``: each record has a value and an offset in the range, and the offsets rise by one from row to row, so that
+none was shown twice."""
+
+PASSES: Final = View(
+    "log_passes",
+    "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1",
+)
+
+ODD: Final = View(
+    "log_odd",
+    """
+    select op, key, segment, passing, first_offset, next_offset from log_polls
+    where records > 0 and (passing = 0 or plain = 0)
+    """,
+    keep=True,
+)
+"""Polls of which not every record is shown once: few, so that nearly all are told without a join of all with all."""
+
+ODDLY_SHOWN: Final = View(
+    "log_oddly_shown",
+    """
+    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
+    from log_polled p join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+    where s.passing = 1 and p.kind = 'observe' and p.value is not null
+        and p.position >= s.first_offset and p.position < s.next_offset
+    group by p.key, p.value, p.position, p.op, p.segment
+    """,
+)
+
+SHOWN: Final = View(
+    "log_shown",
+    """
+    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
+    from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+    where p.kind = 'observe' and p.segment > 0 and s.op is null
+    union all
+    select key, value, position, op, segment from log_oddly_shown
+    """,
+)
+"""One row per poll and (value, offset) in its range. Read for evidence alone."""
+
+PLACED: Final = View(
+    "log_placed",
+    f"""
+    select key, value, position, okays, okayed, okay_op,
+        case when position is null then 0 else okays end as acks,
+        case when position is null then null else okayed end as acked,
+        case when position is null then null else live_call end as acked_call,
+        case when position is null then null else okay_op end as ack_op,
+        sentinel, live, live_call, failed, any_call, send_op, observed, drained, seen, seen_op, shown
+    from (
+        select key, value, position,
+            cast(sum(okays) as bigint) as okays, min(okayed) as okayed, min(okay_op) as okay_op,
+            max(sentinel) as sentinel,
+            cast(sum(live) as bigint) as live, min(live_call) as live_call,
+            cast(sum(failed) as bigint) as failed, min(any_call) as any_call, min(send_op) as send_op,
+            cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
+            min(seen) as seen, min(seen_op) as seen_op, cast(sum(shown) as bigint) as shown
+        from (
+            select key, value, case when outcome = 'ok' then position end as position,
+                case when outcome = 'ok' then 1 else 0 end as okays,
+                case when outcome = 'ok' then coalesce(ret, {INFINITY}) end as okayed,
+                case when outcome = 'ok' then op end as okay_op,
+                case when outcome = 'ok' and phase = 'sentinel' then 1 else 0 end as sentinel,
+                case when outcome <> 'fail' then 1 else 0 end as live,
+                case when outcome <> 'fail' then call end as live_call,
+                case when outcome = 'fail' then 1 else 0 end as failed,
+                call as any_call, op as send_op,
+                0 as observed, 0 as drained, cast(null as bigint) as seen, cast(null as bigint) as seen_op, 0 as shown
+            from log_sends where value is not null
+            union all
+            select p.key, p.value, p.position, 0, null, null, null, 0, null, 0, null, null,
+                1, case when p.phase = 'drain' then 1 else 0 end, coalesce(p.ret, {INFINITY}), p.op,
+                case when p.segment > 0 and s.op is null then 1 else 0 end
+            from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+            where p.kind = 'observe'
+            union all
+            select key, value, position, 0, null, null, null, 0, null, 0, null, null,
+                0, 0, null, null, 1
+            from log_oddly_shown) as sources
+        group by key, value, position) as placed
+    """,
+    keep=True,
+    fine=True,
+)
+"""One row per (key, value, position); position null for sends that were not acknowledged with one, value null for
+undecodable."""
+
+VALUES: Final = View(
+    "log_values",
+    """
+    select key, value,
+        cast(sum(live) as bigint) as live, cast(sum(failed) as bigint) as failed, cast(sum(acks) as bigint) as acks,
+        cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
+        count(position) as offsets, min(position) as low, max(position) as high,
+        coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
+    from log_placed group by key, value
+    """,
+    keep=True,
+    fine=True,
+)
+
+STARTS: Final = View(
+    "log_starts",
+    """
+    select key, max(position) as log_start from log_effects where kind = 'start' and position is not null group by key
+    """,
+    keep=True,
+)
+
+LAST_OF_KEY: Final = View(
+    "log_last_of_key",
+    """
+    select s.key as key, s.owner as owner, max(p.position) as last_offset,
+        max(case when v.offsets = 0 then 1 else 0 end) as doubtful
+    from log_sends s join log_compacted c on s.key = c.key
+        join log_values v on s.key = v.key and s.value = v.value
+        left join log_placed p on s.key = p.key and s.value = p.value
+    where s.owner is not null and s.outcome <> 'fail'
+    group by s.key, s.owner
+    """,
+)
+"""Compacted topics: where each message key's last value is; doubtful when a send of unknown fate may be later."""
+
+KEPT: Final = View(
+    "log_kept",
+    """
+    select p.key as key, p.position as position
+    from log_placed p join log_compacted c on p.key = c.key
+        join log_sends s on p.key = s.key and p.value = s.value
+        join log_last_of_key l on s.key = l.key and s.owner = l.owner
+    where l.doubtful = 0 and p.position = l.last_offset
+    group by p.key, p.position
+    """,
+    keep=True,
+)
+
+JUDGED: Final = View(
+    "log_judged",
+    """
+    select p.key as key, p.value as value, p.position as position, p.acks as acks, p.acked as acked,
+        p.ack_op as ack_op, p.okays as okays, p.okayed as okayed, p.okay_op as okay_op, p.sentinel as sentinel,
+        p.observed as observed, p.seen as seen, p.seen_op as seen_op, p.shown as shown, c.key as compacted,
+        coalesce(t.log_start, 0) as log_start,
+        case when p.position < coalesce(t.log_start, 0) then 0
+            when c.key is not null and k.key is null then 0 else 1 end as judged
+    from log_placed p
+        left join log_starts t on p.key = t.key
+        left join log_compacted c on p.key = c.key
+        left join log_kept k on p.key = k.key and p.position = k.position
+    """,
+)
+"""The rows of ``log_placed``; ``judged`` 0 where retention or compaction may have taken the offset."""
+
+OFFSETS: Final = View(
+    "log_offsets",
+    """
+    select key, position, max(case when observed > 0 then 1 else 0 end) as observed, min(judged) as judged,
+        cast(sum(case when acks + observed > 0 then 1 else 0 end) as bigint) as held,
+        cast(sum(case when acks > 0 then 1 else 0 end) as bigint) as acked_values,
+        cast(sum(case when observed > 0 then 1 else 0 end) as bigint) as observed_values,
+        min(case when value is not null then shown end) as least_shown
+    from log_judged where position is not null group by key, position
+    """,
+    keep=True,
+    fine=True,
+)
+"""Every offset that a send or a poll ever told, and how many values it ``held``."""
+
+COVER: Final = View(
+    "log_cover",
+    """
+    select key, position, acked_values, observed_values, least_shown, passes from (
+        select key, position, told, acked_values, observed_values, least_shown,
+            cast(sum(delta) over (partition by key order by position nulls first, told nulls first
+                rows between unbounded preceding and current row) as bigint) as passes
+        from (
+            select key, first_offset as position, 0 as told, 1 as delta, 0 as acked_values, 0 as observed_values,
+                cast(null as bigint) as least_shown from log_passes
+            union all select key, next_offset, 0, -1, 0, 0, null from log_passes
+            union all
+            select key, position, 1, 0, acked_values, observed_values, least_shown from log_offsets) as ends) as summed
+    where told = 1
+    """,
+    keep=True,
+)
+"""How many polls passed each offset, and how many values were acknowledged and observed there."""
+
+SETTLED: Final = View(
+    "log_settled",
+    """
+    select d.key as key, d.settled as settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
+    from (select key, max(position) as settled from log_effects
+          where kind = 'drained' and outcome = 'ok' and position is not null group by key) d
+        left join log_sends s on d.key = s.key and s.phase = 'sentinel' and s.outcome = 'ok'
+            and s.position = d.settled - 1
+    group by d.key, d.settled
+    """,
+    keep=True,
+)
+"""Where the drain ended, and when the sentinel below it was called; unknown sentinel: null, which judges nothing."""
+
+LACKING: Final = View(
+    "log_lacking",
+    """
+    select c.key as key, c.position as position, c.passes as passes
+    from log_cover c left join log_settled t on c.key = t.key
+    where c.passes > c.least_shown or c.position >= t.settled
+    """,
+    keep=True,
+)
+"""The offsets of which something may be gone: few, so that all others need not be looked up."""
+
+GONE: Final = View(
+    "log_gone",
+    f"""
+    select p.key as key, p.value as value, p.position as position, p.acks as acks, p.acked as acked, p.ack_op as ack_op,
+        p.observed as observed, p.seen as seen, p.seen_op as seen_op, c.passes - p.shown as without_it,
+        case when c.passes > p.shown then null else t.settled end as settled,
+        case when c.passes > p.shown then null else t.sentinel_op end as sentinel_op
+    from log_judged p
+        join log_lacking c on p.key = c.key and p.position = c.position
+        left join log_settled t on p.key = t.key
+    where p.judged = 1 and p.value is not null and (c.passes > p.shown or (p.position >= t.settled
+        and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))
+    """,
+    keep=True,
+)
+"""Every (value, offset) that some poll passed without showing it, or that lies behind the settled end."""
+
+LOG_VIEWS: Final = (
+    SENDS,
+    READS,
+    UNEVEN,
+    SEGMENTED,
+    POLLED,
+    APART,
+    POLLS,
+    PASSES,
+    ODD,
+    ODDLY_SHOWN,
+    SHOWN,
+    PLACED,
+    VALUES,
+    STARTS,
+    LAST_OF_KEY,
+    KEPT,
+    JUDGED,
+    OFFSETS,
+    COVER,
+    SETTLED,
+    LACKING,
+    GONE,
+)
+"""In order. They also read ``log_compacted`` (key) and ``log_declared`` (linearizable_ends), the contract's part, and
+``log_effects``: the effects, less what the contract allows a log to lose (``checkers/unflushed.py``)."""

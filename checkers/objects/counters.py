@@ -1,0 +1,244 @@
+"""Counters: fetch-and-add(1), and reads, of an object that begins at 0.
+
+How a workload records itself in ``effects`` (``key`` is the counter's name):
+
+- ``add``: ``value`` is what it returned, the count *before* it; null where the outcome is info.
+- ``read``: ``value`` is the count; only ok ones count.
+
+The add that returned v fills slot v; a read of v stands between slots v - 1 and v. So the order is known, and rule U
+applies, with adds at 2v and reads at 2v - 1; no two adds fill one slot. Slots that no acknowledged add filled, below
+anything that was returned, must have been filled by adds of unknown outcome. Any of them can fill any slot, if it was
+called no later than the least return above that slot. That bound rises with the slot, so it is best to give the k-th
+missing slot to the k-th earliest-called one (exchange argument), and that suffices: they have no return, so they never
+stand in the way of each other, and those left over may never have happened. A counter is linearizable iff none of the
+three is found. An instance of ``counter-order`` is one late call, however many places it came too late for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.engine import INFINITY, Engine, Row
+
+MOST_TOLD: Final = 5
+
+ROWS: Final = View(
+    "counter_rows",
+    f"""
+    select e.op as op, e.sub as sub, e.key as key, e.kind as kind, case when e.kind = 'add' then 1 else 0 end as adds,
+        case when e.outcome = 'ok' then e.value end as value, e.call as call,
+        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+    from effects e join object_keys o on e.key = o.key and o.family = 'counter'
+    where (e.kind = 'add' and e.outcome <> 'fail') or (e.kind = 'read' and e.outcome = 'ok' and e.value is not null)
+    """,
+    keep=True,
+)
+
+UNCLEAR: Final = View(
+    "counter_unclear",
+    "select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key",
+    keep=True,
+)
+"""Keys with an acknowledged add whose result is not told: it fills some slot, and nobody knows which."""
+
+TOLD: Final = View(
+    "counter_told",
+    """
+    select r.key as key, r.value as value, r.adds as adds, r.op as op, r.sub as sub, r.call as call, r.ret as ret
+    from counter_rows r left join counter_unclear u on r.key = u.key
+    where r.outcome = 'ok' and r.value >= 0 and u.key is null
+    """,
+)
+
+PLACES: Final = View(
+    "counter_places",
+    """
+    select key, value, adds, count(*) as told, min(op) as low_op, max(op) as high_op, max(call) as last_call,
+        min(ret) as first_ret
+    from counter_told group by key, value, adds
+    """,
+    keep=True,
+)
+"""One row per place: ``adds`` 0 is the place 2v - 1, 1 the place 2v."""
+
+
+def _did(value: int, adds: int) -> str:
+    return f"been given {value} by an add" if adds == 1 else f"read {value}"
+
+
+def _repeated(row: Row, evidence: Evidence) -> Told:
+    low, high = row["low_op"], row["high_op"]
+    others = f", and {row['told'] - 2} others" if row["told"] > 2 else ""
+    claim = (
+        f"{row['key']}: {evidence.who(low)} (called at {evidence.called(low)}) and {evidence.who(high)} "
+        f"(called at {evidence.called(high)}){others} were given the same {row['value']}, so their adds count as one."
+    )
+    return Told(claim, (low, high), row["told"] - 2)
+
+
+COUNTER_DUPLICATE: Final = Check(
+    anomaly="counter-duplicate",
+    views=(
+        View(
+            "found_counter_duplicate",
+            "select key, value, told, low_op, high_op from counter_places where adds = 1 and told > 1",
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, told, low_op, high_op from found_counter_duplicate
+        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        """,
+    examined="select cast(coalesce(sum(told), 0) as bigint) as examined from counter_places where adds = 1",
+    tell=_repeated,
+)
+
+
+def _late(row: Row, evidence: Evidence) -> Told:
+    late, first = row["late_op"], row["first_op"]
+    claim = (
+        f"{row['key']}: {evidence.who(late)} has {_did(row['late_value'], row['late_adds'])} called at "
+        f"{seconds(row['before'])}, although {evidence.who(first)} had {_did(row['value'], row['adds'])} by "
+        f"{seconds(row['first_ret'])}."
+    )
+    return Told(claim, (late, first), row["overtaken"] - 1)
+
+
+COUNTER_ORDER: Final = Check(
+    anomaly="counter-order",
+    views=(
+        View(
+            "found_counter_order",
+            """
+            select key, before, min(first_ret) as first_ret, count(*) as overtaken from (
+                select key, value, adds, first_ret, max(last_call) over (partition by key
+                    order by value nulls first, adds nulls first rows between unbounded preceding and 1 preceding)
+                    as before
+                from counter_places) as ordered
+            where before > first_ret group by key, before
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.before as before, f.first_ret as first_ret, f.overtaken as overtaken,
+            min(a.op) as first_op, min(a.value) as value, min(a.adds) as adds, min(b.op) as late_op,
+            min(b.value) as late_value, min(b.adds) as late_adds
+        from (select * from found_counter_order order by key nulls first, before nulls first limit {MOST_FINDINGS}) f
+            join counter_told b on b.key = f.key and b.call = f.before
+            join counter_told a on a.key = f.key and a.ret = f.first_ret
+                and (b.value < a.value or (b.value = a.value and b.adds < a.adds))
+        group by f.key, f.before, f.first_ret, f.overtaken order by f.key nulls first, f.before nulls first
+        """,
+    examined="select cast(coalesce(sum(told), 0) as bigint) as examined from counter_places",
+    tell=_late,
+)
+
+
+def _unfilled(row: Row, evidence: Evidence) -> Told:
+    first = row["first_op"]
+    if row["needed"] is None:
+        claim = f"{row['key']}: {evidence.who(first)} was told {row['value']}, and the counter began at 0."
+        return Told(claim, (first,))
+    spare = (
+        f"only {row['spare']} adds of unknown outcome exist"
+        if row["late"] is None
+        else f"of those of unknown outcome number {row['needed']} was called only at {seconds(row['late'])}"
+    )
+    claim = (
+        f"{row['key']}: {evidence.who(first)} had {_did(row['first_value'], row['first_adds'])} by "
+        f"{seconds(row['bound'])}. Of the {row['value']} adds below {row['value']} the acknowledged ones are "
+        f"{row['value'] - row['needed']}, and {spare}."
+    )
+    return Told(claim, (first, row["late_op"]))
+
+
+COUNTER_PHANTOM: Final = Check(
+    anomaly="counter-phantom",
+    views=(
+        View(
+            "counter_spare",
+            """
+            select r.key as key, r.op as op, r.call as call, row_number() over (partition by r.key
+                order by r.call nulls first, r.op nulls first, r.sub nulls first) as turn
+            from counter_rows r where r.outcome = 'info'
+            """,
+            keep=True,
+        ),
+        View("counter_spares", "select key, count(*) as spare from counter_spare group by key"),
+        View(
+            "counter_levels",
+            """
+            select key, value, bound, value - filled as needed, value - floor_value - floor_filled as missing from (
+                select key, value, first_ret, filled,
+                    coalesce(lag(value) over (partition by key order by value nulls first), 0) as floor_value,
+                    coalesce(lag(own) over (partition by key order by value nulls first), 0) as floor_filled,
+                    min(first_ret) over (partition by key order by depth nulls first
+                        rows between unbounded preceding and current row) as bound
+                from (
+                    select key, value, 0 - value as depth, first_ret, own, cast(coalesce(sum(own) over (partition by key
+                        order by value nulls first rows between unbounded preceding and 1 preceding), 0) as bigint)
+                        as filled
+                    from (select key, value, min(first_ret) as first_ret, max(adds) as own
+                        from counter_places group by key, value) as folded) as counted) as bounded
+            """,
+        ),
+        View(
+            "found_counter_phantom",
+            """
+            select l.key as key, l.value as value, l.bound as bound, l.needed as needed, s.call as late,
+                s.op as late_op, coalesce(t.spare, 0) as spare, cast(null as bigint) as below_op
+            from counter_levels l left join counter_spares t on l.key = t.key
+                left join counter_spare s on l.key = s.key and l.needed = s.turn
+            where l.missing > 0 and (s.key is null or s.call > l.bound)
+            union all
+            select r.key, r.value, min(r.ret), null, null, null, 0, min(r.op)
+            from counter_rows r where r.value < 0 group by r.key, r.value
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.bound as bound, f.needed as needed, f.late as late,
+            f.late_op as late_op, f.spare as spare, coalesce(f.below_op, min(t.op)) as first_op,
+            min(t.value) as first_value, min(t.adds) as first_adds
+        from (select * from found_counter_phantom order by key nulls first, value nulls first
+                limit {MOST_FINDINGS}) f
+            left join counter_told t on f.key = t.key and f.bound = t.ret and t.value >= f.value
+        group by f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare, f.below_op
+        order by f.key nulls first, f.value nulls first
+        """,
+    examined="select count(*) as examined from counter_places",
+    tell=_unfilled,
+    needs_close=True,
+)
+
+
+COUNTER_VIEWS: Final = (ROWS, UNCLEAR, TOLD, PLACES)
+
+
+def _prepare(engine: Engine) -> list[str]:
+    build(engine, COUNTER_VIEWS)
+    rows = engine.rows(f"select key, op from counter_unclear order by key nulls first limit {MOST_TOLD}")
+    told = [
+        f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not told"
+        for row in rows
+    ]
+    more = int(engine.rows("select count(*) as keys from counter_unclear")[0]["keys"]) - len(told)
+    return told if more <= 0 else [*told, f"nor can {more} other counters, for the same reason"]
+
+
+_CHECKS: Final = (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM)
+
+COUNTER_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
+"""Everything that these checks can report."""
+
+COUNTERS: Final = Family(
+    name="counter",
+    views=(),
+    checks=_CHECKS,
+    applies="select count(*) as examined from object_keys where family = 'counter'",
+    anomalies=COUNTER_ANOMALIES,
+    prepare=_prepare,
+)

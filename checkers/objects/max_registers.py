@@ -1,0 +1,176 @@
+"""Max registers: a read returns the largest value written so far (Aspnes, Attiya, Censor: "Max registers, counters, and
+monotone circuits", PODC 2009).
+
+How a workload records itself in ``effects`` (``key`` is the register's name; values need not be unique):
+
+- ``write``: ``value``; outcomes ok, fail or info.
+- ``read``: ``value``, null where nothing was written yet; only ok ones count.
+
+The rule. For each value u that was read let e(u) be the earliest-called write of u that did not fail; if there is none,
+the value is a phantom. Places: e(u) at 2u, reads of u at 2u + 1, and any other acknowledged write of v at 2v, *its call
+never counted*. Rule U on these, and the phantoms, is exact.
+
+It is needed: some write of u comes before every read of u or more (with the earliest-called one nothing is lost), reads
+rise, and a write of v comes after all reads of less, so after the e(u) of each value u < v that was read. A write has
+no place that it must be *before* unless it is some e(u): another write of u or more may hide it.
+
+It suffices. Move each other write, in order of return, up to the highest place of what returned before its call, if
+that is above 2v. Then nothing above a moved write w returned before its call. And no y below it was called after it
+returned: at its own 2v the rule says so; at the place of some z that had returned before w's call, y would have been
+called after z returned, too, and the rule (or the same argument for z) excludes that. So the places order all
+operations as rule U wants them. A read of u still finds u: e(u) is strictly below, and no write of more than u is below
+2u + 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.engine import INFINITY, Engine, Row
+
+INITIAL: Final = -INFINITY
+"""Stands for the initial value, below all others."""
+
+ROWS: Final = View(
+    "max_rows",
+    f"""
+    select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'read' then 1 else 0 end as reads,
+        coalesce(e.value, {INITIAL}) as value, e.call as call,
+        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret
+    from effects e join object_keys o on e.key = o.key and o.family = 'max-register'
+    where (e.kind = 'write' and e.outcome <> 'fail' and e.value is not null)
+        or (e.kind = 'read' and e.outcome = 'ok')
+    """,
+    keep=True,
+)
+
+LEVELS: Final = View(
+    "max_levels",
+    """
+    select key, value, min(case when reads = 1 then ret end) as read_ret, max(case when reads = 1 then call end) as
+        read_call, min(case when reads = 0 then call end) as write_call, min(case when reads = 0 then ret end) as
+        write_ret, cast(sum(reads) as bigint) as looked, min(case when reads = 1 then op end) as read_op
+    from max_rows group by key, value
+    """,
+    keep=True,
+)
+"""One row per value; ``write_call`` is that of e(u)."""
+
+
+def _held(value: int) -> str:
+    return "the initial value" if value == INITIAL else str(value)
+
+
+def _phantom(row: Row, evidence: Evidence) -> Told:
+    reader, failed = row["read_op"], row["failed_op"]
+    why = (
+        "nobody wrote it"
+        if failed is None
+        else f"its write by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed"
+    )
+    claim = f"{row['key']}: {evidence.who(reader)} read {row['value']} at {evidence.called(reader)}, but {why}."
+    return Told(claim, (reader, failed), row["looked"] - 1)
+
+
+MAX_PHANTOM: Final = Check(
+    anomaly="max-phantom",
+    views=(
+        View(
+            "found_max_phantom",
+            f"""
+            select key, value, read_op, looked from max_levels
+            where looked > 0 and write_call is null and value <> {INITIAL}
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.read_op as read_op, f.looked as looked, min(w.op) as failed_op
+        from (select * from found_max_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+            left join (select key, value, op from effects where kind = 'write' and outcome = 'fail') w
+            on f.key = w.key and f.value = w.value
+        group by f.key, f.value, f.read_op, f.looked order by f.key nulls first, f.value nulls first
+        """,
+    examined="select cast(coalesce(sum(looked), 0) as bigint) as examined from max_levels",
+    tell=_phantom,
+    needs_close=True,
+)
+
+
+def _back(row: Row, evidence: Evidence) -> Told:
+    late, first = row["late_op"], row["first_op"]
+    did = "read" if row["reads"] == 1 else "written"
+    there = f"{evidence.who(first)} had {did} {_held(row['value'])} by {seconds(row['first_ret'])}"
+    value, called = _held(row["late_value"]), seconds(row["before"])
+    if row["late_reads"] == 1:
+        claim = f"{evidence.who(late)} read {value}, called at {called}, although {there}."
+    elif row["late_value"] == row["value"]:
+        claim = f"{there}, and nobody began to write it before {evidence.who(late)} did at {called}."
+    else:
+        claim = (
+            f"{value} was read as the largest, and nobody began to write it before {evidence.who(late)} did at "
+            f"{called}, although {there}."
+        )
+    return Told(f"{row['key']}: {claim}", (late, first), row["overtaken"] - 1)
+
+
+MAX_ORDER: Final = Check(
+    anomaly="max-order",
+    views=(
+        View(
+            "max_places",
+            """
+            select key, value, 0 as reads, case when looked > 0 then write_call end as last_call, write_ret as first_ret
+            from max_levels where write_call is not null
+            union all
+            select key, value, 1, read_call, read_ret from max_levels where looked > 0
+            """,
+        ),
+        View(
+            "found_max_order",
+            """
+            select key, before, min(first_ret) as first_ret, count(*) as overtaken from (
+                select key, value, reads, first_ret, max(last_call) over (partition by key
+                    order by value nulls first, reads nulls first rows between unbounded preceding and 1 preceding)
+                    as before
+                from max_places) as ordered
+            where before > first_ret group by key, before
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.before as before, f.first_ret as first_ret, f.overtaken as overtaken,
+            min(a.op) as first_op, min(a.value) as value, min(a.reads) as reads, min(b.op) as late_op,
+            min(b.value) as late_value, min(b.reads) as late_reads
+        from (select * from found_max_order order by key nulls first, before nulls first limit {MOST_FINDINGS}) f
+            join max_places p on p.key = f.key and p.last_call = f.before
+            join max_rows b on b.key = p.key and b.value = p.value and b.reads = p.reads and b.call = f.before
+            join max_rows a on a.key = f.key and a.ret = f.first_ret
+                and (b.value < a.value or (b.value = a.value and b.reads < a.reads))
+        group by f.key, f.before, f.first_ret, f.overtaken order by f.key nulls first, f.before nulls first
+        """,
+    examined="select count(*) as examined from max_rows",
+    tell=_back,
+)
+
+MAX_VIEWS: Final = (ROWS, LEVELS)
+
+
+def _prepare(engine: Engine) -> list[str]:
+    build(engine, MAX_VIEWS)
+    return []
+
+
+MAX_REGISTER_ANOMALIES: Final = (MAX_PHANTOM.anomaly, MAX_ORDER.anomaly)
+"""Everything that these checks can report."""
+
+MAX_REGISTERS: Final = Family(
+    name="max-register",
+    views=(),
+    checks=(MAX_PHANTOM, MAX_ORDER),
+    applies="select count(*) as examined from object_keys where family = 'max-register'",
+    anomalies=MAX_REGISTER_ANOMALIES,
+    prepare=_prepare,
+)

@@ -1,0 +1,262 @@
+"""Total queues: what is enqueued is dequeued once, by anybody, once all is drained. Order is not looked at.
+
+How a workload records itself in ``effects`` (``key`` is the queue's name; values need not be unique):
+
+- ``add``: an element was enqueued; outcomes ok, fail or info.
+- ``observe``: one was dequeued; ok with its ``value``, fail (nothing was taken), or info: one may have been taken, and
+  nobody knows which. An ok one without a value found the queue empty.
+- ``drained``: a drain found the end of the queue: all that was acknowledged before its call had been taken by then.
+
+Per value, by multiplicity and time: each dequeue needs an enqueue of its own that was called no later than it
+returned. Each element that was acknowledged before the (last) drain was called needs a dequeue of its own that returned
+no earlier than the element's enqueue was called. How many lack one is the most by which, from any moment on, enqueues
+outnumber dequeues (Hall 1935; who may take whom depends on one threshold): one running sum. Each dequeue of unknown
+outcome may have taken one element of its queue, whichever: n of them excuse n losses.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.engine import INFINITY, Engine, Row
+
+MOST_TOLD: Final = 5
+
+ROWS: Final = View(
+    "queue_rows",
+    f"""
+    select e.op as op, e.sub as sub, e.key as key, e.kind as kind, e.value as value, e.call as call,
+        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+    from effects e join object_keys o on e.key = o.key and o.family = 'queue'
+    where e.kind in ('add', 'observe', 'drained') and e.outcome <> 'fail'
+    """,
+    keep=True,
+)
+
+ADDS: Final = View(
+    "queue_adds",
+    """
+    select key, value, op, sub, call, ret, row_number() over (partition by key, value
+        order by call nulls first, op nulls first, sub nulls first) as turn
+    from queue_rows where kind = 'add' and value is not null
+    """,
+    keep=True,
+)
+
+TAKES: Final = View(
+    "queue_takes",
+    """
+    select key, value, op, sub, call, ret, row_number() over (partition by key, value
+        order by ret nulls first, op nulls first, sub nulls first) as turn
+    from queue_rows where kind = 'observe' and outcome = 'ok' and value is not null
+    """,
+    keep=True,
+)
+
+DRAINS: Final = View(
+    "queue_drains",
+    "select key, max(call) as drained from queue_rows where kind = 'drained' and outcome = 'ok' group by key",
+    keep=True,
+)
+
+EXCUSES: Final = View(
+    "queue_excuses",
+    "select key, count(*) as excuses from queue_rows where kind = 'observe' and outcome = 'info' group by key",
+    keep=True,
+)
+
+QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES)
+
+
+def _lost(row: Row, evidence: Evidence) -> Told:
+    add, drain = row["add_op"], row["drain_op"]
+    drained = f"though the drain that was called at {seconds(row['drained'])} found the end"
+    acked = f"was acknowledged to {evidence.who(add)} at {seconds(row['ret'])}"
+    if row["excuses"] == 0:
+        claim = f"{row['value']} {acked} and never dequeued, {drained}."
+    else:
+        claim = (
+            f"{row['losses']} acknowledged elements were never dequeued, {drained}, and only {row['excuses']} dequeues "
+            f"have an unknown outcome; one of them is {row['value']}, which {acked}."
+        )
+    return Told(f"{row['key']}: {claim}", (add, drain))
+
+
+QUEUE_LOST: Final = Check(
+    anomaly="queue-lost",
+    views=(
+        View(
+            "queue_acked",
+            """
+            select a.key as key, a.value as value, a.op as op, a.sub as sub, a.call as call, a.ret as ret,
+                d.drained as drained
+            from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
+            """,
+            keep=True,
+        ),
+        View(
+            "queue_short",
+            """
+            select key, value, max(ahead) as short from (
+                select key, value, cast(sum(weight) over (partition by key, value
+                    order by back nulls first, weight nulls first, op nulls first, sub nulls first
+                    rows between unbounded preceding and current row) as bigint) as ahead
+                from (
+                    select key, value, 0 - call as back, 1 as weight, op, sub from queue_acked
+                    union all select key, value, 0 - ret, -1, op, sub from queue_takes) as turns) as counted
+            group by key, value having max(ahead) > 0
+            """,
+        ),
+        View(
+            "queue_losses",
+            """
+            select key, value, op, sub, ret, drained, row_number() over (partition by key
+                    order by ret nulls first, op nulls first, sub nulls first) as number,
+                count(*) over (partition by key order by key nulls first
+                    rows between unbounded preceding and unbounded following) as losses
+            from (
+                select a.key as key, a.value as value, a.op as op, a.sub as sub, a.ret as ret, a.drained as drained,
+                    s.short as short, row_number() over (partition by a.key, a.value
+                        order by a.call nulls first, a.op nulls first, a.sub nulls first) as turn,
+                    count(*) over (partition by a.key, a.value order by a.call nulls first
+                        rows between unbounded preceding and unbounded following) as copies
+                from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
+            where turn > copies - short
+            """,
+        ),
+        View(
+            "found_queue_lost",
+            """
+            select l.key as key, l.value as value, l.op as op, l.sub as sub, l.ret as ret, l.drained as drained,
+                l.losses as losses, coalesce(x.excuses, 0) as excuses
+            from queue_losses l left join queue_excuses x on l.key = x.key where l.number > coalesce(x.excuses, 0)
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.ret as ret, f.drained as drained, f.losses as losses,
+            f.excuses as excuses, f.op as add_op, f.sub as sub, min(d.op) as drain_op
+        from (select * from found_queue_lost order by key nulls first, op nulls first, sub nulls first
+                limit {MOST_FINDINGS}) f
+            join queue_rows d on f.key = d.key and d.kind = 'drained' and f.drained = d.call
+        group by f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op, f.sub
+        order by f.key nulls first, f.op nulls first, f.sub nulls first
+        """,
+    examined="select count(*) as examined from queue_acked",
+    tell=_lost,
+    needs_close=True,
+)
+"""With n dequeues of unknown outcome, the n elements acknowledged first are taken to be theirs."""
+
+
+def _repeated(row: Row, evidence: Evidence) -> Told:
+    first, again = row["first_op"], row["again_op"]
+    times = "once" if row["adds"] == 1 else f"{row['adds']} times"
+    claim = (
+        f"{row['key']}: {row['value']} was enqueued {times} and dequeued {row['takes']} times, by "
+        f"{evidence.who(first)} at {evidence.returned(first)} and again by {evidence.who(again)} at "
+        f"{evidence.returned(again)}."
+    )
+    return Told(claim, (again, first), row["takes"] - 2)
+
+
+QUEUE_DUPLICATE: Final = Check(
+    anomaly="queue-duplicate",
+    views=(
+        View(
+            "found_queue_duplicate",
+            """
+            select t.key as key, t.value as value, t.takes as takes, a.adds as adds
+            from (select key, value, count(*) as takes from queue_takes group by key, value) t
+                join (select key, value, count(*) as adds from queue_adds group by key, value) a
+                on t.key = a.key and t.value = a.value
+            where t.takes > a.adds
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.takes as takes, f.adds as adds, min(t.op) as first_op,
+            min(u.op) as again_op
+        from (select * from found_queue_duplicate order by key nulls first, value nulls first
+                limit {MOST_FINDINGS}) f
+            join queue_takes t on f.key = t.key and f.value = t.value and t.turn = 1
+            join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
+        group by f.key, f.value, f.takes, f.adds order by f.key nulls first, f.value nulls first
+        """,
+    examined="select count(*) as examined from queue_takes",
+    tell=_repeated,
+    needs_close=True,
+)
+
+
+def _phantom(row: Row, evidence: Evidence) -> Told:
+    take, add, failed = row["take_op"], row["add_op"], row["failed_op"]
+    seen = f"{row['value']} was dequeued by {evidence.who(take)}, which returned at {seconds(row['ret'])}, "
+    if add is not None:
+        which = "" if row["turn"] == 1 else f" for the {row['turn']}. time"
+        claim = f"{seen}before {evidence.who(add)} began to enqueue it{which} at {evidence.called(add)}."
+    elif failed is not None:
+        claim = f"{seen}but its enqueue by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed."
+    else:
+        claim = f"{seen}but nobody enqueued it."
+    return Told(f"{row['key']}: {claim}", (take, add, failed))
+
+
+QUEUE_PHANTOM: Final = Check(
+    anomaly="queue-phantom",
+    views=(
+        View(
+            "found_queue_phantom",
+            """
+            select t.key as key, t.value as value, min(t.turn) as turn
+            from queue_takes t left join queue_adds a on t.key = a.key and t.value = a.value and t.turn = a.turn
+                left join (select key, value from queue_adds where turn = 1) e on t.key = e.key and t.value = e.value
+            where e.key is null or a.call > t.ret group by t.key, t.value
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.turn as turn, min(t.op) as take_op, min(t.ret) as ret,
+            min(a.op) as add_op, min(x.op) as failed_op
+        from (select * from found_queue_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+            join queue_takes t on f.key = t.key and f.value = t.value and f.turn = t.turn
+            left join queue_adds a on f.key = a.key and f.value = a.value and f.turn = a.turn
+            left join (select key, value, op from effects where kind = 'add' and outcome = 'fail') x
+            on f.key = x.key and f.value = x.value
+        group by f.key, f.value, f.turn order by f.key nulls first, f.value nulls first
+        """,
+    examined="select count(*) as examined from queue_takes",
+    tell=_phantom,
+    needs_close=True,
+)
+
+
+def _prepare(engine: Engine) -> list[str]:
+    """Without the end of a drain nobody knows what was still to come."""
+    build(engine, QUEUE_VIEWS)
+    undrained = """
+        from object_keys o left join queue_drains d on o.key = d.key where o.family = 'queue' and d.key is null
+        """
+    rows = engine.rows(f"select o.key as key {undrained} order by o.key nulls first limit {MOST_TOLD}")
+    told = [f"queue-lost cannot be judged of {row['key']}: no drain reached the end of this queue" for row in rows]
+    more = int(engine.rows(f"select count(*) as keys {undrained}")[0]["keys"]) - len(told)
+    return told if more <= 0 else [*told, f"nor can it of {more} other queues, for the same reason"]
+
+
+_CHECKS: Final = (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM)
+
+QUEUE_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
+"""Everything that these checks can report."""
+
+QUEUES: Final = Family(
+    name="queue",
+    views=(),
+    checks=_CHECKS,
+    applies="select count(*) as examined from object_keys where family = 'queue'",
+    anomalies=QUEUE_ANOMALIES,
+    prepare=_prepare,
+)

@@ -1,0 +1,229 @@
+"""Sets: elements are added, and a read returns all that are there. Each element is judged by itself.
+
+How a workload records itself in ``effects`` (``key`` is the set's name):
+
+- ``add`` and ``remove``: ``value`` is the element; outcomes ok, fail or info. Adding what is there changes nothing.
+- ``read``: one row per element that it returned, and one with a null ``value`` if it returned none. Only ok ones count.
+
+An element that nobody removed is there from some moment on. That moment lies after its first add was called, and before
+an add of it was acknowledged, a read that shows it returned, and before no read that lacks it was called: so it exists
+unless two of these contradict each other, and the checks are exact for each element. That different reads agree on the
+order in which elements came is not claimed (snapshots may be torn). An element of which some remove did not certainly
+fail may rightly be missing; only what nobody had added is found of it.
+
+Reads that lack an element are counted, not listed: those called after a moment, less those of them that show it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.engine import INFINITY, Engine, Row
+
+ROWS: Final = View(
+    "set_rows",
+    f"""
+    select e.op as op, e.key as key, e.kind as kind, e.value as value, e.call as call,
+        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+    from effects e join object_keys o on e.key = o.key and o.family = 'set'
+    where (e.kind in ('add', 'remove') and e.outcome <> 'fail') or (e.kind = 'read' and e.outcome = 'ok')
+    """,
+    keep=True,
+)
+
+READS: Final = View(
+    "set_reads",
+    "select key, op, min(call) as call, min(ret) as ret from set_rows where kind = 'read' group by key, op",
+    keep=True,
+)
+
+SHOWN: Final = View(
+    "set_shown",
+    """
+    select key, value, op, min(call) as call, min(ret) as ret from set_rows
+    where kind = 'read' and value is not null group by key, value, op
+    """,
+    keep=True,
+)
+
+ELEMENTS: Final = View(
+    "set_elements",
+    """
+    select key, value, min(added) as added, min(acked) as acked, min(seen) as seen, max(removed) as removed from (
+        select key, value, case when kind = 'add' then call end as added,
+            case when kind = 'add' and outcome = 'ok' then ret end as acked, cast(null as bigint) as seen,
+            case when kind = 'remove' then 1 else 0 end as removed
+        from set_rows where kind in ('add', 'remove') and value is not null
+        union all select key, value, null, null, ret, 0 from set_shown) as told
+    group by key, value
+    """,
+    keep=True,
+)
+"""``added``: the first call of an add; ``acked`` and ``seen``: the first return of one, and of a read that shows it."""
+
+SINCE: Final = View(
+    "set_since",
+    """
+    select key, value, acked as since, 0 as by_read from set_elements where removed = 0 and acked is not null
+    union all select key, value, seen, 1 from set_elements where removed = 0 and seen is not null
+    """,
+)
+"""From when on reads must show the element."""
+
+DUE: Final = View(
+    "set_due",
+    """
+    select key, moment, total - begun as due from (
+        select key, moment, is_since, cast(sum(reads) over (partition by key
+                order by moment nulls first, is_since nulls first
+                rows between unbounded preceding and current row) as bigint) as begun,
+            cast(sum(reads) over (partition by key order by moment nulls first, is_since nulls first
+                rows between unbounded preceding and unbounded following) as bigint) as total
+        from (
+            select key, call as moment, 0 as is_since, count(*) as reads from set_reads group by key, call
+            union all select key, since, 1, 0 from set_since group by key, since) as moments) as counted
+    where is_since = 1
+    """,
+)
+"""How many reads were called after each such moment."""
+
+MISSING: Final = View(
+    "set_missing",
+    """
+    select s.key as key, s.value as value, s.by_read as by_read, min(s.since) as since,
+        min(d.due) - count(w.op) as missing
+    from set_since s join set_due d on s.key = d.key and s.since = d.moment
+        left join set_shown w on s.key = w.key and s.value = w.value and w.call > s.since
+    group by s.key, s.value, s.by_read having min(d.due) > count(w.op)
+    """,
+    keep=True,
+)
+
+JUDGED: Final = "select count(*) as examined from set_elements where removed = 0"
+
+SET_VIEWS: Final = (ROWS, READS, SHOWN, ELEMENTS, SINCE, DUE, MISSING)
+
+
+def _evidence(found: str) -> str:
+    """SQL: how the element was known to be there, and the first read that lacks it."""
+    return f"""
+        with few as (select * from {found} order by key nulls first, value nulls first limit {MOST_FINDINGS}),
+        lacking as (
+            select f.key as key, f.value as value, min(r.call) as call from few f join set_reads r on f.key = r.key
+                left join set_shown w on f.key = w.key and f.value = w.value and r.op = w.op
+            where r.call > f.since and w.op is null group by f.key, f.value)
+        select f.key as key, f.value as value, f.since as since, f.seen as seen, f.missing as missing,
+            f.known_by as known_by, min(k.op) as known_op, min(r.op) as reader_op, min(w.op) as shown_op
+        from few f join lacking l on f.key = l.key and f.value = l.value
+            join set_reads r on l.key = r.key and l.call = r.call
+            join set_rows k on f.key = k.key and f.value = k.value and f.since = k.ret and f.known_by = k.kind
+            left join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
+        group by f.key, f.value, f.since, f.seen, f.missing, f.known_by
+        order by f.key nulls first, f.value nulls first
+        """
+
+
+def _found(name: str, condition: str) -> View:
+    return View(
+        name,
+        f"""
+        select m.key as key, m.value as value, m.since as since, e.seen as seen, m.missing as missing,
+            case when m.by_read = 1 then 'read' else 'add' end as known_by
+        from set_missing m join set_elements e on m.key = e.key and m.value = e.value
+            left join (select key, value from set_missing where by_read = 1) v on m.key = v.key and m.value = v.value
+        where {condition}
+        """,
+        keep=True,
+    )
+
+
+def _lacks(row: Row, evidence: Evidence) -> Told:
+    known, reader, shown = row["known_op"], row["reader_op"], row["shown_op"]
+    others = "" if row["missing"] == 1 else f" (and {row['missing'] - 1} more reads)"
+    lacks = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}, lacks it{others}"
+    if row["known_by"] == "read":
+        claim = f"{row['value']} was in a read by {evidence.who(known)} that returned at {seconds(row['since'])}, and "
+        return Told(f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1)
+    after = (
+        "no read ever showed it"
+        if row["seen"] is None
+        else f"the first to show it, by {evidence.who(shown)}, returned at {seconds(row['seen'])}"
+    )
+    claim = f"the add of {row['value']} by {evidence.who(known)} was acknowledged at {seconds(row['since'])}, and "
+    return Told(f"{row['key']}: {claim}{lacks}; {after}.", (known, reader, shown), row["missing"] - 1)
+
+
+def _absence(anomaly: str, condition: str) -> Check:
+    found = _found(f"found_{anomaly.replace('-', '_')}", condition)
+    return Check(
+        anomaly=anomaly,
+        views=(found,),
+        evidence=_evidence(found.name),
+        examined=JUDGED,
+        tell=_lacks,
+        needs_close=True,
+    )
+
+
+SET_LOST: Final = _absence("set-lost", "m.by_read = 0 and e.seen is null")
+SET_STALE: Final = _absence("set-stale", "m.by_read = 0 and v.key is null and e.seen is not null")
+SET_VANISHED: Final = _absence("set-vanished", "m.by_read = 1")
+"""A read of a history that was not closed may lack rows, so these need the close."""
+
+
+def _phantom(row: Row, evidence: Evidence) -> Told:
+    reader, adder, failed = row["reader_op"], row["add_op"], row["failed_op"]
+    seen = f"{row['value']} was in a read by {evidence.who(reader)} that returned at {seconds(row['seen'])}, "
+    if adder is not None:
+        claim = f"{seen}before {evidence.who(adder)} began to add it at {seconds(row['added'])}."
+    elif failed is not None:
+        claim = f"{seen}but its add by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed."
+    else:
+        claim = f"{seen}but nobody added it."
+    return Told(f"{row['key']}: {claim}", (reader, adder, failed))
+
+
+SET_PHANTOM: Final = Check(
+    anomaly="set-phantom",
+    views=(
+        View(
+            "found_set_phantom",
+            "select key, value, seen, added from set_elements where seen is not null and coalesce(added > seen, true)",
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.seen as seen, f.added as added, min(w.op) as reader_op,
+            min(a.op) as add_op, min(x.op) as failed_op
+        from (select * from found_set_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+            join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
+            left join set_rows a on f.key = a.key and f.value = a.value and f.added = a.call and a.kind = 'add'
+            left join (select key, value, op from effects where kind = 'add' and outcome = 'fail') x
+            on f.key = x.key and f.value = x.value
+        group by f.key, f.value, f.seen, f.added order by f.key nulls first, f.value nulls first
+        """,
+    examined="select count(*) as examined from set_shown",
+    tell=_phantom,
+    needs_close=True,
+)
+
+
+def _prepare(engine: Engine) -> list[str]:
+    build(engine, SET_VIEWS)
+    return []
+
+
+_CHECKS: Final = (SET_LOST, SET_STALE, SET_VANISHED, SET_PHANTOM)
+
+SET_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
+"""Everything that these checks can report."""
+
+SETS: Final = Family(
+    name="set",
+    views=(),
+    checks=_CHECKS,
+    applies="select count(*) as examined from object_keys where family = 'set'",
+    anomalies=SET_ANOMALIES,
+    prepare=_prepare,
+)

@@ -1,0 +1,161 @@
+"""The two fixpoints of the register checks, as rounds over materialised tables, since no shared SQL can recurse.
+
+``keep``: an info write counts iff it was read or a CAS that counts expected it, and that CAS may be an info one itself.
+One round per step back; runs of CAS operations of unknown fate, one on top of the other, are short.
+
+``climb``: for each value that a CAS wrote, the start of its chain and how far it is, by pointer doubling (Wyllie 1979):
+every value points at the one its CAS expected; then, again and again, at what that one points at. A chain of n takes
+log2(n) + 1 rounds. Values that still point at a CAS then are in a circle, or hang from one: nothing ever began it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import View, build
+from assay.checkers.engine import Engine
+from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
+
+MOST_TOLD: Final = 5
+"""Keys with values that are not unique named in the verdict; the rest is counted."""
+
+_COLUMNS: Final = "key, value, op, sub, kind, expected, position, call, ret"
+
+
+def prepare(engine: Engine) -> list[str]:
+    """Makes every table that the register checks read. Returns why some keys cannot be judged."""
+    build(engine, SOURCE_VIEWS)
+    keep(engine)
+    build(engine, CLUSTER_VIEWS)
+    climb(engine)
+    build(engine, PLACE_VIEWS)
+    return _doubts(engine)
+
+
+def keep(engine: Engine) -> int:
+    """Makes ``register_kept``: the writes and CAS operations that count. Returns the number of rounds."""
+    build(engine, kept_start())
+    frontier, rounds = "register_certain", 0
+    while _count(engine, f"register_doubtful_{rounds % 2}"):
+        build(engine, kept_round(rounds, frontier))
+        frontier = f"register_taken_{rounds % 2}"
+        rounds += 1
+        if not _count(engine, frontier):
+            break
+    build(engine, kept_end(rounds))
+    return rounds
+
+
+def kept_start() -> tuple[View, ...]:
+    """What counts for sure, and what is in doubt."""
+    nobody = f"select {_COLUMNS} from register_written where 1 = 0"
+    return (
+        View("register_certain", f"select {_COLUMNS} from register_written where certain = 1"),
+        View("register_doubtful_0", f"select {_COLUMNS} from register_written where certain = 0", keep=True),
+        View("register_added_0", nobody, keep=True),
+    )
+
+
+def kept_round(number: int, frontier: str) -> tuple[View, ...]:
+    """Takes from the doubtful what a CAS of ``frontier`` expected. Names alternate: no table is made of itself."""
+    old, new = number % 2, (number + 1) % 2
+    taken = f"""
+        select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
+            d.position as position, d.call as call, d.ret as ret
+        from register_doubtful_{old} d join {frontier} f on d.key = f.key and d.value = f.expected
+        where f.kind = 'cas'
+        group by d.key, d.value, d.op, d.sub, d.kind, d.expected, d.position, d.call, d.ret
+        """
+    left = f"""
+        select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
+            d.position as position, d.call as call, d.ret as ret
+        from register_doubtful_{old} d left join register_taken_{old} t on d.key = t.key and d.value = t.value
+        where t.key is null
+        """
+    added = f"""
+        select {_COLUMNS} from register_added_{old} union all select {_COLUMNS} from register_taken_{old}
+        """
+    return (
+        View(f"register_taken_{old}", taken, keep=True),
+        View(f"register_doubtful_{new}", left, keep=True),
+        View(f"register_added_{new}", added, keep=True),
+    )
+
+
+def kept_end(rounds: int) -> tuple[View, ...]:
+    """All that counts."""
+    kept = f"select {_COLUMNS} from register_certain union all select {_COLUMNS} from register_added_{rounds % 2}"
+    return (View("register_kept", kept),)
+
+
+def climb(engine: Engine) -> int:
+    """Makes ``register_ancestors``: (key, value, up, steps, unrooted) of each value that a CAS wrote; the rounds."""
+    build(engine, climb_start())
+    row = engine.rows(
+        "select coalesce(max(links), 0) as links from ("
+        "select count(*) as links from register_open_0 group by key) as per_key"
+    )[0]
+    limit, rounds, still_open = int(row["links"]).bit_length() + 1, 0, int(row["links"]) > 0
+    while still_open and rounds < limit:
+        build(engine, climb_round(rounds))
+        rounds += 1
+        still_open = _count(engine, f"register_open_{rounds}") > 0  # circles cost the rounds up to the limit
+    build(engine, (View("register_ancestors", _climbed(rounds)),))
+    return rounds
+
+
+def climb_start() -> tuple[View, ...]:
+    """Each value of a CAS points at what was expected; versions make chains unnecessary."""
+    pointers = """
+        select c.key as key, c.value as value, c.expected as up, cast(1 as bigint) as steps, 1 as unrooted
+        from register_clusters c left join register_versioned v on c.key = v.key
+        where c.chained = 1 and v.key is null
+        """
+    return (View("register_open_0", pointers, keep=True),)
+
+
+def climb_round(number: int) -> tuple[View, ...]:
+    """Doubles the reach of those that are not at the start of their chain yet, which are fewer and fewer.
+
+    A start of a chain is in nobody's ``value`` column.
+    """
+    new = number + 1
+    doubled = f"""
+        select j.key as key, j.value as value, coalesce(u.up, j.up) as up, j.steps + coalesce(u.steps, 0) as steps,
+            coalesce(u.unrooted, 0) as unrooted
+        from register_open_{number} j
+            left join ({_climbed(number)}) u on j.key = u.key and j.up = u.value
+        """
+    return (
+        View(f"register_climb_{new}", doubled, keep=True),
+        View(f"register_rooted_{new}", f"select * from register_climb_{new} where unrooted = 0"),
+        View(f"register_open_{new}", f"select * from register_climb_{new} where unrooted = 1", keep=True),
+    )
+
+
+def _climbed(rounds: int) -> str:
+    """SQL for where each value points after so many rounds."""
+    tables = [*(f"register_rooted_{number}" for number in range(1, rounds + 1)), f"register_open_{rounds}"]
+    return " union all ".join(f"select key, value, up, steps, unrooted from {table}" for table in tables)
+
+
+def _doubts(engine: Engine) -> list[str]:
+    rows = engine.rows(
+        f"select key, value, writers from register_unclear order by key nulls first limit {MOST_TOLD + 1}"
+    )
+    told = [
+        f"register {row['key']} cannot be judged: "
+        + (
+            "its initial value was written again"
+            if row["value"] == INITIAL
+            else f"value {row['value']} was written more than once"
+        )
+        + ", and these checks need unique values"
+        for row in rows[:MOST_TOLD]
+    ]
+    more = _count(engine, "register_unclear") - len(told)
+    return told if more <= 0 else [*told, f"nor can {more} other registers, for the same reason"]
+
+
+def _count(engine: Engine, table: str) -> int:
+    return int(engine.rows(f"select count(*) as examined from {table}")[0]["examined"])

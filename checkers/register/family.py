@@ -1,0 +1,44 @@
+"""The family of register checks: unique writes, reads, and CAS operations that chain values together.
+
+``register_views`` says how a workload records itself. A key without a finding has a linearizable history, and one with
+a finding has none: these checks are exact, but for versions in a key where some value has none (they do not order it)
+and failed CAS operations that do not return the current value (they are dropped). ``lost-update`` is a family of its
+own, so that a history without a CAS owes no data for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Family
+from assay.checkers.register.chains import prepare
+from assay.checkers.register.order import STALE_READ
+from assay.checkers.register.values import FUTURE_READ, LOST_UPDATE, MISSING_WRITER
+from assay.checkers.register.views import ROWS
+
+_APPLIES: Final = """
+    select cast(coalesce(sum(e.many), 0) as bigint) as examined
+    from effect_kinds e left join object_keys o on e.key = o.key and o.family = 'register'
+    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')"""
+"""How many rows ``register_rows`` has, and of these, those that more is said of."""
+
+REGISTER: Final = Family(
+    name="register",
+    views=(ROWS,),
+    checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
+    applies=f"{_APPLIES} and (e.kind in ('commit', 'fetched') or o.key is not null)",
+    anomalies=tuple(check.anomaly for check in (MISSING_WRITER, FUTURE_READ, STALE_READ)),
+    prepare=prepare,
+)
+
+REGISTER_CAS: Final = Family(
+    name="register-cas",
+    views=(),
+    checks=(LOST_UPDATE,),
+    applies=f"{_APPLIES} and e.kind = 'cas' and o.key is not null",
+    anomalies=(LOST_UPDATE.anomaly,),
+)
+"""After ``REGISTER``, whose tables it reads."""
+
+REGISTER_ANOMALIES: Final = (*REGISTER.anomalies, *REGISTER_CAS.anomalies)
+"""Everything that these checks can report."""

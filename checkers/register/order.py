@@ -1,0 +1,160 @@
+"""The order of a register's values: none may be seen again after another one took its place.
+
+Inside a chain the order of the values is known, so rule U applies: a value's place is violated iff an operation on an
+earlier value was called after one on this value had returned. Between chains only time orders. A chain's *zone* lies
+between its first return and its last call (Gibbons and Korach, "Testing shared memories", 1997). It is forward if the
+first return is before the last call: the register held the chain all the time between them. Else it is backward: one
+moment between the last call and the first return is enough. So two forward zones must not overlap, nor may a backward
+one lie inside a forward one, and that is all. One sort by where zones begin and one running maximum of where forward
+ones end finds it: O(n log n).
+
+An instance is one late call, however many values it came too late for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.register.values import held
+from assay.checkers.register.views import INITIAL
+
+_VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
+
+
+def _stale(row: Row, evidence: Evidence) -> Told:
+    late = f"{evidence.who(row['late_op'])} began to {_VERBS.get(row['late_kind'], 'use')} {held(row['late_value'])}"
+    there = f"{held(row['value'])} was there by {seconds(row['there'])} ({evidence.who(row['there_op'])})"
+    if row["across"] == 0:
+        order = "version" if row["versioned"] == 1 else "its CAS"
+        claim = (
+            f"In {row['key']} {held(row['value'])} comes after {held(row['late_value'])} by {order}, and {there}, "
+            f"yet {late} only at {seconds(row['reach'])}."
+        )
+        return Told(claim, (row["late_op"], row["there_op"]), row["overtaken"] - 1)
+    before = (
+        f"{row['key']} had its initial value"
+        if row["begun"] == -INFINITY
+        else f"{row['key']} held {held(row['begun_value'])} by {seconds(row['begun'])} "
+        f"({evidence.who(row['begun_op'])})"
+    )
+    if row["begun_value"] is not None and row["begun_value"] != row["late_value"]:
+        late += " (of the same chain of CAS operations)"
+    named = (row["late_op"], row["there_op"], row["begun_op"], row["last_op"])
+    witness = evidence.operations.get(row["there_op"])
+    if witness is not None and witness.call > row["begun"]:
+        # One operation proves it: it began when the first value was there, and ended before the late call.
+        claim = f"{before}; then {there}, called at {seconds(witness.call)}; then {late} at {seconds(row['reach'])}."
+        return Told(claim, named[:3], row["overtaken"] - 1)
+    claim = (
+        f"{before}; {held(row['value'])} was still in use after that ({evidence.who(row['last_op'])}, called at "
+        f"{evidence.called(row['last_op'])}), and {there}; then {late} at {seconds(row['reach'])}."
+    )
+    return Told(claim, named, row["overtaken"] - 1)
+
+
+STALE_READ: Final = Check(
+    anomaly="stale-read",
+    views=(
+        View(
+            "register_late_inside",
+            """
+            select key, reach, first_ret, versioned from (
+                select key, versioned, first_ret, max(last_call) over (partition by key, chain
+                    order by place nulls first rows between unbounded preceding and 1 preceding) as reach
+                from (
+                    select key, chain, place, max(versioned) as versioned, min(first_ret) as first_ret,
+                        max(last_call) as last_call
+                    from register_placed group by key, chain, place) as places) as ordered
+            where reach > first_ret
+            """,
+        ),
+        View(
+            "register_zones",
+            f"""
+            select key, chain, first_ret, last_call,
+                case when first_ret < last_call then 1 else 0 end as forward,
+                least(first_ret, last_call) as low, greatest(first_ret, last_call) as high
+            from (
+                select key, chain, min(case when chain = {INITIAL} then -{INFINITY} else first_ret end) as first_ret,
+                    max(last_call) as last_call
+                from register_placed where versioned = 0 group by key, chain) as chains
+            """,
+            keep=True,
+            fine=True,
+        ),
+        View(
+            "register_late_across",
+            """
+            select key, reach, first_ret, last_call from (
+                select key, forward, low, high, first_ret, last_call,
+                    max(case when forward = 1 then high end) over (partition by key
+                        order by low nulls first, forward nulls first, chain nulls first
+                        rows between unbounded preceding and 1 preceding) as reach
+                from register_zones) as ordered
+            where (forward = 1 and reach > low) or (forward = 0 and reach > high)
+            """,
+        ),
+        View(
+            "found_stale_read",
+            """
+            select key, reach, min(first_ret) as there, count(*) as overtaken, min(across) as across,
+                max(versioned) as versioned
+            from (
+                select key, reach, first_ret, 0 as across, versioned from register_late_inside
+                union all select key, reach, first_ret, 1, 0 from register_late_across) as late
+            group by key, reach
+            """,
+            keep=True,
+            fine=True,
+        ),
+    ),
+    evidence_views=(
+        View(
+            "register_told",
+            f"select * from found_stale_read order by key nulls first, reach nulls first limit {MOST_FINDINGS}",
+            keep=True,
+        ),
+        View(
+            "register_told_zones",
+            """
+            select z.key as key, z.first_ret as first_ret, z.last_call as last_call
+            from register_zones z join register_told f on z.key = f.key
+            where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
+            group by z.key, z.first_ret, z.last_call
+            """,
+            keep=True,
+        ),
+        View(
+            "register_told_moments",
+            """
+            select m.key as key, m.moment as moment, m.is_return as is_return, m.op as op, m.kind as kind,
+                m.value as value
+            from register_moments m join (
+                select key, reach as moment from register_told
+                union select key, there from register_told
+                union select key, first_ret from register_told_zones
+                union select key, last_call from register_told_zones) n on m.key = n.key and m.moment = n.moment
+            """,
+            keep=True,
+        ),
+    ),
+    evidence="""
+        select f.key as key, f.reach as reach, f.there as there, f.overtaken as overtaken, f.across as across,
+            f.versioned as versioned, min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
+            min(t.op) as there_op, min(t.value) as value, min(z.first_ret) as begun, min(b.op) as begun_op,
+            min(b.value) as begun_value, min(e.op) as last_op
+        from register_told f
+            left join register_told_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
+            left join register_told_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
+            left join register_told_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
+            left join register_told_moments b on z.key = b.key and z.first_ret = b.moment and b.is_return = 1
+            left join register_told_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
+            left join register_told_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
+        group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned
+        order by f.key nulls first, f.reach nulls first
+        """,
+    examined="select count(*) as examined from register_placed",
+    tell=_stale,
+)

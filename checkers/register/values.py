@@ -1,0 +1,224 @@
+"""What a register may return: only what was written, not before it was written, and each value overwritten once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.engine import Row
+from assay.checkers.register.views import INITIAL
+
+
+def held(value: int | None) -> str:
+    """A value in words."""
+    return "the initial value" if value is None or value == INITIAL else f"value {value}"
+
+
+def _missing(row: Row, evidence: Evidence) -> Told:
+    seen = f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} at "
+    claim = f"{seen}{evidence.called(row['seen_op'])}, but "
+    if row["why"] == "circle":
+        claim += "the CAS operations that lead to it go round in a circle: nobody ever began it."
+    elif row["why"] == "version":
+        claim += f"at versions {row['low_version']} and {row['high_version']}, though it was written once."
+    elif row["failed_op"] is not None:
+        claim += (
+            f"its write by {evidence.who(row['failed_op'])} at {evidence.called(row['failed_op'])} "
+            "had definitely failed."
+        )
+    else:
+        claim += "nobody wrote it."
+    return Told(claim[0].upper() + claim[1:], (row["seen_op"], row["failed_op"]), row["observed"] - 1)
+
+
+MISSING_WRITER: Final = Check(
+    anomaly="missing-writer",
+    views=(
+        View(
+            "register_unwritten",
+            f"""
+            select key, value, op from register_seen where write_op is null and value <> {INITIAL}
+            union all
+            select key, expected, op from register_links where write_op is null and expected <> {INITIAL}
+            """,
+        ),
+        View(
+            "register_circling",
+            "select key, value from register_ancestors where unrooted = 1",
+            keep=True,
+        ),
+        View(
+            "register_torn",
+            "select key, value, low_version, high_version from register_clusters where low_version < high_version",
+            keep=True,
+        ),
+        View(
+            "found_missing_writer",
+            """
+            select key, value, 'unwritten' as why, min(op) as seen_op, count(*) as observed,
+                cast(null as bigint) as low_version, cast(null as bigint) as high_version
+            from register_unwritten group by key, value
+            union all
+            select a.key, min(a.value), 'circle', min(k.op), count(*), cast(null as bigint), cast(null as bigint)
+            from register_circling a join register_kept k on a.key = k.key and a.value = k.value group by a.key
+            union all
+            select c.key, c.value, 'version', min(s.op), count(*), min(c.low_version), max(c.high_version)
+            from register_torn c join register_seen s on c.key = s.key and c.value = s.value
+            where s.write_op is not null group by c.key, c.value
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.why as why, f.seen_op as seen_op, f.observed as observed,
+            f.low_version as low_version, f.high_version as high_version, min(w.op) as failed_op
+        from (select * from found_missing_writer order by key nulls first, value nulls first, why nulls first
+              limit {MOST_FINDINGS}) f
+            left join (select * from register_rows where kind in ('write', 'cas') and outcome = 'fail') w
+            on f.key = w.key and f.value = w.value
+        group by f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version
+        order by f.key nulls first, f.value nulls first, f.why nulls first
+        """,
+    examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
+    tell=_missing,
+    needs_close=True,
+)
+
+
+def _future(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} "
+        f"by {seconds(row['ret'])}, before {evidence.who(row['write_op'])} began to write it "
+        f"at {seconds(row['write_call'])}."
+    )
+    return Told(claim, (row["seen_op"], row["write_op"]))
+
+
+FUTURE_READ: Final = Check(
+    anomaly="future-read",
+    views=(
+        View(
+            "found_future_read",
+            """
+            select key, value, op, sub, ret, write_op, write_call from register_seen where ret < write_call
+            union all
+            select key, expected, op, sub, ret, write_op, write_call from register_links where ret < write_call
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, op as seen_op, ret, write_op, write_call from found_future_read
+        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        """,
+    examined=MISSING_WRITER.examined,
+    tell=_future,
+)
+
+
+def _lost(row: Row, evidence: Evidence) -> Told:
+    low, high = row["low_op"], row["high_op"]
+    if row["why"] == "successors":
+        claim = (
+            f"{held(row['expected'])} of {row['key']} was replaced twice: by CAS to value {row['low_value']} "
+            f"({evidence.who(low)}, called at {evidence.called(low)}) and by CAS to value {row['high_value']} "
+            f"({evidence.who(high)}, called at {evidence.called(high)})"
+        )
+        claim += f", by {row['rivals']} in all" if row["rivals"] > 2 else ""
+    elif row["why"] == "version":
+        claim = (
+            f"version {row['version']} of {row['key']} holds value {row['low_value']} ({evidence.who(low)}) "
+            f"and value {row['high_value']} ({evidence.who(high)})"
+        )
+    else:
+        claim = (
+            f"{evidence.who(high)} replaced {held(row['expected'])} of {row['key']} by CAS with value "
+            f"{row['high_value']} at version {row['version']}, but the version before it holds "
+            f"{held(row['low_value'])}"
+        )
+    return Told(claim[0].upper() + claim[1:] + ".", (high, low), row["rivals"] - 2)
+
+
+LOST_UPDATE: Final = Check(
+    anomaly="lost-update",
+    views=(
+        View(
+            "register_order",
+            f"""
+            select key, value, expected, chained, low_version,
+                coalesce(lag(value) over (partition by key order by low_version nulls first, value nulls first),
+                    {INITIAL}) as former
+            from (
+                select c.key as key, c.value as value, c.expected as expected, c.chained as chained,
+                    c.low_version as low_version
+                from register_clusters c join register_versioned v on c.key = v.key
+                where c.value <> {INITIAL}) as versions
+            """,
+        ),
+        View(
+            "register_holders",
+            """
+            select key, value, min(op) as op from (
+                select key, value, op from register_kept union all select key, value, op from register_seen) as users
+            group by key, value
+            """,
+        ),
+        View(
+            "register_clashes",
+            f"""
+            select key, low_version as version, min(value) as low_value, max(value) as high_value, count(*) as rivals
+            from register_clusters where low_version is not null and value <> {INITIAL}
+            group by key, low_version having count(*) > 1
+            """,
+            keep=True,
+        ),
+        View(
+            "register_leaps",
+            f"""
+            select o.key as key, o.low_version as version, o.expected as expected, o.former as low_value,
+                o.value as high_value
+            from register_order o
+                left join register_clashes c on o.key = c.key and o.low_version = c.version
+                left join register_clusters e on o.key = e.key and o.expected = e.value
+            where o.chained = 1 and o.former <> o.expected and c.key is null
+                and (e.key is not null or o.expected = {INITIAL})
+            """,
+            keep=True,
+        ),
+        View(
+            "found_lost_update",
+            """
+            select key, 'successors' as why, expected, cast(null as bigint) as version, min(op) as low_op,
+                max(op) as high_op, cast(null as bigint) as low_value, cast(null as bigint) as high_value,
+                count(*) as rivals
+            from register_links group by key, expected having count(*) > 1
+            union all
+            select c.key, 'version', cast(null as bigint), c.version, min(a.op), min(b.op), c.low_value, c.high_value,
+                c.rivals
+            from register_clashes c
+                left join register_holders a on c.key = a.key and c.low_value = a.value
+                left join register_holders b on c.key = b.key and c.high_value = b.value
+            group by c.key, c.version, c.low_value, c.high_value, c.rivals
+            union all
+            select l.key, 'leap', l.expected, l.version, min(a.op), min(b.op), l.low_value, l.high_value, 2
+            from register_leaps l
+                left join register_holders a on l.key = a.key and l.low_value = a.value
+                left join register_holders b on l.key = b.key and l.high_value = b.value
+            group by l.key, l.expected, l.version, l.low_value, l.high_value
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.why as why, f.expected as expected, f.version as version, f.low_op as low_op,
+            f.high_op as high_op, coalesce(f.low_value, a.value) as low_value,
+            coalesce(f.high_value, b.value) as high_value, f.rivals as rivals
+        from (select * from found_lost_update order by key nulls first, why nulls first, expected nulls first,
+              version nulls first limit {MOST_FINDINGS}) f
+            left join register_links a on f.key = a.key and f.low_op = a.op and f.expected = a.expected
+            left join register_links b on f.key = b.key and f.high_op = b.op and f.expected = b.expected
+        order by f.key nulls first, f.why nulls first, f.expected nulls first, f.version nulls first
+        """,
+    examined="select count(*) as examined from register_links",
+    tell=_lost,
+)

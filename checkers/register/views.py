@@ -1,0 +1,196 @@
+"""What the register checks share: who wrote which value, who saw it, and each value's place in its chain.
+
+How a register workload records itself in ``effects`` (``key`` is the register's name; values are unique per key):
+
+- ``write``: ``value``; ``cas``: ``expected`` -> ``value``; outcomes ok, fail (certainly not done) or info.
+- ``read``: ``value``; only ok ones count. Null is the initial value: nothing was written yet; ``expected`` null means
+  the same. A failed CAS that returns the current value gives a ``read`` row with outcome ok beside its own.
+- ``commit`` is a write, and ``fetched`` a read, of a group's offset in one partition: ``value`` is the number that the
+  commit bears, since offsets are not unique; their ``position`` is the offset, and no version.
+- ``position``: the version of the value, where the system returns one (a znode's version, an etcd revision): it rises
+  with every change of the register.
+
+A *cluster* is a value with all operations on it. With unique values a register holds each value once, so clusters do
+not interleave, and a successful CAS a -> b puts b's cluster right behind a's: together they are a *chain*, which starts
+at a plain write or at the initial value. Where every value of a key has a version, the versions give the place.
+
+An info write is kept iff its value was read or a kept CAS expected it; with unique values that is exact, since one that
+nobody observed may as well never have happened. Info reads and failed operations are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import View
+from assay.checkers.engine import INFINITY
+
+INITIAL: Final = -INFINITY
+"""Stands for the initial value, which the history has as null; joins need something that equals itself."""
+
+ROWS: Final = View(
+    "register_rows",
+    f"""
+    select e.op as op, e.sub as sub, e.process as process, e.key as key,
+        case e.kind when 'commit' then 'write' when 'fetched' then 'read' else e.kind end as kind,
+        coalesce(e.value, {INITIAL}) as value, coalesce(e.expected, {INITIAL}) as expected,
+        case when e.kind in ('write', 'read', 'cas') then e.position end as position, e.call as call,
+        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+    from effects e left join object_keys o on e.key = o.key and o.family = 'register'
+    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')
+        and (e.kind in ('commit', 'fetched') or o.key is not null)
+    """,
+)
+"""Other objects record reads and writes, too: see ``objects``."""
+
+WRITERS: Final = View(
+    "register_writers",
+    """
+    select key, value, op, sub, kind, expected, position, call, ret, outcome
+    from register_rows where kind in ('write', 'cas') and outcome <> 'fail'
+    """,
+    keep=True,
+)
+
+UNCLEAR: Final = View(
+    "register_unclear",
+    f"""
+    select key, min(value) as value, max(writers) as writers from (
+        select key, value, count(*) as writers,
+            max(case when value = {INITIAL} or (kind = 'cas' and expected = value) then 1 else 0 end) as repeated
+        from register_writers group by key, value) as written
+    where writers > 1 or repeated = 1 group by key
+    """,
+    keep=True,
+    fine=True,
+)
+"""Keys whose values are not unique: chains prove nothing about them."""
+
+READS: Final = View(
+    "register_reads",
+    f"""
+    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.position as position, r.call as call,
+        r.ret as ret
+    from register_rows r left join register_unclear u on r.key = u.key
+    where r.kind = 'read' and r.outcome = 'ok' and r.ret < {INFINITY} and u.key is null
+    """,
+)
+
+DOUBTED: Final = View(
+    "register_doubted",
+    "select key, value from register_writers where outcome <> 'ok' group by key, value",
+    keep=True,
+)
+
+CONFIRMED: Final = View(
+    "register_confirmed",
+    """
+    select d.key as key, d.value as value
+    from register_doubted d join register_reads r on d.key = r.key and d.value = r.value group by d.key, d.value
+    """,
+    keep=True,
+)
+"""What somebody read of the writes of unknown fate, which are few."""
+
+WRITTEN: Final = View(
+    "register_written",
+    """
+    select w.key as key, w.value as value, w.op as op, w.sub as sub, w.kind as kind, w.expected as expected,
+        w.position as position, w.call as call, w.ret as ret,
+        case when w.outcome = 'ok' or c.value is not null then 1 else 0 end as certain
+    from register_writers w
+        left join register_confirmed c on w.key = c.key and w.value = c.value
+        left join register_unclear u on w.key = u.key
+    where u.key is null
+    """,
+)
+"""``certain`` 1: acknowledged or read; 0: nobody knows, unless a kept CAS expected it."""
+
+SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
+"""In order; then ``register_chains.keep`` makes ``register_kept`` of ``register_written``."""
+
+SEEN: Final = View(
+    "register_seen",
+    """
+    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.position as position, r.call as call,
+        r.ret as ret, w.op as write_op, w.call as write_call
+    from register_reads r left join register_kept w on r.key = w.key and r.value = w.value
+    """,
+    keep=True,
+)
+
+LINKS: Final = View(
+    "register_links",
+    """
+    select c.key as key, c.value as value, c.expected as expected, c.op as op, c.sub as sub, c.position as position,
+        c.call as call, c.ret as ret, w.op as write_op, w.call as write_call
+    from register_kept c left join register_kept w on c.key = w.key and c.expected = w.value
+    where c.kind = 'cas'
+    """,
+    keep=True,
+)
+"""Each kept CAS with the writer of what it expected: it saw that value, as a read does."""
+
+CLUSTERS: Final = View(
+    "register_clusters",
+    """
+    select key, value, min(ret) as first_ret, max(call) as last_call, min(position) as low_version,
+        max(position) as high_version, min(expected) as expected, max(chained) as chained
+    from (
+        select key, value, call, ret, position, cast(null as bigint) as expected, 0 as chained
+        from register_seen where write_call is null or ret >= write_call
+        union all
+        select key, value, call, ret, position, cast(null as bigint), 0 from register_kept where kind = 'write'
+        union all
+        select key, value,
+            case when write_call is null or ret >= write_call then call end,
+            case when write_call is null or ret >= write_call then ret end, position, expected, 1
+        from register_links) as operations
+    group by key, value
+    """,
+    keep=True,
+    fine=True,
+)
+"""One row per (key, value). What came from the future is told as such, and left out of the times here."""
+
+VERSIONED: Final = View(
+    "register_versioned",
+    f"""
+    select key from register_clusters where value <> {INITIAL}
+    group by key having count(*) = count(low_version)
+    """,
+    keep=True,
+)
+
+CLUSTER_VIEWS: Final = (SEEN, LINKS, CLUSTERS, VERSIONED)
+"""In order; then ``register_chains.climb`` makes ``register_ancestors``."""
+
+PLACED: Final = View(
+    "register_placed",
+    f"""
+    select c.key as key, c.value as value, c.first_ret as first_ret, c.last_call as last_call,
+        case when v.key is not null then {INITIAL} else coalesce(a.up, c.value) end as chain,
+        case when v.key is null then coalesce(a.steps, 0) when c.value = {INITIAL} then {INITIAL}
+            else c.low_version end as place,
+        case when v.key is not null then 1 else 0 end as versioned
+    from register_clusters c
+        left join register_ancestors a on c.key = a.key and c.value = a.value
+        left join register_versioned v on c.key = v.key
+    where c.first_ret is not null and coalesce(a.unrooted, 0) = 0
+    """,
+    keep=True,
+)
+"""``chain`` is the value at its start; a key with versions is one single chain."""
+
+MOMENTS: Final = View(
+    "register_moments",
+    """
+    select key, call as moment, 0 as is_return, op, 'read' as kind, value from register_seen
+    union all select key, ret, 1, op, 'read', value from register_seen
+    union all select key, call, 0, op, kind, value from register_kept
+    union all select key, ret, 1, op, kind, value from register_kept
+    """,
+)
+"""The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""
+
+PLACE_VIEWS: Final = (PLACED, MOMENTS)

@@ -1,0 +1,296 @@
+"""The cycles of dependencies between transactions: found from Python, told as tables like what any other check finds.
+
+SQL derives the edges and leaves the candidates (``txn_edges``); ``txn_graph`` finds the components that have a cycle,
+and a short one of each; ``txn_words`` tells it. One instance is one component, told by the strongest class of cycle
+that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from assay.checkers.check import MOST_FINDINGS, MOST_OPERATIONS, Check, Evidence, Told, View, build
+from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
+from assay.checkers.transactions.graph import (
+    CLASSES,
+    G_SINGLE,
+    LIMIT,
+    ORDER,
+    Classified,
+    Component,
+    Cycles,
+    Graph,
+    Ints,
+    classify,
+)
+from assay.checkers.transactions.views import SOURCE_VIEWS
+from assay.checkers.transactions.words import Link, Moments, Reasons, circle, links, repeated
+
+MOST_TOLD: Final = 5
+"""Keys that cannot be judged named in the verdict; the rest is counted."""
+
+PROCESS: Final = "process"
+REAL_TIME: Final = "real-time"
+ORDERS: Final = (PROCESS, REAL_TIME)
+
+_MOMENTS: Final = -(2**62)
+"""Ids from here up to those of fans stand for moments: two edges for each transaction tell real time with them."""
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("anomaly", pa.string()),
+        ("number", pa.int64()),
+        ("key", pa.string()),
+        ("first_op", pa.int64()),
+        ("second_op", pa.int64()),
+        ("ops", pa.string()),
+        ("more", pa.int64()),
+        ("claim", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class _Instance:
+    """A component, or a repeated read outside of any. ``told``: its cycle, where it is one of the first few."""
+
+    anomaly: str
+    ops: Sequence[int]
+    """The first of those that contradict each other, then others; ascending if there is no cycle to tell."""
+    size: int
+    told: Sequence[Link] = ()
+    repeat: Row | None = None
+
+
+def prepare(engine: Engine) -> list[str]:
+    """Makes every table that the transaction checks read. Returns why some of it cannot be judged."""
+    build(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
+    search = _Search(engine)
+    search.dependencies()
+    order = engine.rows("select transaction_order from txn_declared")[0]["transaction_order"]
+    if order in ORDERS:
+        search.ordered(order)
+    engine.load("txn_found", search.table())
+    return [*_unclear(engine), *search.doubts]
+
+
+class _Search:
+    """Gathers the instances."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        nodes, edges = engine.arrow(CANDIDATE_NODES), engine.arrow(CANDIDATE_EDGES)
+        self._node, self._process, self._call, self._ret, self._place = (
+            _ints(nodes, name) for name in ("node", "process", "call", "ret", "place")
+        )
+        self._source, self._target, self._kind = (_ints(edges, name) for name in ("source", "target", "kind"))
+        self._instances: list[_Instance] = []
+        self._counts: dict[str, int] = {}
+        self._rank: dict[int, int] = {}
+        """Of each transaction that is on a cycle of dependencies alone, how strong its component's is."""
+        self.doubts: list[str] = []
+
+    def dependencies(self) -> None:
+        """Cycles that need no order of time, and registers that one transaction read as two versions."""
+        classified = self._classify(Graph.of(self._node, self._call, self._source, self._target, self._kind))
+        repeats = self._engine.arrow("select key, first_op, second_op, low, high from txn_repeats").to_pylist()
+        repeats.sort(key=lambda row: (row["first_op"], row["key"]))
+        again: dict[int, Row] = {}
+        for row in repeats:
+            again.setdefault(row["first_op"], row)
+        cycles = Cycles(classified)
+        for component in classified.components:
+            ops = _ops(classified, component)
+            repeat = next((again[op] for op in ops if op in again), None)
+            if repeat is not None and component.rank > G_SINGLE:
+                rank = self._repeat(repeat, len(ops))
+            else:
+                rank = self._cycle(cycles, component, "", ops)
+            self._rank |= dict.fromkeys(ops, rank)
+        for op, row in again.items():
+            if op not in self._rank:
+                self._rank[op] = self._repeat(row, 2)
+
+    def ordered(self, order: str) -> None:
+        """Cycles that need time as well, where they are stronger than all without."""
+        nodes, times, source, target = self._moments() if order == REAL_TIME else self._turns()
+        graph = Graph.of(
+            np.concatenate([self._node, nodes]),
+            np.concatenate([self._call, times]),
+            np.concatenate([self._source, source]),
+            np.concatenate([self._target, target]),
+            np.concatenate([self._kind, np.full(len(source), ORDER)]),
+        )
+        classified = self._classify(graph)
+        cycles = Cycles(classified)
+        for component in classified.components:
+            ops = _ops(classified, component)
+            if component.rank < min(self._rank.get(op, len(CLASSES)) for op in ops):
+                self._cycle(cycles, component, f"-{order}", ops)
+
+    def table(self) -> pa.Table:
+        """One row per instance; the first of each anomaly have a claim."""
+        told = [link for instance in self._instances for link in instance.told]
+        reasons, moments = Reasons(self._engine, told), self._moments_of({link.source for link in told})
+        numbers: dict[str, int] = {}
+        rows = []
+        for instance in self._instances:
+            number = numbers[instance.anomaly] = numbers.get(instance.anomaly, 0) + 1
+            key = claim = None
+            if instance.repeat is not None:
+                key, claim = instance.repeat["key"], repeated(instance.repeat)
+            elif instance.told:
+                why = next((f" by {order} order" for order in ORDERS if instance.anomaly.endswith(order)), "")
+                key = reasons.key(instance.told)
+                claim = circle(instance.told, instance.size, why, reasons, moments)
+            ops = instance.ops[:MOST_OPERATIONS]
+            rows.append(
+                {
+                    "anomaly": instance.anomaly,
+                    "number": number,
+                    "key": key,
+                    "first_op": ops[0],
+                    "second_op": ops[-1] if len(ops) == 1 else ops[1],
+                    "ops": ",".join(map(str, ops)),
+                    "more": instance.size - len(ops),
+                    "claim": claim,
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+    def _classify(self, graph: Graph) -> Classified:
+        classified = classify(graph)
+        if classified.unsure:
+            self.doubts.append(
+                f"G-single cannot be ruled out in {classified.unsure} groups of transactions that depend on each other "
+                f"in circles: the search ended after {LIMIT} steps; they are told by a weaker anomaly that they have"
+            )
+        return classified
+
+    def _cycle(self, cycles: Cycles, component: Component, suffix: str, ops: list[int]) -> int:
+        name = CLASSES[component.rank] + suffix
+        if self._counts.get(name, 0) >= MOST_FINDINGS:
+            self._add(component.rank, suffix, ops[:2], len(ops))
+            return component.rank
+        rank, steps = cycles.shortest(component)
+        told = links(steps)
+        self._add(rank, suffix, [link.source for link in told], len(ops), told=told)
+        return rank
+
+    def _repeat(self, row: Row, size: int) -> int:
+        self._add(G_SINGLE, "", [row["first_op"], row["second_op"]], size, repeat=row)
+        return G_SINGLE
+
+    def _add(
+        self,
+        rank: int,
+        suffix: str,
+        ops: Sequence[int],
+        size: int,
+        *,
+        told: Sequence[Link] = (),
+        repeat: Row | None = None,
+    ) -> None:
+        name = CLASSES[rank] + suffix
+        self._counts[name] = self._counts.get(name, 0) + 1
+        self._instances.append(_Instance(name, ops, size, told, repeat))
+
+    def _turns(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """An edge between each two neighbours of a process."""
+        ops = np.flatnonzero(self._node >= 0)
+        ops = ops[np.lexsort((self._call[ops], self._process[ops], self._place[ops]))]
+        same = (np.diff(self._process[ops]) == 0) & (np.diff(self._place[ops]) == 0)
+        nobody = np.zeros(0, np.int64)
+        return nobody, nobody, self._node[ops[:-1][same]], self._node[ops[1:][same]]
+
+    def _moments(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """A node for each return, one after the other; each transaction leads to its own, and the last before its call
+        leads to it."""
+        ended = np.flatnonzero((self._node >= 0) & (self._ret != INFINITY))
+        ended = ended[np.lexsort((self._ret[ended], self._place[ended]))]
+        returns, places = self._ret[ended], self._place[ended]
+        moments = _MOMENTS + np.arange(len(ended), dtype=np.int64)
+        same = np.diff(places) == 0
+        # Windows follow each other in time, but an operation may return long after its window: so place by place.
+        began = np.flatnonzero(self._node >= 0)
+        began = began[np.lexsort((self._call[began], self._place[began]))]
+        before = _last_before(places, returns, self._place[began], self._call[began])
+        known = before >= 0
+        return (
+            moments,
+            returns,
+            np.concatenate([self._node[ended], moments[:-1][same], moments[before[known]]]),
+            np.concatenate([moments, moments[1:][same], self._node[began[known]]]),
+        )
+
+    def _moments_of(self, ops: set[int]) -> Mapping[int, Moments]:
+        rows = np.flatnonzero(np.isin(self._node, np.array(sorted(ops), np.int64)))
+        return {
+            int(self._node[row]): Moments(int(self._process[row]), int(self._call[row]), int(self._ret[row]))
+            for row in rows
+        }
+
+
+def _last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
+    """For each (place, call) the index of the last of (places, returns) in the same place below it, or -1."""
+    both = np.lexsort(
+        (
+            np.concatenate([np.ones(len(returns), np.int64), np.zeros(len(call), np.int64)]),
+            np.concatenate([returns, call]),
+            np.concatenate([places, place]),
+        )
+    )
+    is_return = both < len(returns)
+    last = np.maximum.accumulate(np.where(is_return, both, -1))
+    found = np.full(len(call), -1, np.int64)
+    found[both[~is_return] - len(returns)] = last[~is_return]
+    here = found >= 0
+    here[here] = places[found[here]] == place[here]
+    return np.where(here, found, -1)
+
+
+def _ints(table: pa.Table, name: str) -> Ints:
+    found: Ints = table.column(name).to_numpy().astype(np.int64)
+    return found
+
+
+def _ops(classified: Classified, component: Component) -> list[int]:
+    ids = classified.graph.nodes[component.members]
+    found: list[int] = ids[ids >= 0].tolist()
+    return found
+
+
+def _unclear(engine: Engine) -> list[str]:
+    rows = engine.rows(f"select key, why from txn_unclear order by key nulls first limit {MOST_TOLD}")
+    more = int(engine.rows("select count(*) as examined from txn_unclear")[0]["examined"]) - MOST_TOLD
+    told = [f"transactions on {row['key']} cannot be judged: {row['why']}" for row in rows]
+    return told if more <= 0 else [*told, f"nor can those on {more} other keys, for the same reasons"]
+
+
+def _tell(row: Row, evidence: Evidence) -> Told:
+    return Told(row["claim"], tuple(int(op) for op in row["ops"].split(",")), row["more"])
+
+
+def _check(anomaly: str) -> Check:
+    table = f"found_{anomaly.lower().replace('-', '_')}"
+    return Check(
+        anomaly=anomaly,
+        views=(View(table, f"select * from txn_found where anomaly = '{anomaly}'", keep=True),),
+        evidence=f"""
+            select key, claim, ops, more, first_op, second_op from {table}
+            order by number nulls first limit {MOST_FINDINGS}
+            """,
+        examined="select count(*) as examined from txn_edges",
+        tell=_tell,
+    )
+
+
+CYCLES: Final = tuple(_check(name) for name in CLASSES)
+ORDERED_CYCLES: Final = {order: tuple(_check(f"{name}-{order}") for name in CLASSES) for order in ORDERS}
+"""By what the contract declares."""

@@ -1,0 +1,221 @@
+"""Who must come before whom: the dependencies between committed transactions, and those that can lie on a cycle.
+
+Adya's direct dependencies (Weak Consistency, MIT 1999): ``ww`` (the next version is the target's), ``wr`` (the target
+read the source's version), ``rw`` (the source read a version older than the target's). Of lists the order of versions
+is known (``txn_views``). Of registers only what holds in every history is used: nothing comes before the initial value,
+and what a transaction writes after it read a version is later than that version. Were it not, reading that version
+would close a cycle of ww and wr; so it is told as the wr edge that it then is, and a claim is never too strong.
+
+Versions of which it is only known that they come after another one, *followers* of it, are the appends that no read
+shows, after the longest read, and the writes of registers after what their transaction read (all blind ones after the
+initial value). Whoever read the version comes before every follower. Readers times followers may be many, so both
+meet at one node in between, the *fan*, with an id below 0; only a reader that is a follower itself has edges of its
+own, since the fan would lead it back to itself. Such an edge is ``FIRST``: either the reader wrote the very next
+version, and it is ww; or another follower came in between, and that is a G-single by itself. So it links like ww in the
+search for G-single and what is weaker, and proves nothing stronger. Of many such readers two prove the same as all.
+
+A cycle needs an edge that goes back in time of calls, from a later call to an earlier one, and between two moments that
+no such edge spans no cycle crosses. So the nodes in order of their calls fall apart into *windows*, and edges that
+leave a window, or lie in one of a single node, are no candidates: one running maximum.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import View
+from assay.checkers.transactions.views import INITIAL
+
+WW: Final = 0
+WR: Final = 1
+FIRST: Final = 2
+RW: Final = 3
+THEN: Final = 4
+"""Kinds of edges, the strongest evidence first; ``THEN`` leads from a fan to its followers."""
+
+_MANY_SUBS: Final = 2**20
+"""More rows than a transaction has, so that a fan's id is its first follower's write and nothing else's."""
+
+ENDS: Final = View("txn_ends", "select key, max(run) as run from txn_slots group by key", keep=True)
+
+LAST: Final = View(
+    "txn_last",
+    """
+    select s.key as key, s.op as op, max(s.value) as value
+    from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
+    """,
+    keep=True,
+)
+"""Who appended the last that is known to be in each list. What else it appended, unseen, goes on with that."""
+
+FOLLOWERS: Final = View(
+    "txn_followers",
+    f"""
+    select key, version, op, min(sub) as sub, min(value) as value, min(call) as call from (
+        select w.key as key, cast(0 as bigint) as version, w.op as op, w.sub as sub, w.value as value, w.call as call
+        from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
+            left join txn_disordered d on w.key = d.key left join txn_last l on w.key = l.key and w.op = l.op
+        where w.listed = 1 and s.key is null and d.key is null and l.op is null
+        union all
+        select w.key, coalesce(r.value, {INITIAL}), w.op, w.sub, w.value, w.call
+        from txn_writers w left join (
+                select key, op, value from txn_register_seen where turn = 1 and (writer is null or writer <> op)) r
+            on w.key = r.key and w.op = r.op
+        where w.listed = 0 and w.final = 1) as told
+    group by key, version, op
+    """,
+    keep=True,
+)
+"""``version``: of a register the value that comes before, of a list 0: its longest read."""
+
+SOURCES: Final = View(
+    "txn_sources",
+    f"""
+    select s.key as key, cast(0 as bigint) as version, s.op as op, {RW} as kind, s.value as low
+    from txn_list_seen s left join txn_ends e on s.key = e.key
+    where s.run = coalesce(e.run, 0) and (s.writer is null or s.writer <> s.op)
+    union all
+    select key, cast(0 as bigint), op, {WW}, value from txn_last
+    union all
+    select key, coalesce(value, {INITIAL}), op, {RW}, value from txn_register_seen
+    where writer is null or writer <> op
+    """,
+    keep=True,
+)
+"""Whoever comes before all followers of a version: its readers, and of a list the last that is known to be in it."""
+
+FANS: Final = View(
+    "txn_fans",
+    f"""
+    select n.key as key, n.version as version, n.many as many, n.least as least, n.call as call,
+        0 - f.op * {_MANY_SUBS} - f.sub - 1 as node, f.value as value
+    from (
+        select key, version, count(*) as many, min(op) as least, min(call) as call
+        from txn_followers group by key, version) n
+        join txn_followers f on n.key = f.key and n.version = f.version and n.least = f.op
+    """,
+    keep=True,
+)
+
+TIED: Final = View(
+    "txn_tied",
+    """
+    select s.key as key, s.version as version, s.op as op, min(s.low) as low
+    from txn_sources s join txn_followers f on s.key = f.key and s.version = f.version and s.op = f.op
+    group by s.key, s.version, s.op
+    """,
+    keep=True,
+)
+"""Readers of a version that are its followers themselves."""
+
+REPEATS: Final = View(
+    "txn_repeats",
+    """
+    select r.key as key, r.op as first_op, max(coalesce(r.writer, f.writer)) as second_op, min(f.value) as low,
+        min(r.value) as high
+    from txn_register_seen r join txn_register_seen f on r.key = f.key and r.op = f.op
+    where f.turn = 1 and r.turn > 1 and r.writer is distinct from f.writer
+        and (r.writer is null or r.writer <> r.op) and (f.writer is null or f.writer <> f.op)
+    group by r.key, r.op
+    """,
+    keep=True,
+)
+"""Transactions that read two versions of a register: G-single in whatever order the two are."""
+
+EDGES: Final = View(
+    "txn_edges",
+    f"""
+    select former as source, op as target, {WW} as kind, key, former_value as low, value as high from txn_slots
+    where changed = 1 and former is not null
+    union all
+    select writer, op, {WR}, key, value, value from txn_list_seen where writer is not null and writer <> op
+    union all
+    select writer, op, {WR}, key, value, value from txn_register_seen where writer is not null and writer <> op
+    union all
+    select r.op, s.op, {RW}, r.key, r.value, s.value
+    from txn_list_seen r join txn_slots s on r.key = s.key and s.run = r.run + 1
+    where s.changed = 1 and s.op <> r.op and (r.writer is null or r.writer <> r.op)
+    union all
+    select s.op, f.least, s.kind, s.key, s.low, f.value
+    from txn_sources s join txn_fans f on s.key = f.key and s.version = f.version
+    where f.many = 1 and s.op <> f.least
+    union all
+    select s.op, f.node, s.kind, s.key, s.low, cast(null as bigint)
+    from txn_sources s join txn_fans f on s.key = f.key and s.version = f.version
+        left join txn_tied t on s.key = t.key and s.version = t.version and s.op = t.op
+    where f.many > 1 and t.op is null
+    union all
+    select f.node, w.op, {THEN}, f.key, cast(null as bigint), w.value
+    from txn_fans f join txn_followers w on f.key = w.key and f.version = w.version where f.many > 1
+    union all
+    select t.op, w.op, {FIRST}, t.key, t.low, w.value
+    from txn_tied t join (
+            select key, version, min(op) as least, max(op) as most from txn_tied group by key, version) m
+            on t.key = m.key and t.version = m.version
+        join txn_followers w on t.key = w.key and t.version = w.version
+    where (t.op = m.least or t.op = m.most) and w.op <> t.op
+    """,
+    keep=True,
+)
+"""``low``: the version before the edge, null for the initial one; ``high``: the one behind it."""
+
+NODES: Final = View(
+    "txn_nodes",
+    """
+    select r.op as node, min(r.process) as process, min(r.call) as call, min(r.ret) as ret
+    from txn_rows r left join txn_observed o on r.op = o.op
+    where r.outcome = 'ok' or o.op is not null group by r.op
+    union all
+    select node, cast(null as int), call, cast(null as bigint) from txn_fans where many > 1
+    """,
+    keep=True,
+)
+
+SPANS: Final = View(
+    "txn_spans",
+    """
+    select e.target as node, max(s.call) as until
+    from txn_edges e join txn_nodes s on e.source = s.node join txn_nodes t on e.target = t.node
+    where t.call < s.call group by e.target
+    """,
+    keep=True,
+)
+
+WINDOWED: Final = View(
+    "txn_windowed",
+    """
+    select node, process, call, ret, cast(sum(begins) over (order by call nulls first, node nulls first
+        rows between unbounded preceding and current row) as bigint) as place
+    from (select node, process, call, ret,
+            case when reached is null or reached < call then 1 else 0 end as begins from (
+        select n.node as node, n.process as process, n.call as call, n.ret as ret, max(s.until) over (
+            order by n.call nulls first, n.node nulls first rows between unbounded preceding and 1 preceding) as reached
+        from txn_nodes n left join txn_spans s on n.node = s.node) as reaching) as begun
+    """,
+    keep=True,
+)
+
+CANDIDATES: Final = View(
+    "txn_candidates",
+    """
+    select n.node as node, n.process as process, n.call as call, n.ret as ret, n.place as place
+    from txn_windowed n join (select place from txn_windowed group by place having count(*) > 1) w on n.place = w.place
+    """,
+    keep=True,
+)
+
+EDGE_VIEWS: Final = (
+    ENDS, LAST, FOLLOWERS, SOURCES, FANS, TIED, REPEATS, EDGES, NODES, SPANS, WINDOWED, CANDIDATES,
+)  # fmt: skip
+
+CANDIDATE_EDGES: Final = """
+    select e.source as source, e.target as target, min(e.kind) as kind
+    from txn_edges e join txn_candidates s on e.source = s.node
+        join txn_candidates t on e.target = t.node and s.place = t.place
+    where e.source <> e.target group by e.source, e.target
+    """
+"""Of parallel edges the strongest kind."""
+
+CANDIDATE_NODES: Final = """
+    select node, coalesce(process, -1) as process, call, coalesce(ret, -1) as ret, place from txn_candidates
+    """

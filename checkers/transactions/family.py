@@ -1,0 +1,62 @@
+"""The families of transaction checks: list-append and registers, after Adya and Elle.
+
+``assay.harness.core.transactions`` says how transactions are recorded, ``txn_views`` what counts and what order lists
+have, ``txn_edges`` which transaction must come before which. For lists the checks are exact: there is no finding iff
+some serial order of the committed transactions explains every read (and, where the contract declares an order of
+processes or of real time, one that respects it). For registers they are sound: the order of versions is inferred only
+where it holds in every history.
+
+Lists are a family of their own, so that a history of registers owes no data for what only lists can show; so are the
+cycles that need time, which the contract must declare (``transaction_order``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Family
+from assay.checkers.transactions.cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare
+from assay.checkers.transactions.values import DUPLICATE_ELEMENTS, G1A, G1B, GARBAGE_READ, INCOMPATIBLE_ORDER, INTERNAL
+from assay.checkers.transactions.views import ROWS
+
+_CHECKS: Final = (G1A, G1B, GARBAGE_READ, INTERNAL, *CYCLES)
+_LISTS: Final = (DUPLICATE_ELEMENTS, INCOMPATIBLE_ORDER)
+
+_APPLIES: Final = """
+    select cast(coalesce(sum(e.many), 0) as bigint) as examined from effect_kinds e cross join txn_declared d"""
+
+TRANSACTIONS: Final = Family(
+    name="transactions",
+    views=(ROWS,),
+    checks=_CHECKS,
+    applies=f"{_APPLIES} where e.kind in ('txn-append', 'txn-write', 'txn-read')",
+    anomalies=tuple(check.anomaly for check in _CHECKS),
+    prepare=prepare,
+)
+
+TRANSACTION_LISTS: Final = Family(
+    name="transaction-lists",
+    views=(),
+    checks=_LISTS,
+    applies=f"{_APPLIES} where e.kind = 'txn-append'",
+    anomalies=tuple(check.anomaly for check in _LISTS),
+)
+
+TRANSACTION_ORDERS: Final = tuple(
+    Family(
+        name=f"transactions-{order}",
+        views=(),
+        checks=ORDERED_CYCLES[order],
+        applies=f"""{_APPLIES}
+            where e.kind in ('txn-append', 'txn-write', 'txn-read') and d.transaction_order = '{order}'
+            """,
+        anomalies=tuple(check.anomaly for check in ORDERED_CYCLES[order]),
+    )
+    for order in ORDERS
+)
+
+TRANSACTION_FAMILIES: Final = (TRANSACTIONS, TRANSACTION_LISTS, *TRANSACTION_ORDERS)
+"""In this order: the first makes the tables of all."""
+
+TRANSACTION_ANOMALIES: Final = (*TRANSACTIONS.anomalies, *TRANSACTION_LISTS.anomalies)
+"""Everything that is reported where the contract declares no order."""

@@ -1,0 +1,358 @@
+"""Cycles of dependencies: which components have one, of which class, and a short one of each. Pure, over arrays.
+
+All candidates are classified at once, by strongly connected components (Pearce's algorithm, ``scipy.sparse.csgraph``):
+
+- ``G0``: a component of the ww edges alone; ``G1c``: of ww and wr edges; ``G-single``, too: of all but rw edges;
+- ``G-nonadjacent``: two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and Gotsman
+  2016): a component of the graph in which each node is there twice, as come to by rw and as not, and rw leads only from
+  the latter to the former. Every such component has a simple cycle of this class or a stronger one;
+- ``G-single``: exactly one rw edge. Without a cycle of the others those can be put in order, so each such cycle has
+  one rw edge that goes back in that order, and all else of it lies in the stretch that this edge spans. As the order
+  follows that of the calls as far as it can, stretches are short; the search has a limit all the same (``LIMIT``), and
+  says when it came to it;
+- ``G2-item``: any other component.
+
+Edges of real time or of a process (``ORDER``) are never rw, and link as ww edges do.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from assay.checkers.transactions.edges import FIRST, RW, THEN, WR
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+ORDER: Final = 5
+"""The kind of edges that time draws, beside those of ``txn_edges``."""
+
+G0: Final = 0
+G1C: Final = 1
+G_SINGLE: Final = 2
+G_NONADJACENT: Final = 3
+G2_ITEM: Final = 4
+CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
+"""The strongest first: each is ruled out by every isolation level that rules out a later one."""
+
+LIMIT: Final = 20_000_000
+"""Nodes that the search for G-single looks at in all, some ten seconds; then it says that it is not done."""
+
+STARTS: Final = 50
+ENOUGH: Final = 200_000
+"""A cycle is told that is the shortest from so many starts, or from those that this many nodes allow."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """``nodes`` ascending ids, those below 0 stand for no transaction; ``times`` to put them in order by.
+
+    ``source`` and ``target`` are positions in ``nodes``; no edge leads to its own source, and there are no two alike.
+    """
+
+    nodes: Ints
+    times: Ints
+    source: Ints
+    target: Ints
+    kind: Ints
+
+    @classmethod
+    def of(cls, nodes: Ints, times: Ints, source: Ints, target: Ints, kind: Ints) -> Graph:
+        """From ids, in any order."""
+        by_id = np.argsort(nodes, kind="stable")
+        nodes, times = nodes[by_id], times[by_id]
+        order = np.lexsort((kind, target, source))
+        return cls(
+            nodes,
+            times,
+            np.searchsorted(nodes, source[order]).astype(np.int64),
+            np.searchsorted(nodes, target[order]).astype(np.int64),
+            kind[order],
+        )
+
+    def only(self, edges: Flags) -> Graph:
+        return Graph(self.nodes, self.times, self.source[edges], self.target[edges], self.kind[edges])
+
+
+@dataclass(frozen=True)
+class Component:
+    """Nodes that all lead to each other. ``number``: its label; ``rank``: an index into ``CLASSES``."""
+
+    number: int
+    rank: int
+    members: Ints
+    """Positions of its nodes."""
+
+
+@dataclass
+class Classified:
+    """Every component that has a cycle, by its least transaction. ``unsure``: in how many the search for G-single came
+    to its limit."""
+
+    graph: Graph
+    """Edges inside components only."""
+    label: Ints
+    components: list[Component]
+    unsure: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One edge of a cycle as the graph has it; ids."""
+
+    source: int
+    target: int
+    kind: int
+
+
+def strong(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags]:
+    """The component of each node, and which nodes are in one with others."""
+    matrix = csr_matrix((np.ones(len(source), np.int8), (source, target)), shape=(count, count))
+    _, label = connected_components(matrix, directed=True, connection="strong")
+    sizes = np.bincount(label)
+    return label.astype(np.int64), sizes[label] > 1
+
+
+def classify(graph: Graph, limit: int = LIMIT) -> Classified:
+    """The components that have a cycle, each with the strongest class that it has."""
+    count = len(graph.nodes)
+    if count == 0:
+        return Classified(graph, np.zeros(0, np.int64), [])
+    label, inside = strong(count, graph.source, graph.target)
+    graph = graph.only((label[graph.source] == label[graph.target]) & inside[graph.source])
+    rank = np.full(int(label.max()) + 1, G2_ITEM)
+    twice = _twice(graph)
+    _, alternating = strong(2 * count, twice.source, twice.target)
+    rank[label[np.flatnonzero(alternating) % count]] = G_NONADJACENT
+    for worst in (G_SINGLE, G1C, G0):
+        part = graph.only(_links(graph, worst))
+        rank[label[strong(count, part.source, part.target)[1]]] = worst
+    members = np.flatnonzero(inside)
+    by_label = members[np.argsort(label[members], kind="stable")]
+    groups = np.split(by_label, np.flatnonzero(np.diff(label[by_label])) + 1) if len(by_label) else []
+    classified = Classified(graph, label, [])
+    single = Singles(graph, limit)
+    for group in groups:
+        number = int(label[group[0]])
+        worst = int(rank[number])
+        if worst == G_NONADJACENT:
+            if next(single.cycles(group), None) is not None:
+                worst = G_SINGLE
+            elif single.spent:
+                classified.unsure += 1
+        classified.components.append(Component(number, worst, group))
+    classified.components.sort(key=lambda one: _least(graph, one))
+    return classified
+
+
+def _links(graph: Graph, rank: int) -> Flags:
+    """Edges of which every cycle is of this class or a stronger one."""
+    kind = graph.kind
+    kept: Flags = (kind != RW) & ((kind != FIRST) | (rank > G1C)) & ((kind != WR) | (rank > G0))
+    return kept
+
+
+def _least(graph: Graph, component: Component) -> int:
+    ids = graph.nodes[component.members]
+    return int(ids[ids >= 0][0])
+
+
+def _twice(graph: Graph) -> Graph:
+    """Node i once as itself, come to by another edge than rw, and once as i + count, come to by rw."""
+    count = len(graph.nodes)
+    rw, then = graph.kind == RW, graph.kind == THEN
+    plain = ~rw & ~then
+    s, t, k = graph.source, graph.target, graph.kind
+    return Graph(
+        np.concatenate([graph.nodes, graph.nodes]),
+        np.concatenate([graph.times, graph.times]),
+        np.concatenate([s[plain], s[plain] + count, s[then], s[then] + count, s[rw]]),
+        np.concatenate([t[plain], t[plain], t[then], t[then] + count, t[rw] + count]),
+        np.concatenate([k[plain], k[plain], k[then], k[then], k[rw]]),
+    )
+
+
+class Paths:
+    """Shortest paths in transactions: nodes that stand for none cost nothing."""
+
+    def __init__(self, graph: Graph) -> None:
+        order = np.argsort(graph.source, kind="stable")
+        self._targets: list[int] = graph.target[order].tolist()
+        self._first: list[int] = np.searchsorted(graph.source[order], np.arange(len(graph.nodes) + 1)).tolist()
+        self._hidden: list[bool] = (graph.nodes < 0).tolist()
+        self.looked = 0
+        """How many nodes all searches have gone on from."""
+
+    def nexts(self, node: int) -> list[int]:
+        """Where the node's edges lead."""
+        return self._targets[self._first[node] : self._first[node + 1]]
+
+    def find(
+        self, start: int, goal: int, *, shorter: int | None = None, places: Mapping[int, int] | None = None
+    ) -> tuple[int, list[int]] | None:
+        """The transactions that it goes on to, and the nodes from ``start`` to ``goal``, which stands for a transaction
+        and may be ``start`` itself. None if there is no path.
+
+        ``shorter``: only one that goes on to fewer. ``places``: only by nodes that have no place above the goal's.
+        """
+        parent: dict[int, int] = {}
+        costs = {start: 0}
+        queue, done = deque([start]), set[int]()
+        while queue:
+            node = queue.popleft()
+            if node in done:
+                continue
+            done.add(node)
+            self.looked += 1
+            for target in self.nexts(node):
+                if places is not None and places[target] > places[goal]:
+                    continue
+                further = costs[node] + (not self._hidden[target])
+                if shorter is not None and further >= shorter:
+                    continue
+                if target == goal:
+                    path = [goal, node]
+                    while path[-1] != start:
+                        path.append(parent[path[-1]])
+                    return further, path[::-1]
+                if further < costs.get(target, further + 1):
+                    costs[target], parent[target] = further, node
+                    (queue.appendleft if self._hidden[target] else queue.append)(target)
+        return None
+
+
+class Singles:
+    """Finds cycles of exactly one rw edge, in components that have no cycle without any."""
+
+    def __init__(self, graph: Graph, limit: int) -> None:
+        rest = graph.only(graph.kind != RW)
+        self._rw = graph.only(graph.kind == RW)
+        self._limit = limit
+        self._hidden = graph.nodes < 0
+        self._times: list[int] = graph.times.tolist()
+        self._before: list[int] = np.bincount(rest.target, minlength=len(graph.nodes)).tolist()
+        self._paths = Paths(rest)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the limit was come to."""
+        return self._paths.looked >= self._limit
+
+    def cycles(self, members: Ints) -> Iterator[tuple[int, list[int]]]:
+        """Each as its number of transactions and its nodes, the first again at the end."""
+        places = self._places(members.tolist())
+        begins = np.searchsorted(self._rw.source, members)
+        ends = np.searchsorted(self._rw.source, members, side="right")
+        edges = [
+            (u, v)
+            for u, begin, end in zip(members.tolist(), begins.tolist(), ends.tolist(), strict=True)
+            for v in self._rw.target[begin:end].tolist()
+        ]
+        for _, u, v in sorted((places[u] - places[v], u, v) for u, v in edges if places[v] < places[u]):
+            if self.spent:
+                return
+            found = self._paths.find(v, u, places=places)
+            if found is not None:
+                yield found[0] + (not self._hidden[v]), [u, *found[1]]
+
+    def _places(self, members: Sequence[int]) -> dict[int, int]:
+        """An order that every edge but rw follows, as close to that of the times as can be (Kahn 1962)."""
+        waiting = {node: self._before[node] for node in members}
+        ready = [(self._times[node], node) for node in members if waiting[node] == 0]
+        heapq.heapify(ready)
+        places: dict[int, int] = {}
+        while ready:
+            node = heapq.heappop(ready)[1]
+            places[node] = len(places)
+            for other in self._paths.nexts(node):
+                waiting[other] -= 1
+                if waiting[other] == 0:
+                    heapq.heappush(ready, (self._times[other], other))
+        return places
+
+
+class Cycles:
+    """Short cycles of classified components."""
+
+    def __init__(self, classified: Classified) -> None:
+        graph = self._graph = classified.graph
+        self._singles = Singles(graph, LIMIT)
+        self._where: dict[int, tuple[Paths, Flags]] = {}
+        # Sorted, as the edges are; of parallel ones the first is the strongest kind.
+        self._pairs = graph.source * len(graph.nodes) + graph.target
+
+    def shortest(self, component: Component) -> tuple[int, list[Step]]:
+        """The shortest found, and its class: the component's, or a stronger one that was not searched to the end."""
+        if component.rank == G_SINGLE and not self._part(G_SINGLE)[1][component.members].any():
+            found = islice(self._singles.cycles(component.members), STARTS)
+            best = min(found, key=lambda one: one[0])
+        else:
+            best = self._shortest(component)
+        nodes = [node % len(self._graph.nodes) for node in best[1]]
+        if component.rank == G_NONADJACENT:
+            nodes = self._simple(nodes)
+        kinds = self._along(nodes)
+        ids = self._graph.nodes[nodes].tolist()
+        steps = [Step(s, t, k) for (s, t), k in zip(pairwise(ids), kinds, strict=True)]
+        return min(component.rank, _class(kinds)), steps
+
+    def _shortest(self, component: Component) -> tuple[int, list[int]]:
+        paths, inside = self._part(component.rank)
+        starts = component.members[self._graph.nodes[component.members] >= 0]
+        if component.rank == G_NONADJACENT:
+            starts = starts + len(self._graph.nodes)
+        before, best = paths.looked, None
+        for start in starts[inside[starts]][:STARTS].tolist():
+            found = paths.find(start, start, shorter=None if best is None else best[0])
+            best = found or best
+            if best is not None and (best[0] == 2 or paths.looked - before > ENOUGH):
+                break
+        assert best is not None, "each of these nodes is on a cycle"
+        return best
+
+    def _part(self, rank: int) -> tuple[Paths, Flags]:
+        """The graph in which every cycle is of this class, or of a stronger one, and the nodes that have one."""
+        if rank not in self._where:
+            if rank == G_NONADJACENT:
+                part = _twice(self._graph)
+            elif rank == G2_ITEM:
+                part = self._graph
+            else:
+                part = self._graph.only(_links(self._graph, rank))
+            self._where[rank] = Paths(part), strong(len(part.nodes), part.source, part.target)[1]
+        return self._where[rank]
+
+    def _along(self, nodes: Sequence[int]) -> list[int]:
+        pairs = [source * len(self._graph.nodes) + target for source, target in pairwise(nodes)]
+        found: list[int] = self._graph.kind[np.searchsorted(self._pairs, pairs)].tolist()
+        return found
+
+    def _simple(self, nodes: list[int]) -> list[int]:
+        """Of a closed way that comes to a node twice, the part, itself closed, that has no two rw in a row either."""
+        seen: dict[int, int] = {}
+        for index, node in enumerate(nodes[:-1]):
+            if node in seen:
+                inner, outer = nodes[seen[node] : index + 1], nodes[: seen[node]] + nodes[index:]
+                return self._simple(inner if _class(self._along(inner)) <= G_NONADJACENT else outer)
+            seen[node] = index
+        return nodes
+
+
+def _class(kinds: Sequence[int]) -> int:
+    """Of a cycle, the class that its edges make it."""
+    links = [kind for kind in kinds if kind != THEN]
+    if RW not in links and FIRST not in links:
+        return G1C if WR in links else G0
+    if links.count(RW) <= 1:
+        return G_SINGLE
+    return G2_ITEM if any(a == b == RW for a, b in pairwise([*links, links[0]])) else G_NONADJACENT

@@ -1,0 +1,267 @@
+"""What a transaction may read at all: only what was committed, all that its writer wrote, and its own writes.
+
+``G1a`` and ``G1b`` are Adya's aborted and intermediate reads; a ``garbage-read`` shows what nobody wrote. ``internal``:
+a transaction contradicts itself: a read of it lacks what it wrote before, shows what it wrote only after, or its own
+elements stand in another order than it appended them. (That two reads of it differ by what *others* wrote is told by
+the cycle that they then are on, since weaker isolation levels allow it.) Lists must also be lists: no element twice in
+one of them (``duplicate-elements``), and any two reads of a key alike as far as the shorter one goes
+(``incompatible-order``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
+from assay.checkers.engine import INFINITY, Row
+
+_READS: Final = """
+    select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)
+        as examined
+    """
+
+
+def _transaction(evidence: Evidence, op: int | None) -> str:
+    return f"transaction {op} of {evidence.who(op)}"
+
+
+def _aborted(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, the write of which by "
+        f"transaction {row['write_op']} had definitely failed."
+    )
+    return Told(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
+
+
+G1A: Final = Check(
+    anomaly="G1a",
+    views=(
+        View(
+            "found_g1a",
+            """
+            select f.key as key, f.value as value, f.op as read_op, min(w.op) as write_op, f.reads as reads
+            from txn_foreign f join txn_written w on f.key = w.key and f.value = w.value
+            group by f.key, f.value, f.op, f.reads
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, read_op, write_op, reads from found_g1a
+        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        """,
+    examined=_READS,
+    tell=_aborted,
+)
+
+
+def _garbage(row: Row, evidence: Evidence) -> Told:
+    claim = f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, which no transaction wrote."
+    return Told(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
+
+
+GARBAGE_READ: Final = Check(
+    anomaly="garbage-read",
+    views=(
+        View(
+            "found_garbage_read",
+            """
+            select f.key as key, f.value as value, f.op as read_op, f.reads as reads
+            from txn_foreign f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, read_op, reads from found_garbage_read
+        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        """,
+    examined=_READS,
+    tell=_garbage,
+    needs_close=True,
+)
+
+
+def _intermediate(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"{_transaction(evidence, row['read_op'])} read {row['key']} as transaction {row['write_op']} left it with "
+        f"{row['value']}, and not with {row['last']}, the last that it wrote there."
+    )
+    return Told(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
+
+
+G1B: Final = Check(
+    anomaly="G1b",
+    views=(
+        View(
+            "found_g1b",
+            """
+            select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
+                select key, value, writer, op from txn_list_seen where final = 0 and writer <> op
+                union all
+                select key, value, writer, op from txn_register_seen where final = 0 and writer <> op) as seen
+            group by key, value, writer
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.write_op as write_op, f.read_op as read_op, f.reads as reads,
+            w.value as last
+        from (select * from found_g1b order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+            join txn_writers w on f.key = w.key and f.write_op = w.op and w.final = 1
+        order by f.key nulls first, f.value nulls first
+        """,
+    examined=_READS,
+    tell=_intermediate,
+)
+
+
+def _internal(row: Row, evidence: Evidence) -> Told:
+    who, key, value = _transaction(evidence, row["read_op"]), row["key"], row["value"]
+    claim = {
+        "lacks": f"{who} wrote {value} to {key}, and then read {key} without it.",
+        "early": f"{who} read {value} of {key} before it wrote it itself.",
+        "order": f"{who} appended {value} to {key} after another element of its own that is behind it, or missing.",
+    }[row["why"]]
+    return Told(claim[0].upper() + claim[1:], (row["read_op"],))
+
+
+INTERNAL: Final = Check(
+    anomaly="internal",
+    views=(
+        View(
+            "txn_own_lists",
+            """
+            select w.key as key, w.op as op, w.value as value, w.sub as sub, r.read_sub as read_sub
+            from txn_writers w join (
+                select op, key, read_sub from txn_elements where position = 0
+                union all
+                select r.op, r.key, r.sub from txn_rows r
+                where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null) r
+                on w.op = r.op and w.key = r.key
+            where w.listed = 1
+            """,
+        ),
+        View(
+            "txn_own_registers",
+            """
+            select r.op as op, r.key as key, r.sub as read_sub, r.value as read_value, max(w.sub) as sub
+            from txn_register_reads r join txn_writers w on r.op = w.op and r.key = w.key
+            where w.sub < r.sub group by r.op, r.key, r.sub, r.value
+            """,
+        ),
+        View(
+            "found_internal",
+            f"""
+            select o.key as key, o.op as read_op, o.value as value, min(o.read_sub) as sub,
+                case when o.sub < o.read_sub then 'lacks' else 'early' end as why
+            from txn_own_lists o left join txn_elements e
+                on o.op = e.op and o.read_sub = e.read_sub and o.key = e.key and o.value = e.value
+            where (o.sub < o.read_sub and e.op is null) or (o.sub > o.read_sub and e.op is not null)
+            group by o.key, o.op, o.value, case when o.sub < o.read_sub then 'lacks' else 'early' end
+            union all
+            select o.key, o.op, w.value, min(o.read_sub), 'lacks'
+            from txn_own_registers o join txn_writers w on o.op = w.op and o.key = w.key and o.sub = w.sub
+            where o.read_value is distinct from w.value group by o.key, o.op, w.value
+            union all
+            select r.key, r.op, r.value, min(r.sub), 'early'
+            from txn_register_seen r where r.writer = r.op group by r.key, r.op, r.value
+            union all
+            select key, op, value, sub, 'order' from (
+                select key, op, value, sub, position, lag(position) over (
+                    partition by key, op order by sub nulls first) as former
+                from (
+                    select w.key as key, w.op as op, w.value as value, w.sub as sub,
+                        coalesce(s.position, {INFINITY}) as position
+                    from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
+                        left join txn_disordered d on w.key = d.key
+                    where w.listed = 1 and d.key is null) as placed) as paired
+            where former > position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, read_op, value, why from found_internal
+        order by key nulls first, read_op nulls first, sub nulls first, value nulls first, why nulls first
+        limit {MOST_FINDINGS}
+        """,
+    examined="select (select count(*) from txn_cells) + (select count(*) from txn_register_reads) as examined",
+    tell=_internal,
+)
+
+
+def _duplicate(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more than once, "
+        "which nobody appended twice."
+    )
+    return Told(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
+
+
+DUPLICATE_ELEMENTS: Final = Check(
+    anomaly="duplicate-elements",
+    views=(
+        View(
+            "found_duplicate_elements",
+            """
+            select key, value, min(op) as read_op, count(*) as reads from (
+                select e.key as key, e.value as value, e.op as op, e.read_sub as read_sub
+                from txn_elements e join (
+                    select key, value from txn_cells group by key, value having count(*) > 1) c
+                    on e.key = c.key and e.value = c.value
+                group by e.key, e.value, e.op, e.read_sub having count(*) > 1) as doubled
+            group by key, value
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, read_op, reads from found_duplicate_elements
+        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from txn_cells",
+    tell=_duplicate,
+)
+
+
+def _incompatible(row: Row, evidence: Evidence) -> Told:
+    claim = (
+        f"{row['key']} was read as two lists of which neither begins the other: element {row['position']} is "
+        f"{row['low']} to {_transaction(evidence, row['low_op'])}, and {row['high']} to "
+        f"{_transaction(evidence, row['high_op'])}."
+    )
+    return Told(claim, (row["low_op"], row["high_op"]), row["rivals"] - 2)
+
+
+INCOMPATIBLE_ORDER: Final = Check(
+    anomaly="incompatible-order",
+    views=(
+        View(
+            "found_incompatible_order",
+            """
+            select c.key as key, c.position as position, min(c.value) as low, max(c.value) as high, count(*) as rivals
+            from txn_ordered_cells c join (
+                    select key, min(position) as position from (
+                        select key, position from txn_ordered_cells
+                        group by key, position having count(*) > 1) as clashes
+                    group by key) f
+                on c.key = f.key and c.position = f.position
+            group by c.key, c.position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.position as position, f.low as low, f.high as high, f.rivals as rivals,
+            min(a.op) as low_op, min(b.op) as high_op
+        from (select * from found_incompatible_order order by key nulls first limit {MOST_FINDINGS}) f
+            join txn_ordered_cells a on f.key = a.key and f.position = a.position and f.low = a.value
+            join txn_ordered_cells b on f.key = b.key and f.position = b.position and f.high = b.value
+        group by f.key, f.position, f.low, f.high, f.rivals order by f.key nulls first
+        """,
+    examined="select count(*) as examined from txn_cells",
+    tell=_incompatible,
+)
+"""One instance per key: where its reads first part."""

@@ -1,0 +1,253 @@
+"""What the transaction checks share: who wrote what, what was read, and the order of each list's elements.
+
+How transactions are recorded in ``effects`` is said in ``assay.harness.core.transactions``. A key is a list
+(``txn-append``) or a register (``txn-write``), and each value is written to it once; a key of which that is not true is
+*unclear* and proves nothing.
+
+Failed transactions never count, and those of unknown fate count where somebody read one of their writes: then they were
+committed (or reading it was wrong in itself). What no committed transaction wrote is *foreign*, and is left out of what
+was read before any order is derived from it: it is told as ``G1a`` or ``garbage-read``.
+
+Lists show their order (Kingsbury and Alvaro, Elle, VLDB 2020): each read is a prefix of the longest one. All reads
+start at position 0, so they are prefixes of one order iff all agree on the element at each position: one grouping. Keys
+where they do not are *disordered*, told as such, and give no edges.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import View
+from assay.checkers.engine import INFINITY
+
+INITIAL: Final = -INFINITY
+"""Stands for the value that a register begins with, which the history has as null."""
+
+ROWS: Final = View(
+    "txn_rows",
+    f"""
+    select op, sub, process, key, kind, position, value, call, coalesce(ret, {INFINITY}) as ret, outcome
+    from effects where kind in ('txn-append', 'txn-write', 'txn-read')
+    """,
+)
+
+WRITTEN: Final = View(
+    "txn_written",
+    """
+    select key, value, op, sub, call, ret, outcome, case when kind = 'txn-append' then 1 else 0 end as listed,
+        case when lead(sub) over (partition by op, key order by sub nulls first) is null then 1 else 0 end as final
+    from txn_rows where kind in ('txn-append', 'txn-write')
+    """,
+    keep=True,
+)
+"""``final``: the last that its transaction wrote to the key; others are intermediate."""
+
+UNCLEAR: Final = View(
+    "txn_unclear",
+    """
+    select key, max(why) as why from (
+        select key, 'a value was written twice' as why from txn_written
+        where outcome <> 'fail' group by key, value having count(*) > 1
+        union all
+        select key, 'no value was written' from txn_written where value is null
+        union all
+        select key, 'it is a list and a register at once' from txn_written group by key having min(listed) < max(listed)
+        union all
+        select w.key, 'it is a list and a register at once'
+        from (select key, max(position) as most, count(*) - count(position) as single from txn_rows
+                where kind = 'txn-read' and value is not null group by key) r
+            join (select key, max(listed) as listed from txn_written group by key) w on r.key = w.key
+        where (w.listed = 0 and r.most is not null) or (w.listed = 1 and r.single > 0)) as reasons
+    group by key
+    """,
+    keep=True,
+)
+
+POSSIBLE: Final = View(
+    "txn_possible",
+    """
+    select w.key as key, w.value as value, w.op as op, w.sub as sub, w.call as call, w.outcome as outcome,
+        w.listed as listed, w.final as final
+    from txn_written w left join txn_unclear u on w.key = u.key where w.outcome <> 'fail' and u.key is null
+    """,
+    keep=True,
+)
+"""One row per (key, value): written for sure, or perhaps."""
+
+LISTS: Final = View(
+    "txn_lists",
+    "select key from txn_written where listed = 1 group by key",
+    keep=True,
+)
+
+ELEMENTS: Final = View(
+    "txn_elements",
+    """
+    select r.op as op, r.sub - r.position as read_sub, r.key as key, r.position as position, r.value as value
+    from txn_rows r left join txn_unclear u on r.key = u.key
+    where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is not null and u.key is null
+    """,
+    keep=True,
+)
+"""A list's read is named by the ``sub`` of its first row."""
+
+CELLS: Final = View(
+    "txn_cells",
+    "select key, position, value, min(op) as op, count(*) as reads from txn_elements group by key, position, value",
+    keep=True,
+)
+
+REGISTER_READS: Final = View(
+    "txn_register_reads",
+    """
+    select r.op as op, r.sub as sub, r.key as key, r.value as value
+    from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
+    where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null and l.key is null
+    """,
+    keep=True,
+)
+
+FOREIGN: Final = View(
+    "txn_foreign",
+    """
+    select s.key as key, s.value as value, min(s.op) as op, cast(sum(s.reads) as bigint) as reads,
+        max(s.listed) as listed
+    from (
+        select key, value, op, reads, 1 as listed from txn_cells
+        union all select key, value, op, 1, 0 from txn_register_reads where value is not null) s
+        left join txn_possible p on s.key = p.key and s.value = p.value
+    where p.key is null group by s.key, s.value
+    """,
+    keep=True,
+)
+
+RANKED: Final = View(
+    "txn_ranked",
+    """
+    select e.op as op, e.read_sub as read_sub, e.key as key, e.value as value, row_number() over (
+        partition by e.op, e.read_sub order by e.position nulls first) - 1 as position
+    from txn_elements e join (select key from txn_foreign where listed = 1 group by key) k on e.key = k.key
+        left join txn_foreign f on e.key = f.key and e.value = f.value
+    where f.key is null
+    """,
+    keep=True,
+)
+"""The reads of lists in which something foreign was seen, without it."""
+
+ORDERED: Final = View(
+    "txn_ordered_cells",
+    """
+    select c.key as key, c.position as position, c.value as value, c.op as op
+    from txn_cells c left join (select key from txn_foreign group by key) k on c.key = k.key where k.key is null
+    union all select key, position, value, min(op) from txn_ranked group by key, position, value
+    """,
+    keep=True,
+)
+
+DISORDERED: Final = View(
+    "txn_disordered",
+    """
+    select key from (
+        select key from txn_ordered_cells group by key, position having count(*) > 1
+        union all select key from txn_ordered_cells group by key, value having count(*) > 1) as told
+    group by key
+    """,
+    keep=True,
+)
+
+OBSERVED: Final = View(
+    "txn_observed",
+    """
+    select p.op as op from (select key, value, op from txn_possible where outcome = 'info') p join (
+        select key, value from txn_cells union all select key, value from txn_register_reads) s
+        on p.key = s.key and p.value = s.value
+    group by p.op
+    """,
+    keep=True,
+)
+
+WRITERS: Final = View(
+    "txn_writers",
+    """
+    select p.key as key, p.value as value, p.op as op, p.sub as sub, p.call as call, p.listed as listed,
+        p.final as final
+    from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
+    """,
+    keep=True,
+)
+
+SLOTS: Final = View(
+    "txn_slots",
+    """
+    select key, position, value, op, sub, final, former, former_value, changed,
+        cast(sum(changed) over (partition by key order by position nulls first
+            rows between unbounded preceding and current row) as bigint) as run
+    from (
+        select key, position, value, op, sub, final, former, former_value,
+            case when former is null or former <> op then 1 else 0 end as changed
+        from (
+            select c.key as key, c.position as position, c.value as value, w.op as op, w.sub as sub, w.final as final,
+                lag(w.op) over (partition by c.key order by c.position nulls first) as former,
+                lag(w.value) over (partition by c.key order by c.position nulls first) as former_value
+            from txn_ordered_cells c join txn_writers w on c.key = w.key and c.value = w.value
+                left join txn_disordered d on c.key = d.key
+            where d.key is null) as placed) as compared
+    """,
+    keep=True,
+)
+"""Each list's order. A *run* is a transaction's elements next to each other; runs count from 1, 0 is the empty list."""
+
+LIST_READS: Final = View(
+    "txn_list_reads",
+    """
+    select e.op as op, e.key as key, e.read_sub as read_sub, max(e.position) + 1 as length
+    from txn_elements e left join (select key from txn_foreign group by key) k on e.key = k.key
+    where k.key is null group by e.op, e.key, e.read_sub
+    union all
+    select e.op, e.key, e.read_sub, coalesce(max(r.position) + 1, 0)
+    from txn_elements e join (select key from txn_foreign group by key) k on e.key = k.key
+        left join txn_ranked r on e.op = r.op and e.read_sub = r.read_sub
+    where e.position = 0 group by e.op, e.key, e.read_sub
+    union all
+    select r.op, r.key, r.sub, 0
+    from txn_rows r join txn_lists l on r.key = l.key left join txn_unclear u on r.key = u.key
+    where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null
+    """,
+)
+
+LIST_SEEN: Final = View(
+    "txn_list_seen",
+    """
+    select r.op as op, r.read_sub as sub, r.key as key, r.length as length, s.value as value, s.op as writer,
+        s.final as final, coalesce(s.run, 0) as run
+    from txn_list_reads r left join txn_slots s on r.key = s.key and r.length - 1 = s.position
+        left join txn_disordered d on r.key = d.key
+    where d.key is null
+    """,
+    keep=True,
+)
+"""Each read of an ordered list: how far it saw, and who wrote the last that it saw."""
+
+OWN_WRITES: Final = View(
+    "txn_first_writes",
+    "select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key",
+)
+
+REGISTER_SEEN: Final = View(
+    "txn_register_seen",
+    """
+    select r.op as op, r.sub as sub, r.key as key, r.value as value, w.op as writer, w.final as final,
+        row_number() over (partition by r.op, r.key order by r.sub nulls first) as turn
+    from txn_register_reads r left join txn_first_writes f on r.op = f.op and r.key = f.key
+        left join txn_writers w on r.key = w.key and r.value = w.value
+        left join txn_foreign x on r.key = x.key and r.value = x.value
+    where (f.op is null or r.sub < f.sub) and x.key is null
+    """,
+    keep=True,
+)
+"""Each read of a register before its transaction wrote to it itself."""
+
+SOURCE_VIEWS: Final = (
+    WRITTEN, UNCLEAR, POSSIBLE, LISTS, ELEMENTS, CELLS, REGISTER_READS, FOREIGN, RANKED, ORDERED, DISORDERED, OBSERVED,
+    WRITERS, SLOTS, LIST_READS, LIST_SEEN, OWN_WRITES, REGISTER_SEEN,
+)  # fmt: skip

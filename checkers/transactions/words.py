@@ -1,0 +1,114 @@
+"""A cycle of dependencies in words: one sentence for each of its edges, which says why the edge holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from assay.checkers.check import seconds
+from assay.checkers.engine import Engine, Row
+from assay.checkers.transactions.edges import FIRST, WR, WW
+from assay.checkers.transactions.graph import ORDER, Step
+
+MOST_LINKS: Final = 20
+"""Links of a cycle that are put into words; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When a transaction was called and returned, and by whom; ``ret`` -1 or infinite: nobody knows."""
+
+    process: int
+    call: int
+    ret: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """From one transaction of a cycle to the next: one edge, or one to a node that stands for none and one from it."""
+
+    source: int
+    target: int
+    kind: int
+    edges: tuple[Step, ...]
+
+
+def links(steps: Sequence[Step]) -> list[Link]:
+    """A cycle, from transaction to transaction; it begins with the least one."""
+    ops = [number for number, step in enumerate(steps) if step.source >= 0]
+    begin = min(ops, key=lambda number: steps[number].source)
+    found, open_steps = [], list[Step]()
+    for step in (*steps[begin:], *steps[:begin]):
+        open_steps.append(step)
+        if step.target >= 0:
+            first = open_steps[0]
+            found.append(Link(first.source, step.target, first.kind, tuple(open_steps)))
+            open_steps = []
+    return found
+
+
+class Reasons:
+    """The rows of ``txn_edges`` behind the links of some cycles."""
+
+    def __init__(self, engine: Engine, told: Iterable[Link]) -> None:
+        pairs = sorted({(step.source, step.target) for link in told for step in link.edges if step.kind != ORDER})
+        wanted = " or ".join(f"(source = {source} and target = {target})" for source, target in pairs)
+        rows = engine.rows(
+            "select source, target, kind, key, low, high from txn_edges "
+            f"where {wanted or '1 = 0'} order by source nulls first, target nulls first, kind nulls first, "
+            "key nulls first, low nulls first, high nulls first"
+        )
+        self._rows: dict[tuple[int, int], Row] = {}
+        for row in rows:
+            self._rows.setdefault((row["source"], row["target"]), row)
+        self._lists = {row["key"] for row in engine.rows("select key from txn_lists")} if pairs else set()
+
+    def key(self, told: Sequence[Link]) -> str | None:
+        """The key of the first link that has one."""
+        return next((self._rows[step.source, step.target]["key"] for link in told for step in link.edges
+                     if step.kind != ORDER), None)  # fmt: skip
+
+    def sentence(self, link: Link, moments: Mapping[int, Moments]) -> str:
+        """Why the link's target comes after its source."""
+        source, target = f"transaction {link.source}", f"transaction {link.target}"
+        if link.kind == ORDER:
+            first, second = moments[link.source], moments[link.target]
+            if len(link.edges) == 1:
+                return f"process {first.process} made {target} after {source}"
+            return (
+                f"{source} had returned at {seconds(first.ret)}, before {target} was called at {seconds(second.call)}"
+            )
+        first_row = self._rows[link.edges[0].source, link.edges[0].target]
+        last_row = self._rows[link.edges[-1].source, link.edges[-1].target]
+        key, low, high = first_row["key"], first_row["low"], last_row["high"]
+        wrote = "appended" if key in self._lists else "wrote"
+        if link.kind == WR:
+            return f"{target} read {low} of {key}, which {source} {wrote}"
+        if link.kind == WW:
+            return f"{target} appended {high} to {key} after {low} of {source}"
+        seen = f"{key} up to {low}" if key in self._lists else f"{low} of {key}"
+        if low is None:
+            seen = f"{key} when nothing was in it"
+        if link.kind == FIRST:
+            return f"{source} read {seen} and then {wrote} to it itself, without the {high} that {target} {wrote}"
+        return f"{source} read {seen}, without the {high} that {target} {wrote}"
+
+
+def circle(told: Sequence[Link], size: int, why: str, reasons: Reasons, moments: Mapping[int, Moments]) -> str:
+    """The claim: what is wrong in one sentence, then one for each link."""
+    sentences = [reasons.sentence(link, moments) for link in told[:MOST_LINKS]]
+    more = f" (and {len(told) - MOST_LINKS} more)" if len(told) > MOST_LINKS else ""
+    others = f"; {size} transactions depend on each other in circles in all" if size > len(told) else ""
+    return f"{len(told)} transactions go round in a circle{why}: {'; '.join(sentences)}{more}{others}."
+
+
+def repeated(row: Row) -> str:
+    """The claim for one transaction that read two versions of a register."""
+    low, high = (
+        "nothing" if value is None else f"{value} of another transaction" for value in (row["low"], row["high"])
+    )
+    return (
+        f"Transaction {row['first_op']} read {row['key']} twice, and found first {low} and then {high}: whichever was "
+        "there first, one of the reads should have shown the other."
+    )

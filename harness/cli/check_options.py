@@ -1,0 +1,143 @@
+"""The options of ``assay check`` that say what a history is; loads nothing heavy, for ``assay --help`` reads it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from assay.checkers.contract import OBJECTS
+
+AUTO: Final = "auto"
+PARQUET: Final = "parquet"
+FORMATS: Final = (AUTO, PARQUET, "edn", "jepsen-log")
+MODELS: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set")
+KEYS: Final = (AUTO, "tuples", "none")
+ORDERS: Final = ("time", "file")
+UNITS: Final = {f"{name}b": 1000**at for at, name in enumerate("kmgt", 1)} | {
+    f"{name}ib": 1024**at for at, name in enumerate("kmgt", 1)
+}
+LEAST_MEMORY: Final = 1_000_000
+"""Bytes. With less not even a search with nothing to decide ends."""
+
+DESCRIPTION: Final = """\
+Judges a history: a run's by the contract that is stored with it, Parquet folders in the schema by the strictest, and
+what other tools wrote (Jepsen's history.edn, lines of a jepsen.log) by a model: is it linearizable?"""
+
+EXAMPLES: Final = """\
+examples:
+  assay check store/latest                                the last run, by its own contract
+  assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
+  assay check history/ --family=counter                   where effects do not tell what its objects are
+  assay check history/ --model=kv                         Parquet folder ops/, by a model
+  assay check history.edn --model=cas-register            Jepsen's: a vector of operations, or one map per line
+  assay check history.edn --model=register --keys=tuples  values are [key value], of jepsen.independent
+  assay check jepsen.log --model=cas-register             lines such as INFO  jepsen.util - 0 :invoke :read nil
+  assay check kv.txt --format=edn --model=kv --json       {:process 1, :type :invoke, :f :get, :key "7", :value nil}
+  assay check history.edn --model=bank.models:Account     your own: the class Account in bank/models.py, from here too
+  assay check history/ --model=kv --time-limit=60 --memory-limit=2GB
+                                                          what takes longer, or more, is unknown, with the key's name
+  assay check history/ --model=kv --spark-master=yarn     its keys are searched by the executors
+
+models: register (read, write), cas-register (and cas), kv (get, put, append; strings), mutex (acquire, release),
+  fifo-queue (enqueue, dequeue), set (add, read). The initial value is nil; of kv the empty string. Your own is a
+  subclass of assay.checkers.linearizability.Model (docs/checking.md, "A model of your own").
+exit codes: 0 pass, 1 fail, 2 unknown (also for next to no operations), 64 wrong usage or a malformed file (one line
+  with file, line, column and reason), 130 Ctrl-C, after printing what is known so far
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What lies at ``path``. ``model`` None: judge by the contract, in which ``family`` says what objects are."""
+
+    path: Path
+    format: str = AUTO
+    model: str | None = None
+    keys: str = AUTO
+    order: str = ORDERS[0]
+    refusals: bool = False
+    family: str | None = None
+    seconds: float | None = None
+    """Per key, for the search; None: as much as it takes by default."""
+    bytes: int | None = None
+    """For the whole search."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    parser.add_argument("path", type=Path, metavar="PATH", help="a run, a history folder, a file, or Jepsen's folder")
+    parser.add_argument(
+        "--format", choices=FORMATS, default=AUTO, help="of a file: edn or jepsen-log (default: by how it begins)"
+    )
+    parser.add_argument("--family", choices=OBJECTS, help="what its objects are, where the contract does not say")
+    parser.add_argument(
+        "--model", type=_model, metavar="MODEL",
+        help=f"what the operations are of ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--time-limit", type=_seconds, metavar="SECONDS",
+        help="that the search by --model may take for each key; beyond it the key is unknown (300)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--memory-limit", type=_bytes, metavar="SIZE",
+        help="that the search may take on this machine, all cores together, beside the history: 2GB, 512MB (4GiB)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keys", choices=KEYS, default=AUTO,
+        help="tuples: every value is [key value]; none: values are as they are (default: as the first call looks)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order", choices=ORDERS, default=ORDERS[0], help="time: by :time, where there is one; file: as in the file"
+    )
+    parser.add_argument(
+        "--cas-refusals", action="store_true",
+        help="a cas that ended :fail without an error found another value there (default: it says nothing)",
+    )  # fmt: skip
+
+
+def asked(arguments: argparse.Namespace) -> Asked:
+    """What the arguments say."""
+    return Asked(
+        path=arguments.path,
+        format=arguments.format,
+        model=arguments.model,
+        keys=arguments.keys,
+        order=arguments.order,
+        refusals=arguments.cas_refusals,
+        family=arguments.family,
+        seconds=arguments.time_limit,
+        bytes=arguments.memory_limit,
+    )
+
+
+def _model(text: str) -> str:
+    module, colon, name = text.partition(":")
+    if text in MODELS or (colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"there is no model {text!r}; there are {', '.join(MODELS)}, and your own as package.module:Class"
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; give seconds above 0, such as 60 or 0.5")
+    return seconds
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]i?b)", text.strip(), re.IGNORECASE)
+    size = int(float(match[1]) * UNITS[match[2].lower()]) if match else 0
+    if size < LEAST_MEMORY:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no amount of memory; give a number of MB or more with its unit, such as 500MB, 2GB or 2GiB"
+        )
+    return size

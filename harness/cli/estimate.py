@@ -1,0 +1,68 @@
+"""How far long work is, and how much longer it may take: one line on a terminal's standard error, nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+
+from assay.harness.run.progress import LIVE_INTERVAL, OnTerminal
+
+SETTLED: Final = 1.0
+"""Seconds before anything is said of the rest: what has just begun tells nothing."""
+
+
+class Estimate:
+    """Turns ``done`` of ``total``, in whatever unit, into a line for ``show``, at most five a second."""
+
+    def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._show = show
+        self._clock = clock
+        self._begun = clock()
+        self._what = ""
+        self._next = 0.0
+
+    def step(self, what: str, done: float, total: float) -> None:
+        """``what`` is under way, and ``done`` begins anew at 0 with each stage of the work."""
+        now = self._clock()
+        if done == 0:
+            self._begun = now
+        if what == self._what and now < self._next:
+            return
+        self._what, self._next = what, now + LIVE_INTERVAL
+        self._show(line(what, done, total, now - self._begun))
+
+
+def line(what: str, done: float, total: float, elapsed: float) -> str:
+    """``reading history.edn: 45 %, about 12 s left``."""
+    if total <= 0:
+        return what
+    share = min(done / total, 1.0)
+    told = f"{what}: {share:.0%}"
+    if elapsed < SETTLED or done <= 0:
+        return told
+    left = elapsed / share - elapsed
+    return f"{told}, about {_rounded(left)} left"
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def estimating() -> Iterator[Estimate]:
+    """Shows on standard error if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield Estimate(lambda text: None)
+        return
+    live = OnTerminal(Console(stderr=True))
+    try:
+        yield Estimate(live.note)
+    finally:
+        live.close()

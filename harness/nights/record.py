@@ -1,0 +1,275 @@
+"""A run's folder becomes a row: what its files tell, and of its history the faults' lives and the times of recovery.
+
+A run is not judged again; ``assay check`` does that. What cannot be read, contradicts itself or never came to its end
+is a row all the same, without a verdict, so that it is never taken for a pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from assay.checkers import coverage
+from assay.checkers.check import build
+from assay.checkers.engine import DuckDB, EngineError
+from assay.checkers.log.family import LOG
+from assay.checkers.register.family import REGISTER
+from assay.checkers.source import register_contract, register_history
+from assay.checkers.verdict import Judgement, Verdict
+from assay.cluster import owner
+from assay.harness.core.history import HistoryError
+from assay.harness.nights.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultLife, Found, Return, Run
+from assay.harness.run import store
+from assay.harness.run.store import RunInfo
+from assay.harness.stored.stored import Stored, open_stored
+
+STAMP: Final = "%Y%m%dT%H%M%S"
+DEFECT: Final = re.compile(r"--defect[= ](\S+)")
+
+
+def record(folder: Path) -> Run:
+    """Raises nothing for what is wrong with the run: the row tells it."""
+    info = store.read_run(folder)
+    if info is None or not _dated(info):
+        return _unreadable(folder)
+    settings = _settings(folder)
+    run = Run(
+        run=_identity(folder, info),
+        folder=_place(folder),
+        test=info.test,
+        workload=_workload(info.test, settings),
+        nemesis=info.nemesis,
+        defect=_defect(info, settings),
+        cluster=info.cluster,
+        seed=info.seed,
+        started=info.started,
+        status=_status(info),
+        verdict=None,
+        problem=info.problem,
+        run_seconds=_seconds(info),
+        check_seconds=None,
+        engine=None,
+        operations=None,
+        effects=None,
+        digest=info.digest,
+    )
+    if run.status not in (store.FINISHED, store.INTERRUPTED):
+        return msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
+    try:
+        return _judged(run, folder, info)
+    except (HistoryError, EngineError, FileNotFoundError) as error:
+        return msgspec.structs.replace(run, status=DAMAGED, problem=str(error))
+
+
+def began(run: Run) -> datetime:
+    """When, in UTC."""
+    return datetime.fromisoformat(run.started).astimezone(UTC)
+
+
+def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
+    """With its verdict, and what its history tells. Raises what speaks against taking the run's word for it."""
+    path = folder / "verdict.json"
+    if not path.exists():
+        told = "it was not judged; `assay check` does it, but does not keep what it says"
+        return msgspec.structs.replace(run, problem=run.problem or told)
+    try:
+        judgement = msgspec.json.decode(path.read_bytes(), type=Judgement)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HistoryError(f"{path} is damaged: {error}") from error
+    if info.verdict not in (None, str(judgement.verdict)):
+        raise HistoryError(f"{path} says {judgement.verdict}, and run.json {info.verdict}")
+    if info.status != store.FINISHED and judgement.verdict is Verdict.PASS:
+        raise HistoryError(f"{path} says pass, and run.json that the run is {info.status}")
+    faults, returns = _history(open_stored(folder))
+    return msgspec.structs.replace(
+        run,
+        verdict=str(judgement.verdict),
+        check_seconds=judgement.seconds,
+        engine=judgement.engine,
+        operations=judgement.operations,
+        effects=judgement.effects,
+        unknown=judgement.unknown,
+        findings=_findings(judgement, faults),
+        faults=faults,
+        returns=returns,
+    )
+
+
+def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found, ...]:
+    first = min((fault.injected for fault in faults if fault.injected is not None), default=None)
+    found = []
+    for anomaly, instances in sorted(judgement.anomalies.items()):
+        times = [one.time for one in judgement.findings if one.anomaly == anomaly and one.time is not None]
+        time = min(times, default=None)
+        found.append(
+            Found(
+                anomaly=anomaly,
+                forbidden=anomaly in judgement.forbidden,
+                instances=instances,
+                time=time,
+                since_fault=None if time is None or first is None else time - first,
+            )
+        )
+    return tuple(found)
+
+
+def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]:
+    ended = stored.closed and not stored.interrupted
+    with DuckDB() as engine:
+        reader = register_history(engine, stored.history)
+        told = None if stored.info is None else stored.info.digest
+        if told is not None and reader.closed is not None and reader.closed.digest != told:
+            raise HistoryError(f"{stored.history}: run.json tells another digest; it is not this run's history")
+        faults = _faults(engine)
+        if not ended or all(fault.healed is None for fault in faults):
+            return faults, ()
+        register_contract(engine, stored.contract)
+        for family in (LOG, REGISTER):
+            build(engine, family.views)
+        covered = coverage.cover(engine, stored.contract, ended=ended)
+    return faults, tuple(
+        Return(
+            fault_id=one.fault.id,
+            fault=one.fault.name,
+            key=one.key,
+            change=one.subject.change,
+            look=one.subject.look,
+            changed=one.changed,
+            looked=one.looked,
+        )
+        for one in covered.recoveries
+    )
+
+
+def _faults(engine: DuckDB) -> tuple[FaultLife, ...]:
+    rows = engine.rows(
+        "select id, min(case when phase = 'intended' then time end) as intended, "
+        "max(case when phase = 'recovered' then time end) as recovered, "
+        "max(case when phase = 'injected' then targets end) as targets from faults group by id"
+    )
+    more = {row["id"]: row for row in rows}
+    return tuple(
+        FaultLife(
+            id=one.id,
+            fault=one.name,
+            targets=_targets(more[one.id]["targets"]),
+            intended=more[one.id]["intended"],
+            injected=one.injected,
+            healed=one.healed,
+            recovered=more[one.id]["recovered"],
+            bit=one.bit,
+            failed=one.failed,
+        )
+        for one in coverage.faults(engine)
+    )
+
+
+def _targets(text: str | None) -> tuple[str, ...]:
+    try:
+        told = json.loads(text or "[]")
+    except ValueError as error:
+        raise HistoryError(f"a fault's targets are no JSON: {text!r}") from error
+    return tuple(map(str, told)) if isinstance(told, list) else ()
+
+
+def _unreadable(folder: Path) -> Run:
+    """Named by what is left of it, so that it is the same run when it is added again, from wherever."""
+    rest = hashlib.sha256(_place(folder).encode())
+    for name in ("run.json", "settings.json", "verdict.json"):
+        path = folder / name
+        rest.update(path.read_bytes() if path.is_file() else b"-")
+    settings = _settings(folder)
+    chosen = settings.get("settings", {})
+    nemesis = chosen.get("nemesis")
+    return Run(
+        run=rest.hexdigest()[:16],
+        folder=_place(folder),
+        test=folder.parent.name,
+        workload=str(settings.get("experiment", UNKNOWN)),
+        nemesis="+".join(map(str, nemesis)) or NONE if isinstance(nemesis, list) else UNKNOWN,
+        defect=str(chosen.get("defect") or NONE),
+        cluster=None,
+        seed=None,
+        started=_stamp(folder).isoformat(),
+        status=DAMAGED,
+        verdict=None,
+        problem="run.json is missing or damaged",
+        run_seconds=None,
+        check_seconds=None,
+        engine=None,
+        operations=None,
+        effects=None,
+        digest=None,
+    )
+
+
+def _stamp(folder: Path) -> datetime:
+    """When it began, by the folder's name; else when the folder was last changed."""
+    try:
+        return datetime.strptime(folder.name.partition(".")[0], STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+
+
+def _place(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def _identity(folder: Path, info: RunInfo) -> str:
+    """Of what does not change while a run goes on; its owner tells one machine from another."""
+    parts = [folder.name, info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """Empty when there are none, or none that can be read: for a judged run ``open_stored`` then says so."""
+    try:
+        told = msgspec.json.decode((folder / "settings.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return told if isinstance(told, dict) and isinstance(told.get("settings", {}), dict) else {}
+
+
+def _workload(test: str, settings: dict[str, Any]) -> str:
+    told = settings.get("experiment")
+    return told if isinstance(told, str) else test.rpartition("::")[2].partition("[")[0] or UNKNOWN
+
+
+def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
+    """A run whose cluster did not start has no settings, only the command that would do it again."""
+    told = settings.get("settings", {}).get("defect")
+    if "settings" in settings:
+        return str(told or NONE)
+    asked = DEFECT.search(info.command)
+    return asked.group(1) if asked else NONE
+
+
+def _status(info: RunInfo) -> str:
+    if info.status != store.RUNNING:
+        return info.status
+    try:
+        return store.RUNNING if owner.parse(info.owner).alive() else ABANDONED
+    except ValueError:
+        return ABANDONED
+
+
+def _dated(info: RunInfo) -> bool:
+    try:
+        return all(
+            datetime.fromisoformat(text).tzinfo is not None for text in (info.started, info.ended or info.started)
+        )
+    except ValueError:
+        return False
+
+
+def _seconds(info: RunInfo) -> float | None:
+    if info.ended is None:
+        return None
+    return (datetime.fromisoformat(info.ended) - datetime.fromisoformat(info.started)).total_seconds()

@@ -1,0 +1,178 @@
+"""One run as one row of the data set, what was found, injected and measured in it nested inside.
+
+A run is one row of one file, so a run is in the data set with everything that belongs to it, or not at all. Times are
+nanoseconds since the run began, as in its history, unless a name says seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+DAMAGED: Final = "damaged"
+ABANDONED: Final = "abandoned"
+"""Said to be going on by a process that is dead, or of another machine."""
+
+NONE: Final = "none"
+"""The defect of a run without one, as ``none`` is the nemesis of a run without faults."""
+
+UNKNOWN: Final = "(unknown)"
+"""The workload or nemesis of a run whose files do not tell it."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One anomaly of a run. ``time``: of the first finding that is explained; ``since_fault``: since the first fault.
+
+    Negative if it was there before any fault; None where no moment is known, or no fault was injected.
+    """
+
+    anomaly: str
+    forbidden: bool
+    instances: int
+    time: int | None
+    since_fault: int | None
+
+
+class FaultLife(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault of a run; None for what did not happen. ``targets``: names of nodes, as they were resolved."""
+
+    id: int
+    fault: str
+    targets: tuple[str, ...]
+    intended: int | None
+    injected: int | None
+    healed: int | None
+    recovered: int | None
+    bit: bool
+    failed: bool
+
+
+class Return(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one key took after one heal until the first ``change`` (send, write) and ``look`` (poll, read) counted.
+
+    None: never again in this run. See ``assay.checkers.coverage``.
+    """
+
+    fault_id: int
+    fault: str
+    key: str
+    change: str
+    look: str
+    changed: int | None
+    looked: int | None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a run. Without ``verdict`` nobody knows how it ended, and ``problem`` says why."""
+
+    run: str
+    """Names it, whatever machine and store it comes from."""
+    folder: str
+    """``test/time`` in its store."""
+    test: str
+    workload: str
+    nemesis: str
+    defect: str
+    cluster: str | None
+    seed: int | None
+    started: str
+    """ISO 8601, UTC."""
+    status: str
+    """As in ``run.json``, or ``damaged``, or ``abandoned``."""
+    verdict: str | None
+    problem: str | None
+    run_seconds: float | None
+    """Of the wall's clock, with set-up; a simulated run's own time is another."""
+    check_seconds: float | None
+    engine: str | None
+    operations: int | None
+    effects: int | None
+    digest: str | None
+    unknown: tuple[str, ...] = ()
+    findings: tuple[Found, ...] = ()
+    faults: tuple[FaultLife, ...] = ()
+    returns: tuple[Return, ...] = ()
+
+
+_TEXT: Final = pa.string()
+_NUMBER: Final = pa.int64()
+
+SCHEMA: Final = pa.schema(
+    {
+        "run": _TEXT,
+        "folder": _TEXT,
+        "test": _TEXT,
+        "workload": _TEXT,
+        "nemesis": _TEXT,
+        "defect": _TEXT,
+        "cluster": _TEXT,
+        "seed": _NUMBER,
+        "started": _TEXT,
+        "status": _TEXT,
+        "verdict": _TEXT,
+        "problem": _TEXT,
+        "run_seconds": pa.float64(),
+        "check_seconds": pa.float64(),
+        "engine": _TEXT,
+        "operations": _NUMBER,
+        "effects": _NUMBER,
+        "digest": _TEXT,
+        "unknown": pa.list_(_TEXT),
+        "findings": pa.list_(
+            pa.struct(
+                {
+                    "anomaly": _TEXT,
+                    "forbidden": pa.bool_(),
+                    "instances": _NUMBER,
+                    "time": _NUMBER,
+                    "since_fault": _NUMBER,
+                }
+            )
+        ),
+        "faults": pa.list_(
+            pa.struct(
+                {
+                    "id": _NUMBER,
+                    "fault": _TEXT,
+                    "targets": pa.list_(_TEXT),
+                    "intended": _NUMBER,
+                    "injected": _NUMBER,
+                    "healed": _NUMBER,
+                    "recovered": _NUMBER,
+                    "bit": pa.bool_(),
+                    "failed": pa.bool_(),
+                }
+            )
+        ),
+        "returns": pa.list_(
+            pa.struct(
+                {
+                    "fault_id": _NUMBER,
+                    "fault": _TEXT,
+                    "key": _TEXT,
+                    "change": _TEXT,
+                    "look": _TEXT,
+                    "changed": _NUMBER,
+                    "looked": _NUMBER,
+                }
+            )
+        ),
+    }
+)
+"""``Run`` in Parquet."""
+
+
+def table(run: Run) -> pa.Table:
+    """One row."""
+    return pa.Table.from_pylist([msgspec.to_builtins(run)], schema=SCHEMA)
+
+
+def ddl(kind: pa.DataType) -> str:
+    """How Spark calls a type of ``SCHEMA``."""
+    if pa.types.is_list(kind):
+        return f"array<{ddl(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'`{field.name}`: {ddl(field.type)}' for field in kind)}>"
+    return {_TEXT: "string", _NUMBER: "bigint", pa.float64(): "double", pa.bool_(): "boolean"}[kind]

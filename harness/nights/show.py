@@ -1,0 +1,95 @@
+"""The tables as text, as one JSON object, and as files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from assay.harness.nights.tables import Tables
+
+WIDTH: Final = 500
+"""Characters of a line where there is no terminal: a table that is cut says nothing."""
+
+NEWEST: Final = ("verdicts", "recovery", "unjudged")
+"""Told of the newest night only; JSON and files have them all."""
+
+TITLES: Final[Mapping[str, str]] = {
+    "verdicts": "verdicts of {night}",
+    "detection": "defects: what caught them, over all nights (seconds to the first finding)",
+    "defects": "defects on {night}",
+    "recovery": "seconds from a heal to the first that counts on {night}, and against the mean of the nights before",
+    "changes": "{night} against {before}",
+    "unjudged": "runs of {night} without a verdict",
+}
+
+
+def as_json(tables: Tables) -> str:
+    """``{"night", "before", "missed": [...], "tables": {name: [row, ...]}}``."""
+    content = {
+        "night": tables.night,
+        "before": tables.before,
+        "missed": tables.missed,
+        "tables": {name: table.to_pylist() for name, table in tables.tables.items()},
+    }
+    return msgspec.json.encode(content).decode()
+
+
+def show(tables: Tables, console: Console) -> None:
+    """Tables with rows; of those in ``NEWEST`` the newest night's."""
+    for name, title in TITLES.items():
+        rows = tables.tables[name].to_pylist()
+        if name in NEWEST:
+            rows = [{key: value for key, value in row.items() if key != "night"} for row in rows
+                    if row["night"] == tables.night]  # fmt: skip
+        if rows:
+            console.print(_table(title.format(night=tables.night, before=tables.before), rows))
+
+
+def write(tables: Tables, out: Path) -> list[Path]:
+    """Each table as ``NAME.parquet`` and ``NAME.csv`` in this folder; files of these names are replaced."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, table in tables.tables.items():
+        for ending, put in WRITERS.items():
+            path = out / f"{name}.{ending}"
+            temporary = out / f".{path.name}.{os.getpid()}"
+            put(table, temporary)
+            os.replace(temporary, path)
+            written.append(path)
+    return written
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    csv.write_csv(table, path)
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path)
+
+
+WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {"parquet": _write_parquet, "csv": _write_csv}
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in rows[0]:
+        numbers = any(isinstance(row[column], int | float) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numbers else "left")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value).replace("[", "\\[")

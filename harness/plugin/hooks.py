@@ -1,0 +1,280 @@
+"""The pytest plugin: options, one test per combination of faults and repetition, and the fixture that runs a trial.
+
+An installed plugin is loaded by every pytest session of its environment, so this module costs next to nothing until
+an experiment is collected: it imports pytest, the options and nothing else, and everything that knows of clusters,
+histories or reports is imported inside the functions that need it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from assay.harness.plugin.options import (
+    DEFAULT_TRIGGER,
+    Options,
+    add_options,
+    read_options,
+    repeat_command,
+    settings_for,
+)
+from assay.harness.run.settings import DOCKER, SIM, SettingsError, asked_by_name
+
+if TYPE_CHECKING:
+    from assay.harness.run.experiment import Experiment
+    from assay.harness.run.settings import Settings
+
+FIXTURE: Final = "assay_trial"
+SKIPPED: Final = "assay_not_applicable"
+OPTIONS: Final = pytest.StashKey[Options]()
+SESSION: Final = pytest.StashKey["Session"]()
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all tests of one pytest session share once there is an experiment among them."""
+
+    seed: int
+    cluster: str
+    announcement: str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One test: which faults, and the how-manieth repetition, from 1."""
+
+    nemesis: tuple[str, ...]
+    number: int
+    of: int
+
+    @property
+    def id(self) -> str:
+        faults = "+".join(self.nemesis) or "none"
+        return faults if self.of == 1 else f"{faults}-{self.number}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if not config.getoption("--nemesis-list"):
+        return None
+    from assay.harness.run.faults import listing
+
+    print(listing())
+    return 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
+    try:
+        options = read_options(config)
+        if options.nemesis or options.nemesis_target or options.replay or options.nemesis_trigger != DEFAULT_TRIGGER:
+            _check_faults(options)
+        if options.explore is not None:
+            _check_search(options)
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[OPTIONS] = options
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if FIXTURE not in metafunc.fixturenames:
+        return
+    from assay.harness.run.experiment import experiment_of
+    from assay.harness.run.faults import not_applicable
+
+    found = experiment_of(metafunc.function)
+    if found is None:
+        raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
+    options = metafunc.config.stash[OPTIONS]
+    if options.explore is not None:
+        names = tuple(sorted(asked_by_name(options.nemesis)))
+        sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=(), number=1)
+        reason = not_applicable(found.deployed(), sample)
+        marks = _ruled_out(reason)
+        metafunc.parametrize(FIXTURE, [pytest.param(Parameter(names, 1, 1), id="explore", marks=marks)], indirect=True)
+        return
+    parameters = []
+    for nemesis in _combinations(options):
+        sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
+        reason = not_applicable(found.deployed(), sample)
+        marks = _ruled_out(reason)
+        for number in range(1, options.repeat + 1):
+            parameter = Parameter(nemesis, number, options.repeat)
+            parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
+    metafunc.parametrize(FIXTURE, parameters, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    experiments = [item for item in items if FIXTURE in getattr(item, "fixturenames", ())]
+    reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
+    if experiments and len(reasons) == len(experiments):
+        raise pytest.UsageError(f"no test remains: {reasons[0]}")
+    if experiments:
+        config.stash[SESSION] = _session(config.stash[OPTIONS])
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    session = config.stash.get(SESSION, None)
+    return [] if session is None else [f"assay: {session.announcement}, seed {session.seed}"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """A failed trial says what there is to say in its own lines; what the harness logged meanwhile is not among it."""
+    report: Any = yield
+    if FIXTURE in getattr(item, "fixturenames", ()):
+        report.sections.clear()
+    return report
+
+
+@pytest.fixture(scope="session")
+def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What judges the runs of this session; Spark, if it is wanted, starts once."""
+    from assay.checkers.engine import Engines, EngineUnavailable
+
+    options = request.config.stash[OPTIONS]
+    with Engines(options.engine, spark_master=options.spark_master) as engines:
+        try:
+            engines.check()
+        except EngineUnavailable as error:
+            pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+        yield engines
+
+
+@pytest.fixture
+def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
+    """A trial whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
+    from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
+    from assay.harness.run.experiment import experiment_of
+
+    function = getattr(request.node, "function", None)
+    found: Experiment | None = experiment_of(function)
+    assert found is not None, "pytest_generate_tests lets experiments through alone"
+    options = request.config.stash[OPTIONS]
+    settings = _settings(request.config, request.param)
+    if settings.cluster == SIM and getattr(found.client, "blocking", False):
+        pytest.skip(f"{found.client.__name__} blocks; the simulation has no threads (--cluster=docker runs it)")
+    base = request.node.nodeid.partition("[")[0]
+    if options.explore is not None:
+        from assay.harness.search.exploration import Exploration
+
+        exploration = Exploration(
+            experiment=found,
+            settings=settings,
+            budget=options.explore,
+            test=request.node.nodeid,
+            command=lambda again: repeat_command(base, again),
+            progress=_progress(request.config),
+            engines=assay_engines,
+        )
+        try:
+            yield exploration
+        finally:
+            exploration.tear_down()
+            if exploration.interrupted:
+                request.session.shouldstop = "interrupted"
+        return
+    attempt = Attempt(
+        experiment=found,
+        settings=settings,
+        test=request.node.nodeid,
+        command=repeat_command(base, settings),
+        progress=_progress(request.config),
+        reports=Reports.ALL if options.repeat == 1 else Reports.FAILED,
+        engines=assay_engines,
+    )
+    try:
+        try:
+            attempt.set_up()
+        except Unavailable as error:
+            if asked_by_name(options.nemesis) & set(settings.nemesis):
+                pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+            pytest.skip(str(error))
+        except InfrastructureError as error:
+            pytest.fail(f"{error}\nseed: {settings.seed}\nrepeat: {attempt.command}", pytrace=False)
+        yield attempt
+    finally:
+        attempt.tear_down()
+        if attempt.interrupted:
+            request.session.shouldstop = "interrupted; what there was has been checked and reported"
+
+
+def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
+    session = config.stash[SESSION]
+    return settings_for(
+        config.stash[OPTIONS],
+        cluster=session.cluster,
+        seed=session.seed,
+        nemesis=parameter.nemesis,
+        number=parameter.number,
+    )
+
+
+def _session(options: Options) -> Session:
+    # Drawn where nothing is simulated yet; from here on all randomness derives from it.
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    if options.cluster is None and options.explore is not None:
+        cluster, announcement = SIM, "cluster sim (--explore)"
+    elif options.cluster is None:
+        from assay.harness.run.worlds import default_cluster
+
+        cluster, reason = default_cluster()
+        announcement = f"cluster {cluster} ({reason})"
+    else:
+        cluster = options.cluster
+        announcement = f"cluster {cluster}"
+    return Session(seed, cluster, announcement + (_sweep() if cluster == DOCKER else ""))
+
+
+def _sweep() -> str:
+    """Removes what sessions that are dead have left on the engine; what that came to, for the announcement."""
+    from assay.cluster.undo import sweep
+
+    report = sweep()
+    told = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
+    told += [f"not removed: {line}" for line in report.failed]
+    return "".join(f"; {line}" for line in told)
+
+
+def _ruled_out(reason: str | None) -> list[pytest.MarkDecorator]:
+    """The marks of a test that its options rule out, if they do."""
+    return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
+
+
+def _combinations(options: Options) -> tuple[tuple[str, ...], ...]:
+    """The faults of each test."""
+    from assay.harness.run.faults import combinations, fault_names, replayed
+
+    return combinations(options.nemesis) if options.replay is None else (fault_names(replayed(options.replay)),)
+
+
+def _check_faults(options: Options) -> None:
+    from assay.harness.run.faults import check_target, check_trigger
+
+    if options.replay is not None and (options.nemesis or options.nemesis_target):
+        raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
+    _combinations(options)
+    check_target(options.nemesis_target)
+    check_trigger(options.nemesis_trigger)
+
+
+def _check_search(options: Options) -> None:
+    if options.replay is not None or options.nemesis_target or options.repeat > 1:
+        raise SettingsError("--explore draws its own schedules; leave out --replay, --nemesis-target and --repeat")
+    if options.cluster == DOCKER:
+        raise SettingsError(
+            "--explore searches in the simulation; what it finds is confirmed by --cluster=docker --replay"
+        )
+
+
+def _progress(config: pytest.Config) -> Any:
+    from assay.harness.plugin.terminal import pytest_progress
+
+    return pytest_progress(config)

@@ -1,0 +1,204 @@
+"""The command line options, and how they become the settings of each run.
+
+Only the standard library and pytest are imported here: this module is loaded in every pytest session of an
+environment that has the plugin, whatever is being tested.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from assay.harness.run.settings import (
+    CLUSTERS,
+    ENGINES,
+    KEEP,
+    Budget,
+    Settings,
+    parse_budget,
+    parse_choice,
+    parse_concurrency,
+    parse_count,
+    parse_engine,
+    parse_rate,
+    parse_seconds,
+    parse_seed,
+    parse_setting,
+    repeated_seed,
+)
+
+DEFAULT_INTERVAL: Final = "10"
+DEFAULT_TRIGGER: Final = "every"
+DEFAULT_TIME_LIMIT: Final = "30"
+DEFAULT_TIMEOUT: Final = "5"
+DEFAULT_CONCURRENCY: Final = "2n"
+DEFAULT_NODES: Final = "3"
+DEFAULT_ZOOKEEPERS: Final = "1"
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """The group ``assay``; values are read and judged by :func:`read_options`."""
+    group = parser.getgroup("assay", "assay: tests of distributed systems under faults")
+    add = group.addoption
+    add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
+        help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
+             "'none' (default), 'all'")  # fmt: skip
+    add("--nemesis-interval", default=DEFAULT_INTERVAL, metavar="S", help="seconds from injection to injection (10)")
+    add("--nemesis-target", default=None, metavar="WHO", help="one, minority, majority, all, leader, controller, n2")
+    add("--replay", default=None, metavar="FILE",
+        help="play the schedule of this file (a run's schedule.json, or one written by hand)")  # fmt: skip
+    add(
+        "--nemesis-trigger",
+        default=DEFAULT_TRIGGER,
+        metavar="WHEN",
+        help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY', "
+        "'hold:NAME' or 'hold:NAME:KEY': exactly at the event (--nemesis-list has some)",
+    )
+    add("--nemesis-list", action="store_true", help="list the faults, and exit")
+    add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
+    add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
+    add("--operation-timeout", default=DEFAULT_TIMEOUT, metavar="S",
+        help="seconds after which an operation's outcome counts as unknown (5)")  # fmt: skip
+    add("--concurrency", default=DEFAULT_CONCURRENCY, metavar="N", help="workers: 6, or 2n for two per node (2n)")
+    add("--nodes", default=DEFAULT_NODES, metavar="N", help="nodes of each role of the system (3)")
+    add("--zookeepers", default=DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
+    add("--workers", default=None, metavar="N",
+        help="nodes for clients that live on nodes of their own (default: as many as --nodes, at most 3)")  # fmt: skip
+    add("--seed", default=None, metavar="N", help="repeat a run; in the simulation exactly (default: drawn)")
+    add("--repeat", default="1", metavar="N", help="run each test N times, with seeds derived from the seed (1)")
+    add("--cluster", default=None, metavar="|".join(CLUSTERS),
+        help="where to run: containers or the simulation (default: docker if an engine answers, else sim)")  # fmt: skip
+    add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
+    add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")
+    add("--engine", default=ENGINES[0], metavar="|".join(ENGINES),
+        help="what judges the history (default: duckdb up to what this machine holds, else spark)")  # fmt: skip
+    add(
+        "--spark-master",
+        default=None,
+        metavar="URL",
+        help="judge on this Spark: local[4], spark://..., yarn, k8s://...",
+    )
+    add("--set", action="append", default=[], metavar="NAME=VALUE",
+        help="a setting of the system's own for its nodes, such as flush.messages=1 (repeatable)")  # fmt: skip
+    add("--explore", default=None, metavar="N|S",
+        help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
+             "as fit into a time (600s, 10min); what fails is made small and kept")  # fmt: skip
+    add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The session's options, judged. ``cluster`` None: whichever there is; ``seed`` None: to be drawn."""
+
+    nemesis: tuple[str, ...]
+    nemesis_interval: float
+    nemesis_target: str | None
+    time_limit: float
+    rate: float | None
+    operation_timeout: float
+    concurrency: int
+    nodes: int
+    zookeepers: int
+    seed: int | None
+    repeat: int
+    cluster: str | None
+    store: Path
+    keep_cluster: str
+    defect: str | None
+    engine: str
+    spark_master: str | None
+    replay: Path | None
+    nemesis_trigger: str
+    configuration: tuple[str, ...]
+    explore: Budget | None
+    workers: int | None = None
+
+
+def read_options(config: pytest.Config) -> Options:
+    """Raises :class:`~assay.harness.run.settings.SettingsError` for a value that cannot be."""
+
+    def text(name: str) -> str:
+        return str(config.getoption(name))
+
+    def optional(name: str) -> str | None:
+        value = config.getoption(name)
+        return None if value is None else str(value)
+
+    cluster, seed = optional("--cluster"), optional("--seed")
+    nodes = parse_count("--nodes", text("--nodes"))
+    return Options(
+        nemesis=tuple(config.getoption("--nemesis")),
+        nemesis_interval=parse_seconds("--nemesis-interval", text("--nemesis-interval")),
+        nemesis_target=optional("--nemesis-target"),
+        time_limit=parse_seconds("--time-limit", text("--time-limit")),
+        rate=parse_rate(optional("--rate")),
+        operation_timeout=parse_seconds("--operation-timeout", text("--operation-timeout")),
+        concurrency=parse_concurrency(text("--concurrency"), nodes),
+        nodes=nodes,
+        zookeepers=parse_count("--zookeepers", text("--zookeepers")),
+        seed=None if seed is None else parse_seed(seed),
+        repeat=parse_count("--repeat", text("--repeat")),
+        cluster=None if cluster is None else parse_choice("--cluster", cluster, CLUSTERS),
+        store=config.rootpath / text("--store"),
+        keep_cluster=parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
+        defect=optional("--defect"),
+        engine=parse_engine(text("--engine"), optional("--spark-master")),
+        spark_master=optional("--spark-master"),
+        replay=None if (replay := optional("--replay")) is None else config.invocation_params.dir / replay,
+        nemesis_trigger=text("--nemesis-trigger"),
+        configuration=tuple(parse_setting("--set", word) for word in config.getoption("--set")),
+        explore=None if (explore := optional("--explore")) is None else parse_budget("--explore", explore),
+        workers=None if (workers := optional("--workers")) is None else parse_count("--workers", workers),
+    )
+
+
+def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[str, ...], number: int) -> Settings:
+    """The settings of repetition ``number`` (from 1) of one test under one combination of faults."""
+    return Settings(
+        seed=repeated_seed(seed, number),
+        cluster=cluster,
+        nodes=options.nodes,
+        zookeepers=options.zookeepers,
+        nemesis=nemesis,
+        nemesis_interval=options.nemesis_interval,
+        nemesis_target=options.nemesis_target,
+        time_limit=options.time_limit,
+        rate=options.rate,
+        operation_timeout=options.operation_timeout,
+        concurrency=options.concurrency,
+        defect=options.defect,
+        keep_cluster=options.keep_cluster,
+        store=options.store,
+        replay=options.replay,
+        nemesis_trigger=options.nemesis_trigger,
+        configuration=options.configuration,
+        workers=options.workers,
+    )
+
+
+def repeat_command(test: str, settings: Settings) -> str:
+    """What to type to do exactly this run again; options at their default are left out."""
+    options: list[tuple[str, str | None, str | None]] = [
+        ("--cluster", settings.cluster, None),
+        ("--replay", None if settings.replay is None else str(settings.replay), None),
+        ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
+        ("--nemesis-interval", f"{settings.nemesis_interval:g}", DEFAULT_INTERVAL),
+        ("--nemesis-target", settings.nemesis_target, None),
+        ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
+        ("--time-limit", f"{settings.time_limit:g}", DEFAULT_TIME_LIMIT),
+        ("--rate", None if settings.rate is None else f"{settings.rate:g}", None),
+        ("--operation-timeout", f"{settings.operation_timeout:g}", DEFAULT_TIMEOUT),
+        ("--nodes", str(settings.nodes), DEFAULT_NODES),
+        ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
+        ("--concurrency", str(settings.concurrency), str(2 * settings.nodes)),
+        ("--workers", None if settings.workers is None else str(settings.workers), None),
+        ("--defect", settings.defect, None),
+        ("--seed", str(settings.seed), None),
+    ]
+    options += [("--set", setting, None) for setting in settings.configuration]
+    given = [f"{name}={value}" for name, value, default in options if value is not None and value != default]
+    return shlex.join(["pytest", test, *given])

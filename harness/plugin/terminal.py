@@ -1,0 +1,31 @@
+"""Progress inside pytest: written around its capturing, through its own terminal reporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from assay.harness.run.progress import OnTerminal, Plain, Progress, Silent
+
+
+def pytest_progress(config: pytest.Config) -> Progress:
+    """A live line on a terminal, plain lines elsewhere, nothing under ``-q``."""
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or config.get_verbosity() < 0:
+        return Silent()
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    released: Callable[[], AbstractContextManager[Any]]
+    released = nullcontext if capture is None else capture.global_and_fixture_disabled
+    if reporter.isatty:
+        return OnTerminal(Console(), released)
+
+    def write(text: str) -> None:
+        with released():
+            reporter.ensure_newline()
+            reporter.write_line(text)
+
+    return Plain(write)

@@ -1,0 +1,276 @@
+"""One run as pytest, or a script, calls it: from plain code, with a folder, a world and a verdict.
+
+It owns the world's event loop from set-up to tear-down and writes the run's files around what :class:`Trial` does:
+``run.json`` from the first moment, ``settings.json``, ``verdict.json`` and ``report.html`` after the judgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import traceback
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from assay.checkers.engine import Engines
+from assay.checkers.judge import judge
+from assay.checkers.verdict import Judgement, Verdict
+from assay.cluster.owner import current
+from assay.cluster.system import Configurable, System
+from assay.harness.run import store
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.progress import Progress, Silent
+from assay.harness.run.settings import Settings, SettingsError
+from assay.harness.run.store import RunFolder, RunInfo
+from assay.harness.run.trial import Ended, Trial, Unavailable
+from assay.harness.run.versions import versions
+from assay.harness.run.worlds import World, open_world
+from assay.reports.evidence import look_up
+from assay.reports.failure_text import Ending, describe
+from assay.reports.page import render
+
+__all__ = ["Attempt", "InfrastructureError", "Reports", "Unavailable"]
+
+
+class Reports(enum.Enum):
+    """Of which runs a page is written."""
+
+    ALL = "all"
+    FAILED = "failed"
+    NEVER = "never"
+
+
+class InfrastructureError(Exception):
+    """The cluster or the system on it could not be started: nothing is known of the system's correctness."""
+
+
+@runtime_checkable
+class Switchable(Protocol):
+    """A system with built-in defects."""
+
+    def with_defect(self, name: str) -> System:
+        """The same system with this defect switched on."""
+        ...
+
+
+@dataclass
+class Attempt:
+    """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again.
+
+    ``reports``: of which runs a page is written; of hundreds of repetitions that pass nobody reads them.
+    ``engines``: the session's, which judge the run; without any, an engine is started for it.
+    """
+
+    experiment: Experiment
+    settings: Settings
+    test: str
+    command: str
+    progress: Progress = field(default_factory=Silent)
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    reports: Reports = Reports.ALL
+    engines: Engines | None = None
+    judgement: Judgement | None = None
+    _folder: RunFolder | None = None
+    _world: World | None = None
+    _trial: Trial | None = None
+    _info: RunInfo | None = None
+
+    @property
+    def folder(self) -> RunFolder:
+        assert self._folder is not None, "set_up comes first"
+        return self._folder
+
+    @property
+    def interrupted(self) -> bool:
+        return self.interrupt.requested
+
+    @property
+    def digest(self) -> str | None:
+        """Of the history, once the run has ended."""
+        return None if self._info is None else self._info.digest
+
+    @property
+    def problem(self) -> str | None:
+        """What went wrong in the run besides what the history shows."""
+        return None if self._info is None else self._info.problem
+
+    def set_up(self) -> None:
+        """Raises :class:`InfrastructureError`, :class:`Unavailable`."""
+        settings = self.settings
+        started = datetime.now(UTC)
+        folder = self._folder = store.create(settings.store, self.test, started)
+        self._info = RunInfo(
+            test=self.test,
+            status=store.RUNNING,
+            started=started.isoformat(),
+            owner=str(current()),
+            seed=settings.seed,
+            cluster=settings.cluster,
+            nemesis=settings.nemesis_id,
+            command=self.command,
+        )
+        folder.write_run(self._info)
+        variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
+        system = self.experiment.deployed(variant)
+        world = self._world = open_world(system, settings, run_id=run_id(folder.path))
+        trial = self._trial = Trial(self.experiment, system, settings, world, folder, self.interrupt, self.progress)
+        try:
+            world.loop.run_until_complete(trial.set_up())
+        except Unavailable as error:
+            self._end(store.ERROR, problem=str(error))
+            raise
+        except Exception as error:  # a cluster or a user's system may raise anything
+            self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
+            raise InfrastructureError(f"the cluster did not start: {type(error).__name__}: {error}") from error
+        folder.write_json("settings.json", self._described(trial))
+
+    def run(self) -> str | None:
+        """None when the verdict is pass, else the failure text. Raises what a generator or a broken harness raises."""
+        assert self._trial is not None
+        assert self._world is not None, "set_up comes first"
+        try:
+            with self.interrupt.listening():
+                ended = self._world.loop.run_until_complete(self._trial.run())
+                self._world.loop.run_until_complete(self._trial.keep_logs())
+        except BaseException as error:
+            self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
+            raise
+        # Before the judgement: should that fail, whoever judges again must know all that speaks against a pass.
+        self._end(
+            store.INTERRUPTED if ended.interrupted else store.FINISHED,
+            digest=ended.digest,
+            notes=ended.notes,
+            problem="; ".join(ended.problems) or None,
+        )
+        self.progress.note("checking the history")
+        judgement = self.judgement = self._judge(ended)
+        self.folder.write_json("verdict.json", judgement)
+        self._write(verdict=judgement.verdict)
+        passed = judgement.verdict is Verdict.PASS
+        wanted = self.reports is Reports.ALL or (self.reports is Reports.FAILED and not passed)
+        report = self._report() if wanted else ""
+        return None if passed else self._text(judgement, ended, report)
+
+    def tear_down(self) -> None:
+        """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
+        world, self._world = self._world, None
+        if world is None:
+            return
+        try:
+            # After a second Ctrl-C the run's tasks are still there; being cancelled, they heal what is in force.
+            cancel(world.loop, world.tasks())
+            if self._trial is not None:
+                world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
+        finally:
+            close_loop(world.loop)
+            self.progress.close()
+            if self._info is not None and self._info.status == store.RUNNING:
+                self._end(store.ERROR, problem="the run was aborted")
+
+    def _keep(self) -> bool:
+        failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
+        return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
+
+    def _judge(self, ended: Ended) -> Judgement:
+        return judge(
+            self.folder.history,
+            self.experiment.contract,
+            engine=self.engines or "auto",
+            interrupted=ended.interrupted,
+            notes=ended.notes,
+        )
+
+    def _report(self) -> str:
+        """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""
+        try:
+            return str(render(self.folder.path))
+        except Exception as error:  # noqa: BLE001 - told to the user and kept with the run
+            told = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
+            self._write(problem="".join(traceback.format_exception(error)))
+            self.progress.note(f"report {told}")
+            return told
+
+    def _text(self, judgement: Judgement, ended: Ended, report: str) -> str:
+        ending = Ending(self.settings.seed, self.command, report, ended.digest)
+        return describe(judgement, look_up(self.folder.history, judgement), ending)
+
+    def _described(self, trial: Trial) -> dict[str, Any]:
+        """``settings.json``: everything needed to repeat the run, and what it was done with."""
+        system = trial.system
+        return {
+            "schema_version": store.SCHEMA_VERSION,
+            "settings": asdict(self.settings),
+            "experiment": self.experiment.name,
+            "system": {
+                "name": system.name,
+                "roles": list(system.roles),
+                "keys": list(system.keys()),
+                "is": repr(system),
+            },
+            "contract": msgspec.to_builtins(self.experiment.contract),
+            "cluster": dict(trial.cluster.description),
+            "versions": dict(versions()),
+        }
+
+    def _end(self, status: str, **columns: Any) -> None:
+        """Marks the run and makes it the latest."""
+        origin = None if self._trial is None else self._trial.origin
+        self._write(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
+        self.folder.publish()
+
+    def _write(self, **columns: Any) -> None:
+        """Notes these columns in ``run.json``."""
+        assert self._info is not None
+        self._info = msgspec.structs.replace(self._info, **columns)
+        self.folder.write_run(self._info)
+
+
+def run_id(folder: Path) -> str:
+    """A name for this run's containers and networks, from its folder: ``20260102t030405.678z``."""
+    return folder.name.lower()
+
+
+def with_defect(system: System, name: str | None) -> System:
+    """The system with one of its defects switched on; it says how, in ``with_defect(name)``."""
+    if name is None:
+        return system
+    if not isinstance(system, Switchable):
+        raise TypeError(f"{system.name} lists defects, but has no with_defect(name) that switches one on")
+    return system.with_defect(name)
+
+
+def configured(system: System, configuration: Sequence[str]) -> System:
+    """The system with other settings of its own, each ``name=value``; it says how, in ``with_setting(name, value)``.
+
+    Raises ``SettingsError`` for one that it has not, or of another type.
+    """
+    for text in configuration:
+        name, _, value = text.partition("=")
+        if not isinstance(system, Configurable):
+            raise SettingsError(f"--set={text}: {system.name} has no settings to be set here")
+        try:
+            system = system.with_setting(name, value)
+        except ValueError as error:
+            raise SettingsError(f"--set={text}: {error}") from None
+    return system
+
+
+def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels these tasks and lets them end."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    cancel(loop, asyncio.all_tasks(loop))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()

@@ -1,0 +1,108 @@
+"""The nodes that a workload's clients live on, as nodes of one more role of the system that is tested."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.system import CLIENT_ROLE, System
+from assay.harness.core.client import Endpoint, Home
+from assay.harness.remote import PORT, server
+
+CODE: Final = ("assay/harness/core", "assay/harness/remote", "assay/system_under_test")
+"""What a worker process imports besides the client's own package."""
+OURS: Final = "assay"
+"""Of this package only the part that a client lies in travels, not all of it."""
+
+
+class WithClientNodes:
+    """A system, and worker processes that run clients of class ``client`` on nodes of role ``client``.
+
+    Satisfies :class:`System`. All else is the system's own, what it can do beyond that included: who asks for a
+    capability of it finds it.
+    """
+
+    def __init__(self, system: System, client: type[Any]) -> None:
+        """Raises ``ValueError`` for a client that another process could not import, or a system with such a role."""
+        if CLIENT_ROLE in system.roles:
+            raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
+        self._system = system
+        self._client = importable(client)
+        # Not by __getattr__: whether a protocol is satisfied is seen by the attributes that are really there.
+        for name in dir(system):
+            if not name.startswith("_") and name not in vars(WithClientNodes):
+                vars(self)[name] = getattr(system, name)
+        if getattr(client, "holds_sessions", False):
+            self.client_sessions = True
+
+    def __repr__(self) -> str:
+        return f"{self._system!r} with clients {self._client} on nodes of their own"
+
+    @property
+    def name(self) -> str:
+        return self._system.name
+
+    @property
+    def roles(self) -> Sequence[str]:
+        return (*self._system.roles, CLIENT_ROLE)
+
+    @property
+    def defects(self) -> Sequence[str]:
+        return self._system.defects
+
+    @property
+    def source(self) -> Sequence[str]:
+        words = self._client.partition(":")[0].split(".")
+        package = "/".join(words[:2] if words[0] == OURS else words[:1])
+        return tuple(dict.fromkeys([*self._system.source, *CODE, package]))
+
+    def port(self, role: str) -> int:
+        return PORT if role == CLIENT_ROLE else self._system.port(role)
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return server.argv(self._client) if node.role == CLIENT_ROLE else self._system.argv(node)
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {} if node.role == CLIENT_ROLE else self._system.files(node, cluster)
+
+    def event_log(self, node: Node) -> str | None:
+        return None if node.role == CLIENT_ROLE else self._system.event_log(node)
+
+    def logs(self, node: Node) -> Sequence[str]:
+        return () if node.role == CLIENT_ROLE else self._system.logs(node)
+
+    async def ready(self, node: Node) -> bool:
+        return await (server.ready(node.address) if node.role == CLIENT_ROLE else self._system.ready(node))
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        own = server.argv(self._client)
+        if list(argv) == own:
+            return await server.entry(runtime, own[3:])
+        return await self._system.entry(runtime, argv)
+
+    async def set_up(self, cluster: Cluster) -> None:
+        await self._system.set_up(cluster)
+
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
+        return await self._system.find(cluster, what, key)
+
+    def keys(self) -> Sequence[str]:
+        return self._system.keys()
+
+
+def importable(client: type[Any]) -> str:
+    """``module:Class``. Raises ``ValueError`` for a class that cannot be had by that name."""
+    name = f"{client.__module__}:{client.__qualname__}"
+    if "<" in name or client.__module__ == "__main__":
+        raise ValueError(f"{name} cannot run on a node: it must be importable there, as a class of a module")
+    return name
+
+
+def housed(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:
+    """Each with a node for its clients to live on, in turns, so that every node gets its share of them."""
+    homes = [Home(node.name, f"{node.address}:{PORT}") for node in by_role(cluster, CLIENT_ROLE)]
+    pairs = range(math.lcm(len(endpoints), len(homes)))
+    return [replace(endpoints[i % len(endpoints)], home=homes[i % len(homes)]) for i in pairs]

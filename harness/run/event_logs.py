@@ -1,0 +1,112 @@
+"""Takes the nodes' event logs into the history while the run goes on.
+
+One task per node follows ``node.events()``. Lines are JSON objects as ``system_under_test/events.py`` writes them;
+systems that write other lines, and lines cut short by a kill, are kept as events named ``unreadable``, so that nothing
+a node said is lost. A node that cannot be followed any more is a problem of the run, noted and never raised: the
+operations are what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from assay.cluster.node import Node, NodeError
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.stamps import NANOSECONDS, Stamps
+
+UNREADABLE: Final = "unreadable"
+GRACE: Final = 0.5
+"""Seconds for the last lines to arrive before the following ends."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of an event log. ``time``: seconds of the node's monotonic clock."""
+
+    time: float
+    seq: int
+    event: str
+    incarnation: int = 0
+    key: str | None = None
+    epoch: int | None = None
+    controller_epoch: int | None = None
+    zxid: int | None = None
+    position: int | None = None
+    value: int | None = None
+    owner: str | None = None
+    detail: Any = None
+
+
+class Collector:
+    """Follows the event logs of some nodes from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        history: HistoryWriter,
+        stamps: Stamps,
+        on_line: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """``on_line(node, line)`` hears of every line as soon as it is there."""
+        self._nodes = nodes
+        self._on_line = on_line
+        self._history = history
+        self._stamps = stamps
+        self._tasks: list[asyncio.Task[None]] = []
+        self.problems: list[str] = []
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._follow(node), name=f"events of {node.name}") for node in self._nodes]
+
+    async def stop(self) -> None:
+        """Gives the last lines a moment, then ends. Idempotent."""
+        if self._tasks:
+            await asyncio.sleep(GRACE)
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        for node, task in zip(self._nodes, tasks, strict=True):
+            try:
+                await task
+            except asyncio.CancelledError:
+                continue
+            except (NodeError, OSError) as error:
+                self.problems.append(f"events of {node.name}: {error}")
+
+    async def _follow(self, node: Node) -> None:
+        unreadable = 0
+        async for text in node.events():
+            if self._on_line is not None:
+                self._on_line(node.name, text)
+            try:
+                line = msgspec.json.decode(text, type=Line)
+            except msgspec.DecodeError:
+                unreadable += 1
+                self._history.event(
+                    time=self._stamps.now(), node=node.name, incarnation=0, seq=-unreadable, event=UNREADABLE,
+                    detail={"line": text},
+                )  # fmt: skip
+                continue
+            self._record(node, line)
+
+    def _record(self, node: Node, line: Line) -> None:
+        """A node's clock is taken to be the harness's: true in containers and in the simulation, for display only."""
+        self._history.event(
+            time=int((line.time - self._stamps.loop_time(0)) * NANOSECONDS),
+            node=node.name,
+            incarnation=line.incarnation,
+            seq=line.seq,
+            event=line.event,
+            key=line.key,
+            epoch=line.epoch,
+            controller_epoch=line.controller_epoch,
+            zxid=line.zxid,
+            position=line.position,
+            value=line.value,
+            owner=line.owner,
+            detail=line.detail,
+        )

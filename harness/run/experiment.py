@@ -1,0 +1,87 @@
+"""``@experiment``: what makes a function that returns a generator a test of a system.
+
+The decorated function stays what it is, a pure function from :class:`~assay.harness.run.settings.Settings` to a
+generator; that is what lets a run be done again, searched and shrunk. What pytest collects is a small test around it
+that takes one fixture, ``assay_trial``: there the cluster starts (so that broken infrastructure is an error, not a
+failure), and the test itself drives, heals, drains and judges.
+
+    @experiment(system=Broker(), client=LogClient, contract=forbid(*LOG_ANOMALIES))
+    def test_log(settings: Settings) -> Generator:
+        return mix(send(), poll()) | drain()
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.cluster.system import System
+from assay.harness.core.blocking import BlockingClient
+from assay.harness.core.client import Client
+from assay.harness.core.generator import Generator
+from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.settings import Settings
+
+FIXTURE: Final = "assay_trial"
+ATTRIBUTE: Final = "__assay_experiment__"
+
+Body = Callable[[Settings], Generator]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A system, how it is driven, and what it promises. ``workers``: its clients live on nodes of their own."""
+
+    name: str
+    system: System
+    client: type[Client] | type[BlockingClient]
+    contract: Contract
+    body: Body
+    workers: bool = False
+
+    def deployed(self, system: System | None = None) -> System:
+        """The system, or this variant of it, with the nodes that its clients live on if they do."""
+        system = self.system if system is None else system
+        return WithClientNodes(system, self.client) if self.workers else system
+
+
+def experiment(
+    *, system: System, client: type[Client] | type[BlockingClient], contract: Contract, workers: bool = False
+) -> Callable[[Body], Callable[..., None]]:
+    """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
+
+    ``workers``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
+    harness. Then operations and results must be what JSON can say.
+    """
+
+    def decorate(body: Body) -> Callable[..., None]:
+        made = Experiment(body.__name__, system, client, contract, body, workers)
+        made.deployed()  # what cannot be is said where it is written, not when a cluster starts
+
+        def test(assay_trial: Any) -> None:
+            failure = assay_trial.run()
+            if failure is not None:
+                pytest.fail(failure, pytrace=False)
+
+        test.__name__ = body.__name__
+        test.__qualname__ = body.__qualname__
+        test.__module__ = body.__module__
+        test.__doc__ = body.__doc__
+        # pytest shows the body's file and line, and takes the arguments from the signature.
+        test.__dict__["__wrapped__"] = body
+        test.__dict__["__signature__"] = inspect.signature(lambda assay_trial: None)
+        setattr(test, ATTRIBUTE, made)
+        return test
+
+    return decorate
+
+
+def experiment_of(function: object) -> Experiment | None:
+    """The experiment behind a collected test function; None for any other test."""
+    found = getattr(function, ATTRIBUTE, None)
+    return found if isinstance(found, Experiment) else None

@@ -1,0 +1,128 @@
+"""The faults that the options ask for: which runs that makes, and which of them a system cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
+from assay.harness.run.settings import NONE, Settings, SettingsError, derive
+from assay.nemesis.catalogue import FaultNameError, catalogue, descriptions, select, unsuited
+from assay.nemesis.draw import draw
+from assay.nemesis.fault import Census
+from assay.nemesis.schedule import Record, Schedule, ScheduleError, decode
+from assay.nemesis.target import TargetError, groups
+from assay.nemesis.target import parse as parse_target
+from assay.nemesis.trigger import EVERY, TriggerError
+from assay.nemesis.trigger import parse as parse_trigger
+from assay.system_under_test.groups.points import FAILOVER_POINTS
+
+
+def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The runs that ``--nemesis`` asks for, each a sorted tuple of names, sorted by id; ``((),)`` when not given.
+
+    Raises :class:`SettingsError` for a name that is none.
+    """
+    try:
+        selected = select(options or (NONE,))
+    except FaultNameError as error:
+        raise SettingsError(str(error)) from None
+    return tuple(one.names for one in sorted(selected, key=lambda one: one.id))
+
+
+def replayed(path: Path) -> Schedule:
+    """The schedule of a file, as it was meant. Raises :class:`SettingsError` naming the file and what is wrong."""
+    try:
+        found = decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise SettingsError(f"--replay={path}: {error.strerror}") from None
+    except ScheduleError as error:
+        raise SettingsError(f"--replay: {error}") from None
+    schedule = found.as_meant() if isinstance(found, Record) else found
+    unknown = sorted({step.fault for step in schedule.steps} - set(catalogue()))
+    if unknown:
+        raise SettingsError(f"--replay={path}: no fault {', '.join(unknown)}; --nemesis-list lists them")
+    return schedule
+
+
+def fault_names(schedule: Schedule) -> tuple[str, ...]:
+    """Sorted, as in test ids."""
+    return tuple(sorted({step.fault for step in schedule.steps}))
+
+
+def check_target(text: str | None) -> None:
+    """Raises :class:`SettingsError` for a ``--nemesis-target`` that cannot be read."""
+    if text is None:
+        return
+    try:
+        parse_target(text)
+    except TargetError as error:
+        raise SettingsError(f"--nemesis-target={text}: {error}") from None
+
+
+def check_trigger(text: str | None) -> None:
+    """Raises :class:`SettingsError` for a ``--nemesis-trigger`` that cannot be read."""
+    try:
+        parse_trigger(text or EVERY)
+    except TriggerError as error:
+        raise SettingsError(f"--nemesis-trigger={text}: {error}") from None
+
+
+def not_applicable(system: System, settings: Settings) -> str | None:
+    """Why this system cannot be run with these faults, this defect, in this time; None when it can."""
+    if settings.defect is not None and settings.defect not in system.defects:
+        known = ", ".join(system.defects) or "none"
+        return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
+    faults = catalogue()
+    for name in settings.nemesis:
+        reason = unsuited(faults[name], system)
+        if reason is not None:
+            return f"--nemesis={name} {reason}"
+    try:
+        schedule(system, settings)
+    except ScheduleError as error:
+        return f"--nemesis={','.join(settings.nemesis)}: {error}"
+    return None
+
+
+def node_counts(system: System, settings: Settings) -> dict[str, int]:
+    """Nodes per role, in the order in which they start."""
+    special = {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_nodes}
+    return {role: special.get(role, settings.nodes) for role in system.roles}
+
+
+def schedule(system: System, settings: Settings) -> Schedule:
+    """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster."""
+    if settings.replay is not None:
+        schedule = replayed(settings.replay)
+        late = [step for step in schedule.steps if step.until >= settings.time_limit]
+        if late:
+            raise ScheduleError(f"{late[0]} ends at {late[0].until:g} s: raise --time-limit above that")
+        return schedule
+    nodes = node_counts(system, settings)
+    servers = sum(number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE))
+    return draw(
+        derive(settings.seed, "nemesis"),
+        settings.nemesis,
+        census=Census(
+            servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
+        ),
+        interval=settings.nemesis_interval,
+        time_limit=settings.time_limit,
+        target=None if settings.nemesis_target is None else parse_target(settings.nemesis_target),
+        trigger=parse_trigger(settings.nemesis_trigger),
+    )
+
+
+def listing() -> str:
+    """What ``--nemesis-list`` prints: one line per fault, and per event of a coordinator worth striking at."""
+    faults = _columns(descriptions(catalogue()))
+    points = _columns(FAILOVER_POINTS)
+    return (
+        f"{faults}\n\nexactly at an event: --nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin, such as\n{points}"
+    )
+
+
+def _columns(lines: Mapping[str, str]) -> str:
+    width = max(len(name) for name in lines)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

@@ -1,0 +1,133 @@
+"""What a user sees while a run goes on: one live line on a terminal, a plain line every 5 s elsewhere.
+
+The line is made from a :class:`Tally` that the interpreter's and the conductor's reports keep up to date. Showing it
+reads the real clock, which no recorded value depends on: in the simulation thirty seconds pass in one or two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from assay.harness.core.operation import Completed, Outcome
+
+PLAIN_INTERVAL: Final = 5.0
+LIVE_INTERVAL: Final = 0.2
+
+
+@dataclass
+class Tally:
+    """How far a run is. ``elapsed`` is the run's own time in seconds, virtual in the simulation."""
+
+    stage: str = "starting"
+    elapsed: float = 0.0
+    ok: int = 0
+    info: int = 0
+    fail: int = 0
+    in_force: dict[int, str] = field(default_factory=dict)
+
+    def completed(self, completed: Completed) -> None:
+        match completed.completion.outcome:
+            case Outcome.OK:
+                self.ok += 1
+            case Outcome.FAIL:
+                self.fail += 1
+            case Outcome.INFO:
+                self.info += 1
+
+    @property
+    def operations(self) -> int:
+        return self.ok + self.info + self.fail
+
+    def line(self) -> str:
+        rate = self.operations / self.elapsed if self.elapsed > 0 else 0.0
+        faults = ", ".join(self.in_force[number] for number in sorted(self.in_force)) or "none"
+        return (
+            f"{self.stage} {self.elapsed:6.1f} s  ok {self.ok} info {self.info} fail {self.fail}"
+            f"  {rate:,.0f} ops/s  faults: {faults}"
+        )
+
+
+class Progress(Protocol):
+    """Where progress goes. ``update`` may be called as often as one likes."""
+
+    def note(self, text: str) -> None:
+        """A step worth a line of its own: ``building the node image``."""
+        ...
+
+    def update(self, tally: Tally) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Silent:
+    def note(self, text: str) -> None: ...
+
+    def update(self, tally: Tally) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Plain:
+    """Lines to ``write``, one every 5 s of real time at most."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+        self._next = clock() + PLAIN_INTERVAL
+
+    def note(self, text: str) -> None:
+        self._write(text)
+
+    def update(self, tally: Tally) -> None:
+        if self._clock() >= self._next:
+            self._next = self._clock() + PLAIN_INTERVAL
+            self._write(tally.line())
+
+    def close(self) -> None: ...
+
+
+class OnTerminal:
+    """One line that is drawn anew, five times a second at most, and gone when closed.
+
+    ``released`` is entered around each drawing: whoever captures output lets it through there.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        released: Callable[[], AbstractContextManager[object]] = nullcontext,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._next = 0.0
+        self._released = released
+        # No refreshing thread: it would write while pytest captures.
+        self._live = Live(
+            Text(""), console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        with released():
+            self._live.start()
+
+    def note(self, text: str) -> None:
+        self._show(text)
+
+    def update(self, tally: Tally) -> None:
+        if self._clock() >= self._next:
+            self._next = self._clock() + LIVE_INTERVAL
+            self._show(tally.line())
+
+    def _show(self, line: str) -> None:
+        with self._released():
+            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def close(self) -> None:
+        with self._released():
+            self._live.stop()

@@ -1,0 +1,187 @@
+"""What one run is: everything that is needed to do it again, typed, in one frozen value.
+
+Options arrive as text from the command line. They are turned into a :class:`Settings` here, once, and an error says
+which option was wrong and what it takes. Nothing further down reads an option, an environment variable or a clock
+to find out what to do.
+
+Randomness is derived, never shared: every part of a run seeds its own generator with ``derive(seed, "part")``, so
+that a part which draws once more does not change what the others draw. The derivation is SHA-256, because Python's
+own ``hash`` of text differs between two processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SIM: Final = "sim"
+DOCKER: Final = "docker"
+CLUSTERS: Final = (DOCKER, SIM)
+KEEP: Final = ("never", "failed", "always")
+ENGINES: Final = ("auto", "duckdb", "spark")
+"""Of ``assay.checkers.engine``, which is not imported here: it loads DuckDB."""
+NONE: Final = "none"
+ALL: Final = "all"
+SEED_LIMIT: Final = 2**63
+MOST_CLIENT_NODES: Final = 3
+"""Unless more are asked for."""
+
+
+class SettingsError(ValueError):
+    """An option has a value that cannot be; the message names the option, the value, and what it takes."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a search goes on: so many examples, or so many seconds."""
+
+    examples: int | None = None
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.examples} examples" if self.seconds is None else f"{self.seconds:g} s"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run. Times are seconds, ``rate`` is operations per second over all workers (None: closed loop)."""
+
+    seed: int
+    cluster: str = SIM
+    nodes: int = 3
+    zookeepers: int = 1
+    nemesis: tuple[str, ...] = ()
+    nemesis_interval: float = 10.0
+    nemesis_target: str | None = None
+    time_limit: float = 30.0
+    rate: float | None = None
+    operation_timeout: float = 5.0
+    concurrency: int = 6
+    defect: str | None = None
+    keep_cluster: str = "never"
+    store: Path = Path("store")
+    replay: Path | None = None
+    """A file with the schedule to play; None draws one from the seed."""
+    configuration: tuple[str, ...] = ()
+    """The system's own settings, each ``name=value``."""
+    nemesis_trigger: str = "every"
+    """What the faults wait for; ``every`` is nothing but the interval."""
+    workers: int | None = None
+    """Nodes that clients live on, for an experiment whose clients do; None: as many as ``nodes``, at most three."""
+
+    @property
+    def nemesis_id(self) -> str:
+        """``kill+partition``, or ``none``: what stands in a test id."""
+        return "+".join(self.nemesis) or NONE
+
+    @property
+    def client_nodes(self) -> int:
+        """How many nodes clients live on, if they do not live in the harness."""
+        return min(self.nodes, MOST_CLIENT_NODES) if self.workers is None else self.workers
+
+
+def derive(seed: int, *parts: str | int) -> int:
+    """A seed of 63 bits for one part of a run; the same for the same arguments, in every process."""
+    text = "/".join([str(seed), *(str(part) for part in parts)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % SEED_LIMIT
+
+
+def repeated_seed(seed: int, number: int) -> int:
+    """The seed of repetition ``number``, from 1. The first is the seed itself, so one run is repeated by its seed."""
+    return seed if number == 1 else derive(seed, "repeat", number) % 2**32
+
+
+def asked_by_name(options: Sequence[str]) -> frozenset[str]:
+    """The faults named one by one, which must be available; what only ``all`` brings in may be skipped."""
+    names = (name.strip() for option in options for name in option.replace("+", ",").split(","))
+    return frozenset(names) - {NONE, ALL, ""}
+
+
+def parse_seconds(option: str, text: str, *, least: float = 0.0) -> float:
+    """A finite number of seconds greater than ``least``."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise SettingsError(f"{option}={text!r} is not a number of seconds") from None
+    if not math.isfinite(value) or value <= least:
+        raise SettingsError(f"{option}={text} must be more than {least:g} seconds")
+    return value
+
+
+def parse_rate(text: str | None) -> float | None:
+    """Operations per second, or None for a closed loop."""
+    if text is None or text == NONE:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise SettingsError(f"--rate={text!r} is not a number of operations per second, nor {NONE!r}") from None
+    if not math.isfinite(value) or value <= 0:
+        raise SettingsError(f"--rate={text} must be more than 0 operations per second")
+    return value
+
+
+def parse_count(option: str, text: str, *, least: int = 1) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise SettingsError(f"{option}={text!r} is not a whole number") from None
+    if value < least:
+        raise SettingsError(f"{option}={text} must be at least {least}")
+    return value
+
+
+def parse_concurrency(text: str, nodes: int) -> int:
+    """Workers: a number (``6``), or a multiple of the nodes (``2n``)."""
+    digits, multiple = (text[:-1], nodes) if text.endswith("n") else (text, 1)
+    try:
+        value = int(digits or "1") * multiple
+    except ValueError:
+        raise SettingsError(f"--concurrency={text!r} is neither a number of workers (6) nor per node (2n)") from None
+    if value < 1:
+        raise SettingsError(f"--concurrency={text} must give at least 1 worker")
+    return value
+
+
+def parse_seed(text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise SettingsError(f"--seed={text!r} is not a whole number") from None
+    if not 0 <= value < SEED_LIMIT:
+        raise SettingsError(f"--seed={text} must be between 0 and {SEED_LIMIT - 1}")
+    return value
+
+
+def parse_engine(text: str, spark_master: str | None) -> str:
+    """A Spark master rules DuckDB out."""
+    engine = parse_choice("--engine", text, ENGINES)
+    if engine == "duckdb" and spark_master is not None:
+        raise SettingsError(f"--spark-master={spark_master} goes with --engine=spark or auto, not with duckdb")
+    return engine
+
+
+def parse_setting(option: str, text: str) -> str:
+    """``name=value``, as it was."""
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise SettingsError(f"{option}={text!r} is not NAME=VALUE")
+    return text
+
+
+def parse_budget(option: str, text: str) -> Budget:
+    """A number of examples (``500``), or a time (``600s``, ``10min``, ``1h``)."""
+    for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
+        if text.endswith(unit):
+            return Budget(seconds=parse_seconds(option, text.removesuffix(unit)) * seconds)
+    return Budget(examples=parse_count(option, text))
+
+
+def parse_choice(option: str, text: str, choices: Sequence[str]) -> str:
+    if text not in choices:
+        raise SettingsError(f"{option}={text!r} is not one of {', '.join(choices)}")
+    return text

@@ -1,0 +1,224 @@
+"""Where runs are kept: ``store/<test id made filename-safe>/<UTC time>/``, and what lies in such a folder.
+
+A run's folder is made when the run begins and is never touched by another run. ``run.json`` tells its status from the
+first moment (``running``), so that a folder left by a crash can be told from a finished one: a running one whose owner
+is dead was abandoned.
+
+``store/latest`` and ``store/<test>/latest`` are symbolic links, swapped by a rename: whoever reads them sees the old
+run or the new one. Small files are written next to their place and renamed in, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from assay.cluster import owner
+from assay.harness.core.stamps import Origin
+
+SCHEMA_VERSION: Final = 1
+LATEST: Final = "latest"
+NAME_LIMIT: Final = 120
+RUNNING: Final = "running"
+FINISHED: Final = "finished"
+INTERRUPTED: Final = "interrupted"
+ERROR: Final = "error"
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``run.json``. ``started`` and ``ended`` are ISO 8601 in UTC."""
+
+    test: str
+    status: str
+    started: str
+    owner: str
+    """See ``assay.cluster.owner``: a process id alone is used again."""
+    seed: int
+    cluster: str
+    nemesis: str
+    command: str
+    """What to type to do the run again."""
+    schema_version: int = SCHEMA_VERSION
+    ended: str | None = None
+    verdict: str | None = None
+    digest: str | None = None
+    """SHA-256 over the canonical rows of the history: equal for two runs of one seed in the simulation."""
+    origin: Origin | None = None
+    """When time 0 of the history was, by the run's own clock and by the wall's: for placing the nodes' text logs."""
+    notes: tuple[str, ...] = ()
+    """What spoke against a pass besides the history: unexpected exceptions in clients, an interrupt."""
+    problem: str | None = None
+    """Why the run did not come to its end, when it did not."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk; ``root`` is the store it belongs to."""
+
+    root: Path
+    path: Path
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def write(self, name: str, data: bytes) -> None:
+        write_atomically(self.path / name, data)
+
+    def write_json(self, name: str, value: Any) -> None:
+        self.write(name, msgspec.json.format(encode_json(value), indent=2) + b"\n")
+
+    def write_run(self, info: RunInfo) -> None:
+        self.write_json("run.json", info)
+
+    def publish(self) -> None:
+        """Makes this run the latest of its test and of the store."""
+        swap_link(self.path.parent / LATEST, self.path)
+        swap_link(self.root / LATEST, self.path)
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON with sorted keys; paths become text."""
+    return msgspec.json.encode(value, enc_hook=_plain, order="sorted")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return repr(value)
+
+
+def safe_name(test_id: str) -> str:
+    """A file name for a pytest node id: readable, at most 120 characters, the same every time.
+
+    Whenever something beyond the usual separators had to be replaced or cut, eight digits of a hash keep two ids apart.
+    """
+    name = test_id.replace(".py::", "::").replace("::", "-").replace("/", "-").replace("[", "-")
+    name = name[:-1] if name.endswith("]") else name
+    safe = re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".-")
+    if safe != name or len(safe) > NAME_LIMIT or safe == LATEST or not safe:
+        safe = f"{safe[: NAME_LIMIT - 9] or 'run'}-{hashlib.sha256(test_id.encode()).hexdigest()[:8]}"
+    return safe
+
+
+def create(root: Path, test_id: str, now: datetime) -> RunFolder:
+    """A new, empty folder that no other run has; ``now`` must know its time zone."""
+    parent = root / safe_name(test_id)
+    parent.mkdir(parents=True, exist_ok=True)
+    stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
+    number = 1
+    while True:
+        path = parent / (stamp if number == 1 else f"{stamp}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        for folder in ("history", "logs"):
+            (path / folder).mkdir()
+        return RunFolder(root, path)
+
+
+def read_run(path: Path) -> RunInfo | None:
+    """None when the folder holds no readable ``run.json``: it is not a run, or it died while being made."""
+    try:
+        return msgspec.json.decode((path / "run.json").read_bytes(), type=RunInfo)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def swap_link(link: Path, target: Path) -> None:
+    """Points ``link`` at ``target``, relative, in one step; a reader never finds it missing."""
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, link.parent), target_is_directory=True)
+    os.replace(temporary, link)
+
+
+def runs(root: Path) -> list[Path]:
+    """Every run folder of a store, by test, the oldest of a test first.
+
+    Whoever copies a store may make folders of its links: ``latest`` is never a run.
+    """
+    if not root.is_dir():
+        return []
+    return [run for test in _folders(root) for run in _folders(test)]
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(one for one in path.iterdir() if one.is_dir() and not one.is_symlink() and one.name != LATEST)
+
+
+def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
+    """What ``gc`` would delete: all but the ``keep`` newest runs of each test, and only if older than ``older_than``.
+
+    A run that is still going on is never among them, nor is one that a ``latest`` link points at.
+    """
+    latest = {link.resolve() for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
+    by_test: dict[Path, list[Path]] = {}
+    for run in runs(root):
+        by_test.setdefault(run.parent, []).append(run)
+    return [
+        run
+        for folder in by_test.values()
+        for run in folder[: max(0, len(folder) - keep)]
+        if run.resolve() not in latest and not _going_on(run) and _old(run, older_than, now)
+    ]
+
+
+def _going_on(run: Path) -> bool:
+    info = read_run(run)
+    return info is not None and info.status == RUNNING and owner.parse(info.owner).alive()
+
+
+def _old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
+    if older_than is None:
+        return True
+    info = read_run(run)
+    started = datetime.fromisoformat(info.started) if info else datetime.fromtimestamp(run.stat().st_mtime, UTC)
+    return now - started > older_than
+
+
+def delete(paths: Iterable[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path)
+
+
+def resolve(path: Path) -> Path:
+    """The history folder that a user means by a run folder, a history folder or a ``latest`` link.
+
+    Raises ``FileNotFoundError`` that tells what was looked for.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    for folder in (path, path / "history"):
+        if (folder / "ops").is_dir() or list(folder.glob("ops*.parquet")):
+            return folder.resolve()
+    raise FileNotFoundError(f"{path} is neither a run nor a history folder: there is no ops/ in it, nor history/ops/")

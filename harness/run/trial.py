@@ -1,0 +1,303 @@
+"""One run from the first node to the verdict, as coroutines that know nothing of the world they run in.
+
+The main phase runs under faults until the time limit; then every fault is healed, the system is given until the
+contract's deadline to serve on every node again, and the generator's later phases (sentinels, the drain) run without
+faults. The nodes' event logs are taken into the history all the while. What is judged is the history on disk, as
+``assay check`` would judge it later.
+
+Nothing that goes wrong in a run loses its history: the history is closed, the faults are healed, and what stood in the
+way is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain: what there is gets checked, and the
+verdict cannot be pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from assay.cluster.deploy import start_system
+from assay.cluster.node import Cluster, Node, NodeError, by_role
+from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, DeploymentError, Replicated, System
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.interpreter import Interpreter
+from assay.harness.core.operation import Completed, Outcome
+from assay.harness.core.report import RunReport
+from assay.harness.core.stamps import Origin, Stamps
+from assay.harness.remote import RemoteClient
+from assay.harness.run.client_nodes import housed
+from assay.harness.run.event_logs import Collector
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.faults import schedule
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.progress import Progress, Tally
+from assay.harness.run.settings import Settings, derive
+from assay.harness.run.store import RunFolder
+from assay.harness.run.worlds import World
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.conductor import Conductor
+from assay.nemesis.row import FaultPhase, FaultRow
+from assay.nemesis.schedule import encode
+from assay.nemesis.target import servers
+
+TICK: Final = 0.1
+"""Seconds between two looks at the interrupt and two updates of the progress."""
+READY_EVERY: Final = 0.25
+START_SECONDS: Final = 90.0
+REPLICA_SECONDS: Final = 60.0
+"""For all processes to serve and the set-up to be done: a slow machine under load takes a third of it."""
+
+
+class Unavailable(Exception):
+    """A fault that was asked for cannot be injected into this cluster; the message says why and the remedy."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run came to, besides its history. ``notes`` speak against a pass; ``problems`` are for the record."""
+
+    digest: str
+    interrupted: bool
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass
+class Trial:
+    """One run. ``set_up``, then ``run`` once, then ``tear_down`` in every case."""
+
+    experiment: Experiment
+    system: System
+    settings: Settings
+    world: World
+    folder: RunFolder
+    interrupt: Interrupt
+    progress: Progress
+    tally: Tally = field(default_factory=Tally)
+    origin: Origin | None = None
+    """When the history began; None before."""
+    _cluster: Cluster | None = None
+    _logs_kept: bool = False
+    _problems: list[str] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self._cluster is not None, "set_up comes first"
+        return self._cluster
+
+    async def set_up(self) -> None:
+        """Nodes, then the system on them, ready to serve.
+
+        Raises ``NodeError``, ``DeploymentError`` or what the world raises; :class:`Unavailable` for a fault.
+        """
+        self._cluster = await self.world.open(self.progress.note)
+        await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
+        for name in self.settings.nemesis:
+            reason = await catalogue()[name].probe(self._cluster, self.system)
+            if reason is not None:
+                raise Unavailable(f"--nemesis={name} is not available here: {reason}")
+
+    async def run(self) -> Ended:
+        """The workload under faults, the heal, the drain."""
+        stamps = Stamps()
+        self.origin = Origin(stamps.loop_time(0), time.time())
+        history = HistoryWriter(self.folder.history, loop=asyncio.get_running_loop())
+        try:
+            report = await self._drive(history, stamps)
+        except BaseException:
+            # What there is stays readable, but unmarked: a history without its end.
+            history.flush()
+            history.abandon()
+            raise
+        digest = history.digest()
+        history.close()
+        return Ended(digest, self.interrupt.requested, tuple(report.unknown), tuple(self._problems))
+
+    async def keep_logs(self) -> None:
+        """Takes the nodes' logs into the run's folder, once."""
+        if self._cluster is not None and not self._logs_kept:
+            self._logs_kept = True
+            for missing in await self.world.save_logs(self.folder.logs):
+                self.progress.note(f"log not kept: {missing}")
+
+    async def tear_down(self, *, keep: bool) -> None:
+        """Keeps the nodes' logs and takes the cluster away, or leaves it when ``keep`` says so. Idempotent."""
+        try:
+            await self.keep_logs()
+        finally:
+            self._cluster = None
+            await self.world.close(keep=keep)
+
+    async def _drive(self, history: HistoryWriter, stamps: Stamps) -> RunReport:
+        settings = self.settings
+        main, *later = split_phases(self.experiment.body(settings))
+        meant = schedule(self.system, settings)
+        conductor = Conductor(
+            self.cluster,
+            self.system,
+            meant,
+            random.Random(derive(settings.seed, "targets")),
+            self._fault_recorder(history),
+            stamps.now,
+            recovery_seconds=self.experiment.contract.recovery_deadline,
+        )
+        self.folder.write("schedule.json", encode(meant))
+        collector = Collector(self._servers(), history, stamps, conductor.event)
+
+        def acknowledged(completed: Completed) -> None:
+            if completed.completion.outcome is Outcome.OK:
+                conductor.acknowledged()
+
+        stop = asyncio.Event()
+        ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
+        collector.start()
+        try:
+            async with Interpreter(
+                endpoints=self._endpoints(),
+                client=self._client,
+                recorder=history,
+                concurrency=settings.concurrency,
+                runtime=self.world.runtime(),
+                operation_timeout=settings.operation_timeout,
+                seed=derive(settings.seed, "workload"),
+                stamps=stamps,
+                on_completion=(self.tally.completed, acknowledged),
+            ) as interpreter:
+                await self._main_phase(interpreter, conductor, paced(main, settings), stop)
+                if later and not self.interrupt.requested:
+                    self.tally.stage = "drain"
+                    await interpreter.run(phases(*later), stop=stop)
+                if not self.interrupt.requested:
+                    await self._read_replicas(history)
+                return interpreter.report
+        finally:
+            self._problems.extend(await conductor.close())
+            self.folder.write("schedule.json", encode(conductor.outcome))
+            await collector.stop()
+            self._problems.extend(collector.problems)
+            self._problems.extend(crashes(self.cluster))
+            ticker.cancel()
+            await asyncio.gather(ticker, return_exceptions=True)
+
+    async def _main_phase(
+        self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event
+    ) -> None:
+        """Ends with every fault healed and every server ready, or with the contract's deadline."""
+        self.tally.stage = "main"
+        nemesis = asyncio.get_running_loop().create_task(conductor.run(), name="nemesis")
+        try:
+            await interpreter.run(main, stop=stop)
+        finally:
+            self.tally.stage = "healing"
+            self._problems.extend(await conductor.heal_all())
+            await nemesis
+        if not self.interrupt.requested:
+            await self._recovered(conductor)
+
+    async def _recovered(self, conductor: Conductor) -> None:
+        """Waits until all that was hit serves again; whether that took too long is for the checks to say."""
+        deadline = self.experiment.contract.recovery_deadline
+        try:
+            async with asyncio.timeout(deadline):
+                await conductor.settle()
+                waiting = [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
+                while waiting and not self.interrupt.requested:
+                    if await self._ready(waiting[0]):
+                        waiting.pop(0)
+                    else:
+                        await asyncio.sleep(READY_EVERY)
+        except TimeoutError:
+            self._problems.append(f"not every node was ready {deadline:g} s after the last heal")
+
+    async def _read_replicas(self, history: HistoryWriter) -> None:
+        """What lies on the nodes' disks, of a system that can tell; all of it or, with a reason to doubt, none."""
+        if not isinstance(self.system, Replicated):
+            return
+        self.tally.stage = "reading the replicas"
+        try:
+            async with asyncio.timeout(REPLICA_SECONDS):
+                records = await self.system.replicas(self.cluster)
+        except (NodeError, DeploymentError, OSError) as error:
+            reason = str(error) or f"not done within {REPLICA_SECONDS:g} s"
+            self._problems.append(f"the replicas' disks could not be read: {reason}")
+            return
+        for one in records:
+            history.replica(
+                node=one.node, key=one.key, position=one.position, value=one.value, crc=one.crc, epoch=one.epoch,
+                below_hw=one.below_hw, in_isr=one.in_isr,
+            )  # fmt: skip
+
+    async def _ready(self, node: Node) -> bool:
+        try:
+            return await self.system.ready(node)
+        except (NodeError, DeploymentError, OSError):
+            # A node in recovery may answer in any way; it is asked again until the deadline.
+            return False
+
+    def _fault_recorder(self, history: HistoryWriter) -> Callable[[FaultRow], None]:
+        def record(row: FaultRow) -> None:
+            history.fault(
+                id=row.id, fault=row.fault, targets=row.targets, phase=row.phase, time=row.time, detail=row.detail,
+                bit=row.bit,
+            )  # fmt: skip
+            if row.phase is FaultPhase.INJECTED:
+                self.tally.in_force[row.id] = f"{row.fault} {'+'.join(row.targets)}"
+            elif row.phase is FaultPhase.HEALED:
+                self.tally.in_force.pop(row.id, None)
+
+        return record
+
+    async def _tick(self, stamps: Stamps, stop: asyncio.Event) -> None:
+        """By the loop's clock and not by stamps: whoever only looks must not move the history's clock."""
+        loop = asyncio.get_running_loop()
+        origin = stamps.loop_time(0)
+        while True:
+            if self.interrupt.requested:
+                stop.set()
+            self.tally.elapsed = loop.time() - origin
+            self.progress.update(self.tally)
+            await asyncio.sleep(TICK)
+
+    def _servers(self) -> list[Node]:
+        return servers(self.cluster, self.system)
+
+    def _endpoints(self) -> list[Endpoint]:
+        found = endpoints(self.system, self.cluster, self.settings.defect)
+        return housed(found, self.cluster) if self.experiment.workers else found
+
+    def _client(self) -> Any:
+        kind = self.experiment.client
+        return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.workers else kind()
+
+
+def crashes(cluster: Cluster) -> list[str]:
+    """Processes that ended by an exception of their own, where the cluster can tell: the simulation can."""
+    return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
+
+
+def endpoints(system: System, cluster: Cluster, defect: str | None) -> list[Endpoint]:
+    """One per server of the system: its own address first; with all of ZooKeeper's, and what is switched on."""
+    nodes = servers(cluster, system)
+    addresses = [f"{node.address}:{system.port(node.role)}" for node in nodes]
+    zookeeper = tuple(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))
+    defects = () if defect is None else (defect,)
+    return [
+        Endpoint(
+            node.name,
+            address,
+            (address, *(other for other in addresses if other != address)),
+            zookeeper=zookeeper,
+            defects=defects,
+        )
+        for node, address in zip(nodes, addresses, strict=True)
+    ]
+
+
+def paced(main: Generator, settings: Settings) -> Generator:
+    """The main phase with its time limit and, for an open loop, its rate."""
+    return time_limit(settings.time_limit, main if settings.rate is None else rate(settings.rate, main))

@@ -1,0 +1,192 @@
+"""Where a run takes place: containers on an ordinary event loop, or everything in one simulated process.
+
+A world gives a run its loop, its cluster and the runtime that clients get. In the simulation the harness, too, runs on
+the simulated loop: its time limits and time-outs are virtual, so that a run is a function of its seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.cluster.node import Cluster, NodeError
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.harness.run.faults import node_counts
+from assay.harness.run.settings import DOCKER, SIM, Settings, derive
+from assay.nemesis.power_loss import PowerLoss
+
+if TYPE_CHECKING:
+    from assay.cluster.docker.cluster import DockerCluster
+    from assay.cluster.sim.cluster import SimCluster
+    from assay.harness.run.sim_logs import SimLogs
+
+
+class World(Protocol):
+    """One run's surroundings; ``loop`` is used from set-up to tear-down and closed by whoever made the world."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    async def open(self, note: Callable[[str], None]) -> Cluster:
+        """Brings the nodes into being, with nothing running on them yet; ``note`` hears of long steps."""
+        ...
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The harness's own unfinished tasks; a simulated node's are its own business, and end when it is killed."""
+        ...
+
+    def runtime(self) -> Any:
+        """What clients get: see ``assay.system_under_test.runtime``."""
+        ...
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        """The nodes' logs, below ``folder``; returns what could not be had."""
+        ...
+
+    async def close(self, *, keep: bool) -> None:
+        """Takes the cluster away, or leaves it running when ``keep`` says so. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True)
+class HarnessRuntime:
+    """What a client outside of any node may ask for in a real world: chance, the time of day, and ZooKeeper."""
+
+    random: random.Random
+
+    def zookeeper(self, servers: str, session_timeout: float) -> Any:
+        """A client of ``host:port,host:port``, not yet connected; ``session_timeout`` in seconds."""
+        from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
+
+        return KazooZooKeeper(servers, session_timeout)
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+
+def default_cluster() -> tuple[str, str]:
+    """``docker`` if an engine answers, else ``sim``; and why."""
+    from assay.cluster.doctor import engine_available
+
+    if engine_available():
+        return DOCKER, "a Docker engine answers"
+    return SIM, "the simulation, as no Docker engine answers; `assay doctor` tells what is missing"
+
+
+def open_world(system: System, settings: Settings, *, run_id: str) -> World:
+    """The world that the settings name. ``run_id`` marks containers and networks."""
+    if settings.cluster == SIM:
+        return SimWorld(system, settings)
+    return DockerWorld(system, settings, run_id)
+
+
+class SimWorld:
+    """The deterministic simulation."""
+
+    def __init__(self, system: System, settings: Settings) -> None:
+        from assay.cluster.sim.loop import SimLoop
+
+        self._system = system
+        self._settings = settings
+        self._loop = SimLoop(derive(settings.seed, "network"))
+        self._cluster: SimCluster | None = None
+        self._logs: SimLogs | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    async def open(self, note: Callable[[str], None]) -> Cluster:
+        from assay.cluster.sim.cluster import SimCluster
+        from assay.harness.run.sim_logs import SimLogs
+
+        self._logs = SimLogs(self._loop)
+        self._logs.begin()
+        cluster = SimCluster(
+            self._system, node_counts(self._system, self._settings), derive(self._settings.seed, "cluster")
+        )
+        self._cluster = cluster
+        await cluster.start()
+        return cluster
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        return self._loop.tasks_of(None)
+
+    def runtime(self) -> Any:
+        assert self._cluster is not None, "open comes first"
+        return self._cluster.harness_runtime()
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        """Event logs never were files here; they are in the history."""
+        if self._logs is not None:
+            self._logs.save(folder)
+        missing = []
+        for node in () if self._cluster is None else self._cluster.nodes:
+            paths = () if node.role == ZOOKEEPER_ROLE else self._system.logs(node)
+            for path in [path for path in paths if path != self._system.event_log(node)]:
+                try:
+                    data = await node.read_file(path)
+                except (OSError, NodeError) as error:
+                    missing.append(f"{path} of {node.name}: {error}")
+                    continue
+                target = folder / node.name / path.rpartition("/")[2]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data)
+        return missing
+
+    async def close(self, *, keep: bool) -> None:
+        """There is nothing to keep: the cluster ends with the process."""
+        if self._cluster is not None:
+            await self._cluster.close()
+        if self._logs is not None:
+            self._logs.end()
+
+
+class DockerWorld:
+    """Containers on a private network of this machine."""
+
+    def __init__(self, system: System, settings: Settings, run_id: str) -> None:
+        self._system = system
+        self._settings = settings
+        self._run_id = run_id
+        self._loop = asyncio.new_event_loop()
+        self._cluster: DockerCluster | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    async def open(self, note: Callable[[str], None]) -> Cluster:
+        from assay.cluster.docker.cluster import DockerCluster
+        from assay.cluster.journal import state_folder
+
+        self._cluster = DockerCluster(
+            self._system,
+            node_counts(self._system, self._settings),
+            run_id=self._run_id,
+            seed=derive(self._settings.seed, "cluster"),
+            state_dir=state_folder(),
+            progress=note,
+            own_disks=PowerLoss.name in self._settings.nemesis,
+        )
+        await self._cluster.start()
+        return self._cluster
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        return list(asyncio.all_tasks(self._loop))
+
+    def runtime(self) -> Any:
+        return HarnessRuntime(random.Random(derive(self._settings.seed, "client")))
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        return [] if self._cluster is None else await self._cluster.collect_logs(folder)
+
+    async def close(self, *, keep: bool) -> None:
+        if self._cluster is not None:
+            await (self._cluster.keep() if keep else self._cluster.close())

@@ -1,0 +1,72 @@
+"""One example of a search: a whole run as plain data, so that it can be varied, kept, made smaller and done again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from assay.harness.run.faults import fault_names
+from assay.harness.run.settings import Settings
+from assay.nemesis.schedule import Schedule, encode
+from assay.nemesis.trigger import EVERY
+
+
+class Example(msgspec.Struct, frozen=True):
+    """What varies from run to run: seed, topology, workload, the system's configuration, faults. Times in seconds."""
+
+    seed: int
+    schedule: Schedule
+    nodes: int
+    zookeepers: int
+    concurrency: int
+    rate: float | None
+    time_limit: float
+    configuration: tuple[str, ...] = ()
+
+    def settings(self, base: Settings, file: Path) -> Settings:
+        """The settings of its run; the schedule is written to ``file`` and played from there."""
+        file.write_bytes(encode(self.schedule))
+        return replace(
+            base,
+            seed=self.seed,
+            nodes=self.nodes,
+            zookeepers=self.zookeepers,
+            concurrency=self.concurrency,
+            rate=self.rate,
+            time_limit=self.time_limit,
+            configuration=self.configuration,
+            nemesis=fault_names(self.schedule),
+            nemesis_target=None,
+            nemesis_trigger=EVERY,
+            replay=file,
+        )
+
+    def only(self, numbers: Collection[int]) -> Example:
+        """The same with these steps, counted from 1; all of them when there would be none."""
+        steps = tuple(step for number, step in enumerate(self.schedule.steps, start=1) if number in numbers)
+        return msgspec.structs.replace(self, schedule=Schedule(self.schedule.seed, steps)) if steps else self
+
+    @staticmethod
+    def of(settings: Settings, schedule: Schedule) -> Example:
+        """The run that these settings mean, with this schedule."""
+        return Example(
+            seed=settings.seed,
+            schedule=schedule,
+            nodes=settings.nodes,
+            zookeepers=settings.zookeepers,
+            concurrency=settings.concurrency,
+            rate=settings.rate,
+            time_limit=settings.time_limit,
+            configuration=settings.configuration,
+        )
+
+    def told(self) -> list[str]:
+        """Line by line, as it is said to a person."""
+        pace = "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s"
+        zookeepers = f"{self.zookeepers} ZooKeeper{'s' if self.zookeepers > 1 else ''}"
+        shape = f"{self.nodes} nodes, {zookeepers}, {self.concurrency} clients, {pace}, {self.time_limit:g} s"
+        steps = [f"{step.at:6.3f} s  {step}, for {step.duration:g} s" for step in self.schedule.steps]
+        return [", ".join([shape, *self.configuration]), *steps]

@@ -1,0 +1,147 @@
+"""``--explore`` as a test: a search on all cores, and what it found as a run, a schedule file and a failure text."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from assay.checkers.engine import Engines
+from assay.checkers.verdict import Verdict
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Configurable, Eventful, System
+from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.progress import Progress
+from assay.harness.run.settings import Budget, Settings, derive
+from assay.harness.search.example import Example
+from assay.harness.search.explore import Explorer, Found
+from assay.harness.search.player import Player
+from assay.harness.search.strategies import TIME_LIMITS, Terrain
+from assay.harness.search.workers import search
+from assay.nemesis.catalogue import SHAPES, catalogue, unsuited
+from assay.nemesis.fault import Census, Fault
+from assay.nemesis.schedule import Schedule, ScheduleError
+from assay.nemesis.target import groups
+
+FOUND: Final = "found"
+"""The folder of the store that takes schedules."""
+EVIDENCE: Final = 10
+"""Lines of the run's own failure text that are told."""
+
+
+@dataclass
+class Exploration:
+    """``run`` once. ``test`` is the pytest node id, ``command`` makes the command that does a run again."""
+
+    experiment: Experiment
+    settings: Settings
+    budget: Budget
+    test: str
+    command: Callable[[Settings], str]
+    progress: Progress
+    engines: Engines
+    workers: int = os.cpu_count() or 1
+    interrupted: bool = False
+
+    def run(self) -> str | None:
+        """None when nothing was found and something was looked at, else the failure text."""
+        scratch = Path(tempfile.mkdtemp(prefix="assay-explore-"))
+        try:
+            result = search(
+                lambda number, note: self._explorer(number, note, scratch), self.workers, self.progress.note
+            )
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return "UNKNOWN: the search was interrupted"
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self.progress.note(f"explored {result.tally}")
+        if result.found is not None:
+            return self._told(result.found)
+        if not result.tally.verdicts.get(str(Verdict.PASS)):
+            return f"UNKNOWN: no run of the search could be called good: {result.tally}"
+        return None
+
+    def tear_down(self) -> None:
+        """Nothing outlives the search."""
+        self.progress.close()
+
+    def _explorer(self, number: int, note: Callable[[str], None], scratch: Path) -> Explorer:
+        seed = self.settings.seed if number == 0 else derive(self.settings.seed, "explorer", number) % 2**32
+        limit = min(self.settings.time_limit, max(TIME_LIMITS))
+        base = replace(self.settings, seed=seed, time_limit=limit, store=scratch / str(number))
+        player = Player(self.experiment, base, base.store / "schedules", Engines("duckdb", threads=1))
+        budget = self.budget
+        if budget.examples is not None:
+            # Dealt out so that together they are exactly as many.
+            budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
+        return Explorer(player, terrain(self.experiment.deployed(), base), budget, note=note)
+
+    def _told(self, found: Found) -> str:
+        schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
+        schedule.parent.mkdir(parents=True, exist_ok=True)
+        settings = found.example.settings(self.settings, schedule)
+        attempt = Attempt(
+            experiment=self.experiment,
+            settings=settings,
+            test=self.test,
+            command=self.command(settings),
+            progress=self.progress,
+            reports=Reports.FAILED,
+            engines=self.engines,
+        )
+        try:
+            attempt.set_up()
+            text = attempt.run() or attempt.problem or "it did not fail again"
+        finally:
+            attempt.tear_down()
+        same = found.identical and attempt.digest == found.outcome.digest
+        steps, before = len(found.example.schedule.steps), len(found.first.schedule.steps)
+        lines = [
+            f"FOUND {', '.join(sorted(found.outcome.failures))} after {found.examples} examples, {found.after:.0f} s",
+            f"shrunk from {before} steps to {steps}"
+            + ("" if found.finished else " (not minimal: the time for shrinking was over)")
+            + f"; with other seeds it fails {found.rate}",
+            *(f"  {line}" for line in found.example.told()),
+            f"history {found.outcome.digest}: "
+            + ("the same again in other plays and another process" if same else "NOT the same in every play"),
+            *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:EVIDENCE],
+            f"schedule: {schedule}",
+            f"replay: {self.command(settings)}",
+        ]
+        return "\n".join(lines)
+
+
+def terrain(system: System, base: Settings) -> Terrain:
+    """What may be drawn for this system: the faults asked for, or all that it can be subjected to."""
+    known = catalogue()
+    suited = [name for name, fault in known.items() if name not in SHAPES and unsuited(fault, system) is None]
+    variants = system.variants if isinstance(system, Configurable) else {}
+    everything = Terrain(
+        base=Example.of(base, Schedule(0)),
+        faults=base.nemesis or tuple(suited),
+        keys=tuple(system.keys()),
+        turning_points=tuple(system.turning_points) if isinstance(system, Eventful) else (),
+        variants=tuple((name, tuple(values)) for name, values in variants.items()),
+        ensemble=ZOOKEEPER_ROLE in system.roles,
+        clients=lambda nodes: replace(base, nodes=nodes).client_nodes if CLIENT_ROLE in system.roles else 0,
+        groups=groups(system),
+    )
+    if base.nemesis:
+        return everything
+    # A fault may suit a system and still find nothing to strike in this one: no key, no group, too few servers.
+    census = everything.census(base.nodes, base.zookeepers)
+    return replace(everything, faults=tuple(name for name in everything.faults if _drawable(known[name], census)))
+
+
+def _drawable(fault: Fault, census: Census) -> bool:
+    try:
+        fault.draw(Random(0), census, None)
+    except ScheduleError:
+        return False
+    return True

@@ -1,0 +1,222 @@
+"""The search: batches of examples drawn by Hypothesis, steered by a corpus of those that reached new states.
+
+In a batch the corpus stands still, so that Hypothesis, which does everything twice when it shrinks, always draws the
+same from the same choices. What fails is first shrunk by Hypothesis, for a while, then by our delta debugging, which
+knows what a run is; then it is played twice, to see that it is the same history, and with other seeds, to tell how
+often it fails. Everything is drawn from one seed: the same search finds the same, unless
+the clock ends it, or other modules are loaded: Hypothesis also draws from the constants in their code.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis.errors import Flaky
+
+from assay.harness.run.attempt import Reports
+from assay.harness.run.settings import Budget, derive
+from assay.harness.search.example import Example
+from assay.harness.search.player import Outcome, Player
+from assay.harness.search.shrink import MOST_REPETITIONS, OutOfTime, Rate, minimise
+from assay.harness.search.strategies import Terrain, examples
+
+BATCH: Final = 20
+MOST_IDLE: Final = 10
+"""Batches in a row in which nothing was drawn that had not been played: there is no more."""
+SHRINKING: Final = 45.0
+"""Seconds that Hypothesis has for shrinking."""
+MINIMISING: Final = 120.0
+"""Seconds that delta debugging has then."""
+RATE_RUNS: Final = 20
+"""Other seeds with which the result is played."""
+
+
+@dataclass
+class Found:
+    """A failure made small. ``identical``: two more plays gave the same history, ``digest``."""
+
+    example: Example
+    outcome: Outcome
+    rate: Rate
+    identical: bool
+    finished: bool
+    first: Example
+    after: float
+    """Seconds until the first failure, before anything was made small."""
+    examples: int
+
+
+@dataclass
+class Tally:
+    """What a search did."""
+
+    examples: int = 0
+    states: int = 0
+    corpus: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
+        return (
+            f"{self.examples} examples in {self.seconds:.0f} s ({verdicts or 'none ended'}); "
+            f"{self.states} states reached, {self.corpus} examples in the corpus"
+        )
+
+
+class _Failing(Exception):
+    """Tells Hypothesis that the example fails."""
+
+
+class Explorer:
+    """One search. ``note`` hears of its progress; ``clock`` gives seconds, of the wall."""
+
+    def __init__(
+        self,
+        player: Player,
+        terrain: Terrain,
+        budget: Budget,
+        *,
+        note: Callable[[str], None] = lambda line: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._player = player
+        self._terrain = terrain
+        self._budget = budget
+        self._note = note
+        self._clock = clock
+        self._began = self._failed = clock()
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called once, before the first failure is made small."""
+        self.on_progress: Callable[[Tally], None] = lambda tally: None
+        self._corpus: list[Example] = []
+        self._states: set[str] = set()
+        self._events: set[str] = set()
+        self._seen: dict[bytes, Outcome] = {}
+        self.tally = Tally()
+
+    def run(self) -> Found | None:
+        """The first failure, made small; None when the budget, or all that can be drawn, is used up without one."""
+        number = idle = 0
+        try:
+            while not self._over() and idle < MOST_IDLE:
+                number += 1
+                before = self.tally.examples
+                failing = self._batch(number)
+                if failing is not None:
+                    return self._shrunk(*failing)
+                idle = 0 if self.tally.examples > before else idle + 1
+        finally:
+            self.tally.seconds = self._clock() - self._began
+        return None
+
+    def _over(self) -> bool:
+        limit = self._budget.seconds
+        if limit is not None and self._clock() - self._began >= limit:
+            return True
+        return self._budget.examples is not None and self.tally.examples >= self._budget.examples
+
+    def _batch(self, number: int) -> tuple[Example, Example] | None:
+        """The first failing example, and what Hypothesis made of it."""
+        terrain = replace(self._terrain, events=tuple(sorted(self._events)))
+        corpus = tuple(self._corpus)
+        failing: list[Example] = []
+
+        @seed(derive(self._terrain.base.seed, "explore", number))
+        @settings(
+            max_examples=BATCH,
+            phases=(Phase.generate, Phase.shrink),
+            database=None,
+            deadline=None,
+            print_blob=False,
+            report_multiple_bugs=False,
+            verbosity=Verbosity.quiet,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(examples(terrain, corpus))
+        def batch(example: Example) -> None:
+            key = msgspec.json.encode(example)
+            known = self._seen.get(key)
+            if known is None:
+                if failing and self._clock() - self._failed > SHRINKING:
+                    return  # enough of that; what is known to fail still does
+                if not failing and self._over():
+                    return
+                known = self._seen[key] = self._play(example, steer=not failing)
+            if known.failures and (
+                not failing or known.failures & self._seen[msgspec.json.encode(failing[0])].failures
+            ):
+                if not failing:
+                    self._failed = self._clock()
+                    self.on_failure()
+                    self._note(f"fails with {', '.join(sorted(known.failures))}; shrinking")
+                failing.append(example)
+                raise _Failing
+
+        try:
+            batch()
+        except _Failing:
+            return failing[0], failing[-1]
+        except Flaky:  # the clock ended the shrinking at an inconvenient place
+            return failing[0], min(failing, key=lambda example: len(example.schedule.steps))
+        return None
+
+    def _play(self, example: Example, *, steer: bool) -> Outcome:
+        outcome = self._player.play(example)
+        if steer:
+            self.tally.examples += 1
+            self.tally.verdicts[outcome.verdict] = self.tally.verdicts.get(outcome.verdict, 0) + 1
+            self._events |= outcome.events
+            if outcome.states - self._states:
+                self._states |= outcome.states
+                self._corpus.append(example.only(outcome.injected))
+            self.tally.states, self.tally.corpus = len(self._states), len(self._corpus)
+            self.tally.seconds = self._clock() - self._began
+            self.on_progress(self.tally)
+        return outcome
+
+    def _shrunk(self, first: Example, example: Example) -> Found:
+        after, number = self._failed - self._began, self.tally.examples
+        wanted = self._seen[msgspec.json.encode(first)].failures
+        rate = self._rate(example, wanted, MOST_REPETITIONS // 2)
+        self._note(f"{len(example.schedule.steps)} steps after Hypothesis; with other seeds it fails {rate}")
+        deadline = self._clock() + MINIMISING
+
+        def reproduce(candidate: Example, repetitions: int) -> Example | None:
+            for turn in range(repetitions):
+                if self._clock() > deadline:
+                    raise OutOfTime
+                again = seeded(candidate, turn)
+                if self._failures(again) & wanted:
+                    return again
+            return None
+
+        small, finished = minimise(example, min(8, rate.repetitions()), reproduce)
+        rate = self._rate(small, wanted, RATE_RUNS)
+        digests = [self._player.play(small).digest for _ in range(2)]
+        outcome = self._player.play(small, reports=Reports.FAILED)
+        return Found(small, outcome, rate, digests == [outcome.digest] * 2, finished, first, after, number)
+
+    def _failures(self, example: Example) -> frozenset[str]:
+        key = msgspec.json.encode(example)
+        if key not in self._seen:
+            outcome = self._seen[key] = self._player.play(example)
+            if outcome.folder is not None:
+                shutil.rmtree(outcome.folder, ignore_errors=True)
+        return self._seen[key].failures
+
+    def _rate(self, example: Example, wanted: frozenset[str], runs: int) -> Rate:
+        """With other seeds than its own."""
+        failed = sum(bool(self._failures(seeded(example, turn)) & wanted) for turn in range(1, runs + 1))
+        return Rate(failed, runs)
+
+
+def seeded(example: Example, turn: int) -> Example:
+    """The same with another seed; ``turn`` 0: its own."""
+    return example if turn == 0 else msgspec.structs.replace(example, seed=derive(example.seed, "again", turn) % 2**32)

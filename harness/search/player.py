@@ -1,0 +1,100 @@
+"""Plays examples in the simulation, in this process, and says what became of them. Runs that showed nothing leave
+nothing."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.checkers.engine import Engines
+from assay.checkers.verdict import Verdict
+from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.settings import Settings
+from assay.harness.search.example import Example
+from assay.harness.search.states import event_names, injected, reached
+
+CRASH = "crash"
+"""A process of the system that ended by an exception: what no contract needs to forbid."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``failures``: the forbidden anomalies found, and ``crash``; ``injected``: the numbers, from 1, of the steps that
+    acted; ``folder``: the run's, kept only when there are failures.
+    """
+
+    verdict: str
+    failures: frozenset[str]
+    digest: str | None
+    states: frozenset[str]
+    events: frozenset[str]
+    injected: frozenset[int]
+    folder: Path | None
+    text: str | None
+    problem: str | None = None
+
+
+@dataclass
+class Player:
+    """``scratch`` takes the schedules; runs go to the store of ``base``."""
+
+    experiment: Experiment
+    base: Settings
+    scratch: Path
+    engines: Engines
+    played: int = 0
+    _numbers: int = field(default=0, repr=False)
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> Outcome:
+        """One run. What cannot be started, or breaks the harness, is raised: that is no finding about the system."""
+        self.played += 1
+        self._numbers += 1
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        schedule = self.scratch / f"schedule-{self._numbers}.json"
+        settings = example.settings(self.base, schedule)
+        attempt = Attempt(
+            experiment=self.experiment,
+            settings=settings,
+            test=f"{self.experiment.name}-explore",
+            command="",
+            reports=reports,
+            engines=self.engines,
+        )
+        try:
+            attempt.set_up()
+            text = attempt.run()
+        except InfrastructureError as error:
+            return self._broken(attempt, schedule, str(error))
+        finally:
+            attempt.tear_down()
+        outcome = self._outcome(attempt, text)
+        if not outcome.failures:
+            schedule.unlink()
+            shutil.rmtree(attempt.folder.path)
+        return outcome
+
+    def _outcome(self, attempt: Attempt, text: str | None) -> Outcome:
+        judgement, problem = attempt.judgement, attempt.problem
+        assert judgement is not None, "a run that ended was judged"
+        failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+        if problem is not None and "crashed:" in problem:
+            failures.add(CRASH)
+        return Outcome(
+            verdict=str(judgement.verdict),
+            failures=frozenset(failures),
+            digest=attempt.digest,
+            states=reached(attempt.folder.history),
+            events=event_names(attempt.folder.history),
+            injected=injected(attempt.folder.history),
+            folder=attempt.folder.path if failures else None,
+            text=text if judgement.verdict is Verdict.FAIL else None,
+            problem=problem,
+        )
+
+    def _broken(self, attempt: Attempt, schedule: Path, error: str) -> Outcome:
+        nothing: frozenset[str] = frozenset()
+        return Outcome(
+            "error", frozenset({CRASH}), None, nothing, nothing, frozenset(), attempt.folder.path, error, error
+        )

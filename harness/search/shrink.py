@@ -1,0 +1,162 @@
+"""Makes a failing example small: as few steps as possible, then a smaller cluster, fewer clients, less time.
+
+Delta debugging (Zeller and Hildebrandt 2002) over the steps, then one simplification after another until none is left
+that still fails. A failure may be a matter of luck, on real nodes and, with another number of packets, in the
+simulation as well. So its probability is estimated first, over some repetitions, and a reduction is accepted when one
+of so many repetitions fails that, were the probability the same, 95 of 100 times one of them would. What fails must
+fail with the same anomaly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from assay.harness.search.example import Example
+from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.target import number
+from assay.nemesis.trigger import OnEvent
+
+T = TypeVar("T")
+
+CERTAINTY: Final = 0.05
+MOST_REPETITIONS: Final = 20
+CONFIDENCE: Final = 1.959964
+"""Standard deviations of 95 %."""
+
+Reproduce = Callable[[Example, int], Example | None]
+"""``reproduce(example, n)`` repeats it up to ``n`` times and returns the first that fails in the same way, or None."""
+
+
+class OutOfTime(Exception):
+    """No more repetitions are to be had; what has been reached so far stands."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often it failed."""
+
+    failed: int
+    of: int
+
+    @property
+    def probability(self) -> float:
+        return self.failed / self.of if self.of else 0.0
+
+    def interval(self) -> tuple[float, float]:
+        """Of 95 % (Wilson 1927)."""
+        if not self.of:
+            return 0.0, 1.0
+        n, p, z = self.of, self.probability, CONFIDENCE
+        middle, width = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        scale = 1 + z * z / n
+        return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
+
+    def repetitions(self) -> int:
+        """How many are needed for one of them to fail 95 times of 100."""
+        if self.probability >= 1:
+            return 1
+        if self.probability <= 0:
+            return MOST_REPETITIONS
+        return min(MOST_REPETITIONS, math.ceil(math.log(CERTAINTY) / math.log(1 - self.probability)))
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        return f"{self.failed} of {self.of}, 95 % {100 * low:.0f}-{100 * high:.0f} %"
+
+
+def delta_debug(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+    """A part of ``items``, in their order, that still fails, and from which no single one can be left out.
+
+    ``fails(items)`` is taken to be true.
+    """
+    kept, parts = list(items), 2
+    while len(kept) >= 2:
+        size = math.ceil(len(kept) / parts)
+        chunks = [kept[start : start + size] for start in range(0, len(kept), size)]
+        rests = [[item for other in chunks if other is not chunk for item in other] for chunk in chunks]
+        candidates = chunks + (rests if len(chunks) > 2 else [])
+        smaller = next((candidate for candidate in candidates if fails(candidate)), None)
+        if smaller is not None:
+            parts = 2 if len(smaller) <= size else max(parts - 1, 2)
+            kept = smaller
+        elif parts >= len(kept):
+            break
+        else:
+            parts = min(len(kept), parts * 2)
+    if len(kept) == 1 and fails([]):
+        return []
+    return kept
+
+
+def minimise(example: Example, repetitions: int, reproduce: Reproduce) -> tuple[Example, bool]:
+    """The smallest failing example that was found, and whether the search for it came to its end."""
+    shrinking = _Shrinking(example, reproduce)
+    try:
+        # At first one try each, which is cheap and often enough; then as many as the probability asks for.
+        for tries in dict.fromkeys((1, repetitions)):
+            shrinking.reduce(tries)
+    except OutOfTime:
+        return shrinking.best, False
+    return shrinking.best, True
+
+
+@dataclass
+class _Shrinking:
+    best: Example
+    reproduce: Reproduce
+
+    def reduce(self, tries: int) -> None:
+        """Until nothing more can be left out that fails in so many tries."""
+        delta_debug(self.best.schedule.steps, lambda steps: self._fails(with_steps(self.best, steps), tries))
+        while any(self._fails(simpler, tries) for simpler in simplifications(self.best)):
+            pass
+
+    def _fails(self, candidate: Example, tries: int) -> bool:
+        found = self.reproduce(candidate, tries)
+        if found is not None:
+            self.best = found
+        return found is not None
+
+
+def with_steps(example: Example, steps: Sequence[Step]) -> Example:
+    return msgspec.structs.replace(example, schedule=Schedule(example.schedule.seed, tuple(steps)))
+
+
+def simplifications(example: Example) -> Iterator[Example]:
+    """What is simpler by one thing, the largest first."""
+    change = msgspec.structs.replace
+    steps = example.schedule.steps
+    for index in range(len(steps)) if len(steps) > 1 else ():
+        yield with_steps(example, steps[:index] + steps[index + 1 :])
+    for index in range(len(example.configuration)):
+        yield change(example, configuration=example.configuration[:index] + example.configuration[index + 1 :])
+    if example.zookeepers > 1:
+        yield change(example, zookeepers=1)
+    if example.nodes > 3 and not any(number(name) > 3 for step in steps for name in step.target.names):
+        yield change(example, nodes=3)
+    if example.concurrency > 1:
+        yield change(example, concurrency=max(1, example.concurrency // 2))
+    end = max((step.until for step in steps), default=0.0)
+    if example.time_limit > math.floor(end) + 1:
+        yield change(example, time_limit=float(math.floor(end) + 1))
+    for index, step in enumerate(steps):
+        for simpler in _simpler_steps(step):
+            yield with_steps(example, (*steps[:index], simpler, *steps[index + 1 :]))
+
+
+def _simpler_steps(step: Step) -> Iterator[Step]:
+    change = msgspec.structs.replace
+    if isinstance(step.trigger, OnEvent):
+        if step.trigger.delay:
+            yield change(step, trigger=change(step.trigger, delay=0.0))
+        if step.trigger.nth > 1:
+            yield change(step, trigger=change(step.trigger, nth=1))
+    for duration in (0.5, 1.0, 2.0):
+        if duration < step.duration:
+            yield change(step, duration=duration)
+            break

@@ -1,0 +1,149 @@
+"""``assay shrink RUN``: makes the schedule of a stored failing run small by doing it again and again, with pytest.
+
+In the simulation a run is repeated with other seeds, on real nodes as it is: there no two runs are alike anyway. All
+runs that fail are kept, those that pass are not.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.harness.core.history import HistoryError
+from assay.harness.plugin.options import repeat_command
+from assay.harness.run import store
+from assay.harness.run.settings import SIM, Settings
+from assay.harness.search.example import Example
+from assay.harness.search.explore import seeded
+from assay.harness.search.shrink import OutOfTime, Rate, minimise
+from assay.harness.stored.replay import SCHEDULE, forbidden_found, latest
+from assay.nemesis.schedule import Record, ScheduleError, decode
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """``minimal``: nothing more could be left out, and the result failed again. ``command`` does it again."""
+
+    example: Example
+    before: Example
+    wanted: frozenset[str]
+    first: Rate
+    last: Rate
+    runs: int
+    minimal: bool
+    schedule: Path
+    command: str
+
+    def told(self) -> str:
+        steps, before = len(self.example.schedule.steps), len(self.before.schedule.steps)
+        return "\n".join(
+            [
+                f"{', '.join(sorted(self.wanted))}: from {before} steps to {steps} in {self.runs} runs"
+                + ("" if self.minimal else " (not minimal)"),
+                *(f"  {line}" for line in self.example.told()),
+                f"it failed {self.first} as it was, and fails {self.last} now",
+                f"schedule: {self.schedule}",
+                f"replay: {self.command}",
+            ]
+        )
+
+
+def shrink(path: Path, root: Path | None, replays: int, budget: float | None, note: Callable[[str], None]) -> Shrunk:
+    """``replays``: how many tell the probability at first; ``budget``: seconds, None without end.
+
+    Raises ``FileNotFoundError`` when ``path`` is no run, ``HistoryError`` when there is nothing to be made small.
+    """
+    first = path.resolve()
+    info = store.read_run(first)
+    if info is None:
+        raise FileNotFoundError(f"{path} is not a run's folder: there is no readable run.json in it")
+    wanted = frozenset(forbidden_found(first))
+    if not wanted:
+        raise HistoryError(f"{path}: no forbidden anomaly was found in this run, so there is nothing to be made small")
+    settings, example = _stored(first)
+    root = first.parent.parent if root is None else root.resolve()
+    runner = _Runner(info.test.partition("[")[0], settings, root, wanted, note, budget)
+    rate = runner.rate(example, replays)
+    note(f"as it was, it fails {rate}")
+    if not rate.failed:
+        raise HistoryError(
+            f"{path}: none of {rate.of} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"
+        )
+    small, finished = minimise(example, rate.repetitions(), runner.reproduce)
+    last = runner.rate(small, replays, unlimited=True)
+    schedule = root / "found" / f"{first.name}-{'+'.join(sorted(wanted))}.json"
+    schedule.parent.mkdir(parents=True, exist_ok=True)
+    command = repeat_command(runner.test, small.settings(settings, schedule))
+    return Shrunk(small, example, wanted, rate, last, runner.runs, finished and last.failed > 0, schedule, command)
+
+
+def _stored(run: Path) -> tuple[Settings, Example]:
+    try:
+        described: dict[str, Any] = msgspec.json.decode((run / "settings.json").read_bytes())
+        settings = msgspec.convert(
+            described["settings"], Settings, dec_hook=lambda kind, value: Path(value) if kind is Path else value
+        )
+        record = decode((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
+    except (OSError, KeyError, msgspec.MsgspecError, ScheduleError) as error:
+        raise HistoryError(f"{run}: settings.json and schedule.json do not tell how it was run: {error}") from error
+    schedule = record.as_meant() if isinstance(record, Record) else record
+    return settings, Example.of(settings, schedule)
+
+
+@dataclass
+class _Runner:
+    test: str
+    base: Settings
+    root: Path
+    wanted: frozenset[str]
+    note: Callable[[str], None]
+    budget: float | None
+    runs: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> Rate:
+        failed = sum(self.fails(self._again(example, turn), unlimited=unlimited) for turn in range(runs))
+        return Rate(failed, runs)
+
+    def reproduce(self, example: Example, repetitions: int) -> Example | None:
+        for turn in range(repetitions):
+            again = self._again(example, turn)
+            if self.fails(again):
+                self.note(f"still fails with {len(example.schedule.steps)} steps (run {self.runs})")
+                return again
+        return None
+
+    def _again(self, example: Example, turn: int) -> Example:
+        return seeded(example, turn) if self.base.cluster == SIM else example
+
+    def fails(self, example: Example, *, unlimited: bool = False) -> bool:
+        """One run of it: does it fail with one of the same anomalies?"""
+        if not unlimited and self.budget is not None and time.monotonic() - self._began > self.budget:
+            raise OutOfTime
+        self.runs += 1
+        self.root.mkdir(parents=True, exist_ok=True)
+        schedule = self.root / "shrinking.json"
+        argv = shlex.split(repeat_command(self.test, example.settings(self.base, schedule)))[1:]
+        before = latest(self.root)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *argv, f"--store={self.root}"],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        run = latest(self.root)
+        if run is None or run == before:
+            raise HistoryError(
+                f"pytest ended with {done.returncode} and left no run: {(done.stderr or done.stdout)[-2000:].strip()}"
+            )
+        failed = bool(forbidden_found(run) & self.wanted)
+        if not failed:
+            shutil.rmtree(run)
+        return failed

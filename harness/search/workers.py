@@ -1,0 +1,132 @@
+"""One search on every core: independent explorers in processes of their own, each with a seed of its own.
+
+The first that fails makes its example small while the others end. They share no corpus, so that what each of them does
+is a function of its seed; which one comes first is not.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Final
+
+from assay.harness.search.explore import Explorer, Found, Tally
+
+TELL_EVERY: Final = 10.0
+GRACE: Final = 5.0
+"""Seconds for a process to end that was told to."""
+
+
+Make = Callable[[int, Callable[[str], None]], Explorer]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a search came to, over all its workers."""
+
+    found: Found | None
+    tally: Tally
+
+
+class WorkerError(Exception):
+    """An explorer broke; the message is its traceback."""
+
+
+def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
+    """``make(number, note)`` gives each worker its explorer, from 0, in the worker's own process.
+
+    Raises :class:`WorkerError`; ``KeyboardInterrupt`` ends all of them.
+    """
+    context = multiprocessing.get_context("fork")
+    running: dict[Connection, _Worker] = {}
+    for number in range(workers):
+        # A pipe for each: what one that is ended in the middle of a message leaves behind is no other's concern.
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(make, number, theirs), name=f"explorer {number}", daemon=True)
+        process.start()
+        theirs.close()
+        running[ours] = _Worker(number, process)
+    everyone = dict(running)
+    try:
+        return _follow(running, note)
+    finally:
+        for worker in everyone.values():
+            worker.process.terminate()
+        for connection, worker in everyone.items():
+            worker.process.join(GRACE)
+            if worker.process.is_alive():
+                worker.process.kill()
+            connection.close()
+
+
+@dataclass(frozen=True)
+class _Worker:
+    number: int
+    process: BaseProcess
+
+
+def _work(make: Make, number: int, parent: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent ends us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        explorer = make(number, lambda line: parent.send(("note", line)))
+        explorer.on_failure = lambda: parent.send(("failed", None))
+        explorer.on_progress = lambda tally: parent.send(("tally", tally))
+        found = explorer.run()
+        parent.send(("tally", explorer.tally))
+        parent.send(("done", found))
+    except BaseException:  # noqa: BLE001 - whatever it was, the parent tells it
+        parent.send(("broken", traceback.format_exc()))
+
+
+def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> Result:
+    began = told = time.monotonic()
+    tallies: dict[int, Tally] = {}
+    found: Found | None = None
+    while running:
+        for ready in wait(list(running), TELL_EVERY):
+            if not isinstance(ready, Connection) or ready not in running:
+                continue
+            worker = running[ready]
+            try:
+                kind, content = ready.recv()
+            except EOFError:
+                worker.process.join(GRACE)
+                raise WorkerError(f"explorer {worker.number} died with exit code {worker.process.exitcode}") from None
+            if kind == "note":
+                note(f"explorer {worker.number}: {content}")
+            elif kind == "tally":
+                tallies[worker.number] = content
+            elif kind == "failed":
+                for other in [one for one in running if one is not ready]:
+                    running.pop(other).process.terminate()
+            elif kind == "done":
+                del running[ready]
+                found = found or content
+            else:
+                raise WorkerError(content)
+        if time.monotonic() - told >= TELL_EVERY:
+            told = time.monotonic()
+            note(f"explored {_together(tallies, told - began)}")
+    return Result(found, _together(tallies, time.monotonic() - began))
+
+
+def _together(tallies: dict[int, Tally], seconds: float) -> Tally:
+    """Sums; states are counted per worker, so the largest number stands for all."""
+    verdicts: dict[str, int] = {}
+    for tally in tallies.values():
+        for verdict, count in tally.verdicts.items():
+            verdicts[verdict] = verdicts.get(verdict, 0) + count
+    return Tally(
+        examples=sum(tally.examples for tally in tallies.values()),
+        states=max((tally.states for tally in tallies.values()), default=0),
+        corpus=sum(tally.corpus for tally in tallies.values()),
+        verdicts=verdicts,
+        seconds=seconds,
+    )

@@ -1,0 +1,136 @@
+"""Judges operations by a model: a foreign file's, or a history folder's ``ops``.
+
+Registers whose values are whole numbers, each written once, go through the SQL checks, which say what is wrong by name
+(stale-read, lost-update, ...). Everything else goes through the search for a linearization, on Spark if that was asked
+for.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.checkers.contract import Contract
+from assay.checkers.engine import DuckDB, EngineError, Engines, EngineUnavailable
+from assay.checkers.judge import Watch, judge
+from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
+from assay.checkers.source import OPTIONAL, register_parts
+from assay.checkers.validate import untouched, validate
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
+from assay.harness.core.operation import Outcome
+from assay.harness.stored.register_effects import store_register
+
+if TYPE_CHECKING:
+    from assay.checkers.engine.spark import Spark
+
+SQL_MODELS: Final = ("register", "cas-register")
+Operations: TypeAlias = pa.Table | HistoryReader
+"""In memory, or where they are stored."""
+BATCH: Final = 1_000_000
+LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
+"""Operations of the models that come along that can contradict others. A history without any proves nothing."""
+
+
+def stored_operations(folder: Path) -> HistoryReader:
+    """A history folder whose operations obey the format's rules. Raises ``HistoryError``."""
+    reader = HistoryReader(folder, optional=(*OPTIONAL, "effects"))
+    untouched(reader)
+    with DuckDB() as engine:
+        register_parts(engine, reader)
+        validate(engine, reader, complete=False)
+    _readable_values(reader)
+    return reader
+
+
+def _readable_values(reader: HistoryReader) -> None:
+    """The checks read no JSON; models do."""
+    for ops in reader.batches("ops"):
+        for column in ("argument", "result"):
+            for text in pc.unique(ops[column]).to_pylist():
+                try:
+                    if text is not None:
+                        msgspec.json.decode(text)
+                except (msgspec.DecodeError, RecursionError) as error:
+                    row = pc.index(ops[column], text).as_py()
+                    raise HistoryError(
+                        f"{reader.folder / 'ops'}: {column} of operation {ops['index'][row]} is no JSON: {error}"
+                    ) from error
+
+
+def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
+    """Whether ``ops`` are those of a linearizable ``model``. Raises ``HistoryError`` when they are not the model's.
+
+    ``KeyboardInterrupt`` ends it, with what is known until then.
+    """
+    own = MODELS.get(model.name) is not model
+    if model.name in SQL_MODELS and not own:
+        with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+            history = store_register(_batches(ops), Path(folder) / "history")
+            if history is not None:
+                return judge(history.folder, Contract(), engine=engines, watch=watch)
+    spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
+    if spark is None:
+        ops = _in_memory(ops)
+    return _doubted(_by_search(ops, model, spark, watch, limits), doubts(ops, own=own))
+
+
+def _in_memory(ops: Operations) -> pa.Table:
+    return ops.table("ops") if isinstance(ops, HistoryReader) else ops
+
+
+def _batches(ops: Operations) -> Iterable[pa.RecordBatch]:
+    return ops.batches("ops") if isinstance(ops, HistoryReader) else ops.to_batches(max_chunksize=BATCH)
+
+
+def doubts(ops: Operations, *, own: bool = False) -> list[str]:
+    """Why a history proves too little to pass, whatever is found in it: as of one of our own.
+
+    ``own``: of a user's own model nobody knows which operations could contradict others.
+    """
+    rows = succeeded = looked = 0
+    for batch in _batches(ops):
+        ok = pc.equal(batch["outcome"], Outcome.OK.value)
+        rows += batch.num_rows
+        succeeded += pc.sum(ok).as_py() or 0
+        looked += pc.sum(pc.and_(ok, pc.is_in(batch["f"], pa.array(LOOKS)))).as_py() or 0
+    least = Contract().minimum_operations
+    reasons = ["the history is empty"] if rows == 0 else []
+    if succeeded < least:
+        reasons.append(f"only {succeeded} operations succeeded, the contract asks for {least}")
+    if succeeded and not looked and not own:
+        reasons.append(f"no operation that could contradict another ({', '.join(LOOKS)}) succeeded")
+    return reasons
+
+
+def _by_search(ops: Operations, model: Model, spark: Spark | None, watch: Watch, limits: Limits) -> Judgement:
+    try:
+        if spark is None:
+            return search(_in_memory(ops), model, limits=limits, progress=watch)
+        from assay.checkers.linearizability.on_spark import search_on_spark
+
+        with spark:
+            if isinstance(ops, HistoryReader):
+                spark.register("ops", ops.paths("ops"), SCHEMAS["ops"])
+            else:
+                spark.load("ops", ops)
+            return search_on_spark(spark, model, limits=limits, progress=watch)
+    except EngineUnavailable:
+        raise
+    except EngineError as error:
+        raise EngineUnavailable(f"{error}; ask again, or search here with --engine=duckdb") from error
+    except ModelError as error:
+        raise HistoryError(f"the operations are not those of {model.name}: {error}") from error
+
+
+def _doubted(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
+    """With more reasons not to pass."""
+    unknown = tuple(dict.fromkeys((*reasons, *judgement.unknown)))
+    verdict = Verdict.UNKNOWN if judgement.verdict is Verdict.PASS and unknown else judgement.verdict
+    return msgspec.structs.replace(judgement, verdict=verdict, unknown=unknown)

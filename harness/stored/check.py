@@ -1,0 +1,128 @@
+"""``assay check PATH``: which kind of history lies there, and its judgement.
+
+A run folder or a history folder is judged by its contract (``stored``), or by ``--model`` alone; a file, or a store
+folder of Jepsen's with a ``history.edn``, is of a foreign format and needs a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow.dataset as ds
+
+from assay.checkers.engine import Engines
+from assay.checkers.judge import Watch
+from assay.checkers.linearizability.limits import DEFAULT, Limits
+from assay.checkers.verdict import Examined, Judgement
+from assay.harness.cli.check_options import AUTO, PARQUET, Asked
+from assay.harness.cli.estimate import Estimate
+from assay.harness.core.history import HistoryError
+from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
+from assay.harness.run import store
+from assay.harness.run.settings import SettingsError
+from assay.harness.stored.by_model import rejudge, stored_operations
+from assay.harness.stored.named_model import model_of
+from assay.harness.stored.stored import judge_again, open_stored
+from assay.reports.evidence import look_up, operations_of
+from assay.reports.failure_text import Ending, describe
+
+JEPSEN_HISTORY: Final = "history.edn"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """``text`` is what a user reads."""
+
+    judgement: Judgement
+    text: str
+
+
+def check(asked: Asked, engines: Engines, estimate: Estimate) -> Checked:
+    """Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage."""
+    if asked.family is not None and asked.model is not None:
+        raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
+    if asked.refusals and asked.model is not None and "cas" not in MODELS.get(asked.model, ("cas",)):
+        raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={asked.model} has none")
+    path = _foreign_file(asked)
+    if path is not None:
+        return _foreign(asked, path, engines, estimate)
+    if asked.refusals:
+        raise SettingsError(
+            f"--cas-refusals is for a file, and {asked.path} is a folder, in which refusals are results"
+        )
+    if asked.format not in (AUTO, PARQUET):
+        raise SettingsError(f"--format={asked.format} is for a file, and {asked.path} is a folder")
+    if asked.model is not None:
+        model, history = model_of(asked.model), store.resolve(asked.path)
+        ops = stored_operations(history)
+        return _told(rejudge(ops, model, engines, _watch(estimate), _limits(asked)), ops.dataset("ops"))
+    if asked.seconds is not None or asked.bytes is not None:
+        raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
+    stored = open_stored(asked.path).of_family(asked.family)
+    judgement = judge_again(stored, engines, _watch(estimate))
+    ending = Ending(
+        seed=stored.info.seed if stored.info else None,
+        command=stored.info.command if stored.info else None,
+        report=str(stored.report) if stored.report else None,
+        digest=stored.info.digest if stored.info else None,
+    )
+    return Checked(judgement, describe(judgement, look_up(stored.history, judgement), ending))
+
+
+def _foreign_file(asked: Asked) -> Path | None:
+    path = asked.path
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    if path.is_dir():
+        inside = path / JEPSEN_HISTORY
+        return inside if inside.is_file() and not (path / "ops").is_dir() and not (path / "history").is_dir() else None
+    if asked.format == PARQUET:
+        raise SettingsError(f"--format=parquet is for a folder with ops/ in it, and {path} is a file")
+    return path
+
+
+def _foreign(asked: Asked, path: Path, engines: Engines, estimate: Estimate) -> Checked:
+    if asked.model is None:
+        raise SettingsError(f"say what {path} is a history of: --model={'|'.join(MODELS)}, or your own")
+    model = model_of(asked.model)
+    try:
+        format = recognise(path) if asked.format == AUTO else Format(asked.format)
+        size = path.stat().st_size
+        foreign = read(
+            path,
+            format,
+            asked.model,
+            keys=Keys(asked.keys),
+            order=Order(asked.order),
+            refusals=asked.refusals,
+            progress=lambda done: estimate.step(f"reading {path.name}", done, size),
+        )
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    judgement = rejudge(foreign.ops, model, engines, _watch(estimate), _limits(asked))
+    return _told(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.told)
+
+
+def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:
+    """What was left out belongs to what the judgement rests on."""
+    reading = Examined(check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.told)
+    return msgspec.structs.replace(judgement, examined=(reading, *judgement.examined))
+
+
+def _limits(asked: Asked) -> Limits:
+    return Limits(
+        seconds=DEFAULT.seconds if asked.seconds is None else asked.seconds,
+        bytes=DEFAULT.bytes if asked.bytes is None else asked.bytes,
+    )
+
+
+def _told(judgement: Judgement, ops: ds.Dataset, *more: str) -> Checked:
+    text = describe(judgement, operations_of(ops, judgement), Ending())
+    return Checked(judgement, "\n".join((text, *more)))
+
+
+def _watch(estimate: Estimate) -> Watch:
+    return lambda what, done, total: estimate.step(f"checking, now {what}", done, total)

@@ -1,0 +1,96 @@
+"""Effects of reads, writes and CAS operations, made from ``ops`` alone: what the SQL checks of registers read.
+
+Batch after batch, so that a history of any size goes through; only whether values are unique is asked of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.checkers.engine import DuckDB
+from assay.checkers.register.views import INITIAL
+from assay.harness.core.history import EFFECTS, HistoryReader, HistoryWriter
+from assay.harness.core.operation import Outcome
+
+NAMELESS: Final = "register"
+"""What the one register of a history without keys is called."""
+VERBS: Final = ("read", "write", "cas")
+_PAIR: Final = r"^\[(?P<expected>null|-?[0-9]+),(?P<value>null|-?[0-9]+)\]$"
+
+
+def store_register(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader | None:
+    """Makes the history ``folder`` of ``ops`` with one effect each, or None where the checks could not judge every key.
+
+    That is: operations other than ``VERBS``; values other than int64 and null; a value that is written twice to one
+    key, or null that is written; some keys null and some not; CAS operations that ended ok without having taken place.
+    """
+    nameless = set()
+    with HistoryWriter(folder) as writer:
+        for batch in ops:
+            effects = _effects(batch)
+            nameless |= set(pc.unique(pc.is_null(batch["key"])).to_pylist())
+            if effects is None or len(nameless) > 1:
+                return None
+            writer.batch("ops", batch)
+            writer.batch("effects", effects)
+    if not nameless:
+        return None
+    reader = HistoryReader(folder)
+    return reader if _unique(reader) else None
+
+
+def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
+    if not pc.all(pc.is_in(ops["f"], pa.array(VERBS))).as_py():
+        return None
+    f, ok = ops["f"], pc.equal(ops["outcome"], Outcome.OK.value)
+    argument, result = ops["argument"], ops["result"]
+    is_cas, is_read = pc.equal(f, "cas"), pc.equal(f, "read")
+    if pc.any(pc.fill_null(pc.and_(is_cas, pc.equal(result, "false")), False)).as_py():
+        return None
+    pair = pc.extract_regex(pc.if_else(is_cas, argument, None), _PAIR)
+    if pair.null_count != len(pair) - (pc.sum(is_cas).as_py() or 0):
+        return None
+    told = pc.if_else(is_cas, pair.field("value"), pc.if_else(is_read, pc.if_else(ok, result, None), argument))
+    value, expected = _numbers(told), _numbers(pc.if_else(is_cas, pair.field("expected"), None))
+    if value is None or expected is None:
+        return None
+    written = pc.and_(pc.invert(is_read), pc.not_equal(ops["outcome"], Outcome.FAIL.value))
+    nothing = pc.or_(pc.is_null(value), pc.and_(is_cas, pc.fill_null(pc.equal(value, expected), False)))
+    if pc.any(pc.and_(written, nothing)).as_py():
+        return None
+    key = pc.fill_null(ops["key"], NAMELESS)
+    columns: dict[str, Any] = {
+        "op": ops["index"], "process": ops["process"], "key": key, "kind": f, "value": value, "expected": expected,
+        "call": ops["call"], "ret": ops["ret"], "outcome": ops["outcome"], "error": ops["error"], "phase": ops["phase"],
+    }  # fmt: skip
+    columns["sub"] = pa.repeat(pa.scalar(0, pa.int32()), ops.num_rows)
+    return pa.RecordBatch.from_arrays(
+        [columns.get(field.name, pa.nulls(ops.num_rows, field.type)) for field in EFFECTS], schema=EFFECTS
+    )
+
+
+def _numbers(texts: pa.Array) -> pa.Array | None:
+    """JSON as int64, null for null; None when there is anything else."""
+    texts = pc.if_else(pc.equal(texts, "null"), None, texts)
+    if not pc.all(pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]*)$")).as_py() and texts.null_count < len(texts):
+        return None
+    try:
+        numbers = texts.cast(pa.int64())
+    except pa.ArrowInvalid:  # beyond 64 bits
+        return None
+    least = pc.min(numbers).as_py()
+    return numbers if least is None or least > INITIAL else None
+
+
+def _unique(history: HistoryReader) -> bool:
+    with DuckDB() as engine:
+        engine.register("effects", history.paths("effects"), EFFECTS)
+        return not engine.rows(
+            f"select key from effects where kind <> 'read' and outcome <> '{Outcome.FAIL.value}' "
+            "group by key, value having count(*) > 1 limit 1"
+        )

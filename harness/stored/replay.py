@@ -1,0 +1,101 @@
+"""A stored run done again, and what came of it compared with the first time.
+
+In the simulation the command that ``run.json`` tells does exactly this run again: the same history, by its digest. On
+real nodes nothing is exact: there the faults are played as they came out, on the same nodes at the same times, and what
+can be compared is which anomalies are found.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.checkers.verdict import Judgement
+from assay.harness.core.history import HistoryError
+from assay.harness.run import store
+from assay.harness.run.store import RunInfo
+from assay.nemesis.schedule import Record, decode, encode
+
+SIMULATED: Final = "sim"
+SCHEDULE: Final = "schedule.json"
+AS_RESOLVED: Final = "replayed.json"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``same``: the histories' digests in the simulation, else the forbidden anomalies. ``again`` is the new run."""
+
+    first: Path
+    again: Path
+    same: bool
+    told: str
+
+
+def replay(path: Path, root: Path | None = None) -> Comparison:
+    """Runs pytest in another process, its output this one's, and keeps the new run in ``root`` or beside the first.
+
+    Raises ``FileNotFoundError`` when ``path`` is no run, ``HistoryError`` when it cannot be done again.
+    """
+    first = path.resolve()
+    info = store.read_run(first)
+    if info is None:
+        raise FileNotFoundError(f"{path} is not a run's folder: there is no readable run.json in it")
+    if info.status == store.RUNNING or info.digest is None:
+        raise HistoryError(f"{path}: the run did not come to its end, so there is nothing to compare with")
+    root = first.parent.parent if root is None else root.resolve()
+    argv = shlex.split(info.command)[1:]
+    if info.cluster != SIMULATED:
+        argv = _as_resolved(argv, first)
+    before = latest(root)
+    done = subprocess.run([sys.executable, "-m", "pytest", *argv, f"--store={root}"], check=False)
+    again = latest(root)
+    found = None if again is None or again == before else store.read_run(again)
+    if again is None or found is None or found.digest is None:
+        raise HistoryError(f"pytest ended with {done.returncode} and left no complete run in {root}; see its output")
+    return _compared(first, info, again, found)
+
+
+def _as_resolved(argv: list[str], first: Path) -> list[str]:
+    """The same options with the schedule as it came out in place of faults yet to be drawn."""
+    record = decode((first / SCHEDULE).read_bytes(), str(first / SCHEDULE))
+    if isinstance(record, Record) and record.as_resolved().steps:
+        store.write_atomically(first / AS_RESOLVED, encode(record.as_resolved()))
+        drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
+        return [word for word in argv if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
+    return argv
+
+
+def latest(root: Path) -> Path | None:
+    """The newest run of a store."""
+    link = root / store.LATEST
+    return Path(os.path.realpath(link)) if link.exists() else None
+
+
+def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Comparison:
+    if info.cluster == SIMULATED:
+        same = info.digest == found.digest
+        relation = "is the same" if same else f"was {info.digest}: other code, settings or packages"
+        return Comparison(first, again, same, f"history {found.digest} {relation}")
+    before, now = forbidden_found(first), forbidden_found(again)
+    told = f"found again: {_listed(before & now)}; not again: {_listed(before - now)}; new: {_listed(now - before)}"
+    return Comparison(first, again, bool(before & now) or before == now, told)
+
+
+def forbidden_found(run: Path) -> set[str]:
+    """The forbidden anomalies of a run; none when it was not judged."""
+    try:
+        judgement = msgspec.json.decode((run / "verdict.json").read_bytes(), type=Judgement)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return set()
+    return {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"

@@ -1,0 +1,109 @@
+"""A run, or a bare history, as it lies on disk: found, read, and judged again as it was the first time.
+
+The contract is the one that was stored with the run. A history that was brought along from elsewhere has none, and is
+judged by the strictest: every anomaly that applies to it is forbidden, and nothing is known of faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engines
+from assay.checkers.judge import Watch, judge
+from assay.checkers.source import OPTIONAL
+from assay.checkers.validate import untouched
+from assay.checkers.verdict import Judgement
+from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
+from assay.harness.run import store
+from assay.harness.run.store import RunInfo
+
+
+@dataclass(frozen=True)
+class Stored:
+    """``run`` and ``info`` are None for a bare history; ``closed``: the history was written to its end."""
+
+    history: Path
+    run: Path | None
+    info: RunInfo | None
+    contract: Contract
+    closed: bool
+
+    @property
+    def report(self) -> Path | None:
+        path = None if self.run is None else self.run / "report.html"
+        return path if path is not None and path.exists() else None
+
+    def of_family(self, family: str | None) -> Stored:
+        """The same, with the history's objects of this family; None changes nothing.
+
+        Raises ``HistoryError`` when the run's own contract says another one.
+        """
+        told = self.contract.family
+        if family is None or family == told:
+            return self
+        if told is not None:
+            raise HistoryError(f"the contract of {self.run} says that its objects are of family {told}, not {family}")
+        return replace(self, contract=msgspec.structs.replace(self.contract, family=family))
+
+    @property
+    def interrupted(self) -> bool:
+        return self.info is not None and self.info.status in (store.INTERRUPTED, store.RUNNING)
+
+
+def open_stored(path: Path) -> Stored:
+    """Raises ``FileNotFoundError`` when there is no history at ``path``, ``HistoryError`` for damaged settings."""
+    history = store.resolve(path)
+    run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
+    info = None if run is None else store.read_run(run)
+    if run is not None and info is None:
+        # Without it nobody knows whether the run came to its end, or what spoke against it then.
+        raise HistoryError(f"{run / 'run.json'} is damaged; check {history.name}/ alone, copied elsewhere, without it")
+    return Stored(
+        history=history,
+        run=run,
+        info=info,
+        contract=Contract() if run is None else _contract(run / "settings.json"),
+        closed=(history / CLOSED).exists() or run is None,
+    )
+
+
+def judge_again(stored: Stored, engines: Engines, watch: Watch | None = None) -> Judgement:
+    """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
+
+    Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
+    themselves, and ``EngineUnavailable``.
+    """
+    notes = () if stored.info is None else stored.info.notes
+    judgement = judge(
+        stored.history,
+        stored.contract,
+        engine=engines,
+        interrupted=stored.interrupted,
+        complete=stored.closed,
+        notes=notes,
+        watch=watch,
+    )
+    if judgement.interrupted:
+        return judgement
+    # After the rules, which say more exactly what is wrong with a row.
+    reader = HistoryReader(stored.history, optional=OPTIONAL)
+    untouched(reader)
+    told = None if stored.info is None else stored.info.digest
+    if told is not None and reader.closed is not None and reader.closed.digest != told:
+        raise HistoryError(f"{stored.history / CLOSED}: run.json tells another digest; it is not this run's history")
+    return judgement
+
+
+def _contract(path: Path) -> Contract:
+    try:
+        settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return msgspec.convert(settings["contract"], Contract)
+    except FileNotFoundError:
+        return Contract()
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise HistoryError(f"{path} holds no readable contract: {error}") from error

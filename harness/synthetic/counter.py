@@ -1,0 +1,58 @@
+"""The history of correct counters: fetch-and-add(1), which returns the count before it, and reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.slots import INFO
+from assay.harness.synthetic.state import Tally
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+
+ADD: Final = 0
+READ: Final = 1
+
+
+class CounterTraffic(Traffic):
+    model = "counter"
+    verbs = ("add", "read")
+    weights = (0.6, 0.4)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._counts = Tally(plan.keys)
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        def step(f: str, value: int, begin: int, end: int) -> Step:
+            return Step(f, begin, end, (Effect(f, at.key, value=value),), result=value)
+
+        count = at.count
+        steps, takes, value = {
+            "counter-duplicate": ((step("add", count, 0, 2), step("add", count, 1, 3)), 1, count),
+            # Between the adds that were given ``count`` and ``count + 1`` is where a read of ``count + 1`` belongs.
+            "counter-order": (
+                (step("add", count, 0, 1), step("add", count + 1, 2, 3), step("read", count + 1, 4, 5)), 2, count + 1,
+            ),
+            "counter-phantom": ((step("add", count + 1, 0, 1),), 2, count + 1),
+        }[anomaly]  # fmt: skip
+        return Scene(key=at.key, steps=steps, value=value, takes=takes)
+
+    def act(self, block: Block) -> Acts:
+        slots, key = block.slots, rows.Named(block.key, self.names)
+        # An add of unknown outcome may have filled a slot that a scene leaves empty: there are none in its key.
+        verb = np.where(block.special & (slots.outcome == INFO), READ, block.verb)
+        count = self._counts.follow(block.key, (block.landed & (verb == ADD)).astype(np.int64) + block.takes)
+        keep, ok = block.keep, slots.ok
+        adds, reads = np.flatnonzero(keep & (verb == ADD)), np.flatnonzero(keep & (verb == READ) & ok)
+        parts = [
+            rows.Part("add", adds, key.at(adds), {"value": rows.Known(count[adds], ok[adds])}),
+            rows.Part("read", reads, key.at(reads), {"value": count[reads]}),
+        ]
+        result = pc.if_else(ok[keep], rows.numbers(count[keep]), rows.NONE)
+        return Acts(verb=verb, key=key, parts=parts, count=count, result=result)

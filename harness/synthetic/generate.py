@@ -1,0 +1,96 @@
+"""``assay generate``: a synthetic history of any size on disk, right but for what was planted, to try the checks on.
+
+    assay generate log --operations=10000000 --plant=lost-write --out=DIR
+    assay check DIR
+
+The history is in ``DIR/history``; ``DIR/planted.json`` tells how to make it again and what is wrong in it, which the
+check must find, and nothing else. It is written in bounded memory, and is the same for the same options.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.harness.core.history import HistoryError, HistoryReader
+from assay.harness.synthetic.behind import WriterBehind
+from assay.harness.synthetic.counter import CounterTraffic
+from assay.harness.synthetic.group import GroupTraffic
+from assay.harness.synthetic.lease import LeaseTraffic
+from assay.harness.synthetic.log import LogTraffic
+from assay.harness.synthetic.max_register import MaxRegisterTraffic
+from assay.harness.synthetic.offsets import OffsetsTraffic
+from assay.harness.synthetic.plan import Made, Plan, Record
+from assay.harness.synthetic.queue import QueueTraffic
+from assay.harness.synthetic.register import RegisterTraffic
+from assay.harness.synthetic.sets import SetTraffic
+from assay.harness.synthetic.traffic import Traffic
+from assay.harness.synthetic.txn import TxnListTraffic, TxnRegisterTraffic
+
+PLANTED: Final = "planted.json"
+HISTORY: Final = "history"
+UNFINISHED: Final = ".unfinished"
+"""Where the history is written; a process that is killed leaves it under this name, under which nobody looks."""
+
+MODELS: Final[Mapping[str, type[Traffic]]] = {
+    traffic.model: traffic
+    for traffic in (
+        LogTraffic,
+        RegisterTraffic,
+        GroupTraffic,
+        OffsetsTraffic,
+        LeaseTraffic,
+        TxnListTraffic,
+        TxnRegisterTraffic,
+        QueueTraffic,
+        SetTraffic,
+        MaxRegisterTraffic,
+        CounterTraffic,
+    )
+}
+
+
+def generate(model: str, plan: Plan, out: Path) -> Made:
+    """Writes a history of one of ``MODELS`` into the folder ``out``, which must hold nothing yet.
+
+    Raises ``PlanError`` for what cannot be made, ``HistoryError`` when the folder is in use. Whatever is raised on the
+    way, ``KeyboardInterrupt`` too, nothing is left behind.
+    """
+    begun = time.perf_counter()
+    traffic = MODELS[model](plan)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise HistoryError(f"{out} is not an empty folder: a history is never written over; take a new one")
+    made_folder = not out.exists()
+    unfinished = out / UNFINISHED
+    try:
+        with WriterBehind(unfinished, part_rows=4_000_000) as writer:
+            planted = traffic.write(writer)
+        record = Record(
+            model=model,
+            operations=plan.operations,
+            clients=plan.clients,
+            keys=plan.keys,
+            seed=plan.seed,
+            info_share=plan.info_share,
+            bursts=plan.bursts,
+            planted=planted,
+        )
+        (out / PLANTED).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        os.replace(unfinished, out / HISTORY)
+    except BaseException:
+        shutil.rmtree(out if made_folder else unfinished, ignore_errors=True)
+        (out / PLANTED).unlink(missing_ok=True)
+        raise
+    reader = HistoryReader(out / HISTORY)
+    return Made(
+        operations=reader.rows("ops"),
+        effects=reader.rows("effects"),
+        seconds=time.perf_counter() - begun,
+        planted=planted,
+    )

@@ -1,0 +1,260 @@
+"""The history of correct groups: members share the partitions of a log, read on in theirs, and commit how far they are.
+
+Each group has some partitions to itself, and some seats; a seat is a client's, and a client has a seat in several
+groups, where there are many, and acts in one after the other. A process that acts in a seat for the first time joins
+the group, and so begins a generation; some join again. In the generation n of a group with m seats, partition p belongs
+to seat (p + n) % m. Each other member learns of a new generation with its next operation, as it enters it; or its
+commit is refused first. A process that is not heard of any more keeps what it has until its seat's next one joins.
+
+A commit bears its operation's index + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from assay.harness.core.history import HistoryWriter
+from assay.harness.synthetic import log_rows, rows, segments
+from assay.harness.synthetic.group_scenes import GROUP_SCENES, GroupScene, Place
+from assay.harness.synthetic.log_drain import LogDrain
+from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.register_scenes import LAST
+from assay.harness.synthetic.scene import Opening
+from assay.harness.synthetic.segments import Flags, Ints
+from assay.harness.synthetic.slots import EVENTS, FAIL, INFO, OK, Slots
+from assay.harness.synthetic.state import Cursors, Latest, Tally
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.values import offset_of
+
+SEND: Final = 0
+POLL: Final = 1
+COMMIT: Final = 2
+FETCH: Final = 3
+END: Final = 4
+ENTER: Final = 5
+PARTITIONS: Final = 8
+"""Of one group, at most."""
+SEATS: Final = 4
+"""Of one group, if there are so many clients."""
+EMPTY: Final = 0
+"""Nothing committed, in the arrays; no commit bears it."""
+NOBODY: Final = -1
+FAILURES: Final = ("illegal-generation",)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What each operation is, in its seat. Arrays of one entry per operation; flags only where it has a seat."""
+
+    seat: Ints
+    group: Ints
+    outcome: np.ndarray
+    before: Ints
+    """The group's generation before it, and after it."""
+    generation: Ints
+    known: Ints
+    """The one that the member knew."""
+    old: Flags
+    """It has been told one before."""
+    joins: Flags
+    """Begins a generation, if it takes effect."""
+    bumps: Flags
+    """And does take effect."""
+    enters: Flags
+    stale: Flags
+    """In an operation that is no entry, the member's generation is over."""
+    acts: Flags
+    """No entry."""
+
+
+class GroupTraffic(Traffic):
+    model = "group"
+    verbs = ("send", "poll", "commit", "fetch", "end", "enter")
+    weights = (0.33, 0.38, 0.2, 0.06, 0.02, 0.01)
+
+    def __init__(self, plan: Plan) -> None:
+        # So that each scene has a group of its own.
+        self.apart = self._size = max(1, min(PARTITIONS, plan.keys // max(1, len(plan.plant))))
+        super().__init__(plan)
+        groups = -(-plan.keys // self._size)
+        self._seats = min(SEATS, plan.clients)
+        self._taken = groups * self._seats
+        self._rounds = -(-self._taken // plan.clients)
+        """Seats of a client."""
+        number = np.arange(plan.keys)
+        self._partitions = pa.array([f"orders-{key}" for key in number], pa.string())
+        self._groups = pa.array([f"group-{group}" for group in range(groups)], pa.string())
+        self._committed = pa.array([f"group-{key // self._size}/orders-{key}" for key in number], pa.string())
+        self._objects = pa.concat_arrays([self._partitions, self._groups])
+        self._members = [f"member-{client}" for client in range(plan.clients)]
+        self._generations = Tally(groups)
+        self._processes = Latest(self._taken, NOBODY)
+        self._known = Latest(self._taken)
+        self._logs = Tally(plan.keys)
+        self._cursors = Cursors(plan.keys)
+        self._commits = Latest(plan.keys, EMPTY)
+        self._offsets = Latest(plan.keys)
+
+    def stage(self, anomaly: str, at: Opening) -> GroupScene:
+        group = f"group-{at.number // self._size}"
+        return GROUP_SCENES[anomaly](Place(group, f"orders-{at.number}", at.count + 1))
+
+    def act(self, block: Block) -> Acts:
+        turns = self._turns(block)
+        slots = block.slots
+        slots = Slots(slots.index, slots.client, slots.process, turns.outcome, slots.epoch, slots.call, slots.ret)
+        share = self._shares(turns.group, turns.seat, turns.known)
+        member, has = turns.acts, share.count > 0
+        idle = member & ~has & ((block.verb == POLL) | (block.verb == COMMIT))
+        inner = (block.verb == POLL) | (block.verb == COMMIT) | (block.verb == ENTER)
+        verb = np.where(turns.enters, ENTER, np.where(inner & ~member, FETCH, block.verb))
+        picked = share.first + self._seats * (self.rng.integers(0, 1 << 30, len(verb)) % np.maximum(share.count, 1))
+        works = member & has & ((verb == POLL) | (verb == COMMIT))
+        partition = np.where(works, turns.group * self._size + picked, block.key)
+        sends, polls, commits = block.keep & (verb == SEND), works & (verb == POLL), works & (verb == COMMIT)
+        count = self.rng.integers(1, MOST_SENT + 1, len(verb))
+        sent = block.landed & sends
+        ends = self._logs.follow(partition, np.where(sent, count, 0))
+        step = np.where(polls & slots.ok, MOST_POLLED, 0)
+        begin, end = self._cursors.follow(partition, works, step, ends)
+        value = np.where(block.opening, LAST, slots.index + 1)
+        done = (commits & block.landed & ~turns.stale) | block.opening
+        current, _ = self._commits.follow(partition, done, value)
+        offset, _ = self._offsets.follow(partition, done, np.where(block.opening, offset_of(LAST), begin))
+        at, fetches = np.flatnonzero(commits), np.flatnonzero(block.keep & (verb == FETCH) & slots.ok)
+        known = current[fetches] != EMPTY
+        groups = rows.Named(np.where(works | turns.enters, turns.group, partition // self._size), self._groups)
+        reading: dict[str, rows.Column] = {"assignment": turns.known, "group": groups}
+        parts = [
+            log_rows.sends(slots, np.flatnonzero(sends), partition, self._partitions, count, sent, ends),
+            log_rows.looks(slots, np.flatnonzero(block.keep & (verb == END)), partition, self._partitions, ends),
+            *log_rows.polls(slots, np.flatnonzero(polls), partition, self._partitions, begin, end, reading),
+            rows.Part("commit", at, rows.Named(partition[at], self._committed), {
+                "group": groups.at(at),
+                "value": value[at],
+                "position": begin[at],
+                "epoch": turns.known[at],
+            }),
+            rows.Part("fetched", fetches, rows.Named(partition[fetches], self._committed), {
+                "group": groups.at(fetches),
+                "value": rows.Known(current[fetches], known),
+                "position": np.where(known, offset[fetches], -1),
+            }),
+            *self._ownership(slots, turns),
+            self._idle(turns, np.flatnonzero(idle & slots.ok)),
+        ]  # fmt: skip
+        keep, whole = block.keep, block.opening | turns.enters | idle
+        return Acts(
+            verb=verb,
+            key=rows.Named(
+                np.where(whole, self.plan.keys + np.where(block.opening, block.key // self._size, turns.group),
+                         partition), self._objects
+            ),
+            parts=parts,
+            count=turns.before,
+            outcome=slots.outcome,
+            failures=rows.Failures(np.where(commits & turns.stale, 0, -1), FAILURES),
+            argument=rows.numbers(count[keep], (verb == SEND)[keep]),
+            events=self._stored(slots, turns),
+        )  # fmt: skip
+
+    def finish(self, writer: HistoryWriter) -> None:
+        scenes = [scene for _, scene in self.played if isinstance(scene, GroupScene)]
+        own = pa.array([name for scene in scenes for name in scene.partitions], pa.string())
+        ends = np.concatenate([self._logs.totals, np.zeros(len(own), np.int64)])
+        names = pa.concat_arrays([self._partitions, own])
+        LogDrain(names, ends, ()).write(writer, self.schedule, self.plan.operations)
+
+    def _turns(self, block: Block) -> Turns:
+        slots, verb, clients = block.slots, block.verb, self.plan.clients
+        turn = slots.index // clients
+        seat = slots.client + clients * (turn % self._rounds)
+        seated = block.keep & (seat < self._taken)
+        seat = np.where(seated, seat, 0)
+        group = np.where(seated, seat // self._seats, block.key // self._size)
+        open_ended = slots.outcome == INFO
+        holder, _ = self._processes.follow(seat, seated, slots.process)
+        old = seated & (holder == slots.process)
+        joins = seated & (~old | (verb == ENTER))
+        bumps = joins & (~open_ended | block.landed)
+        before = self._generations.follow(group, bumps + block.takes)
+        generation = before + bumps
+        # Every second turn a member that commits does not ask first whether its generation is still on.
+        rash = (verb == COMMIT) & ~joins & (turn // self._rounds % 2 == 0)
+        known, _ = self._known.follow(seat, seated & ~open_ended & ~rash, generation)
+        stale = seated & ~joins & (known < before)
+        share = self._shares(group, seat, known)
+        refused = stale & (verb == COMMIT) & (rash | open_ended)
+        enters = joins | (stale & ~refused)
+        outcome = np.where(enters & (slots.outcome == FAIL), OK, slots.outcome)
+        outcome = np.where(refused & (share.count > 0) & (outcome == OK), FAIL, outcome).astype(np.int8)
+        return Turns(
+            seat=seat, group=group, outcome=outcome, before=before, generation=generation, known=known, old=old,
+            joins=joins, bumps=bumps, enters=enters, stale=refused, acts=seated & ~enters,
+        )  # fmt: skip
+
+    def _shares(self, group: Ints, seat: Ints, generation: Ints) -> Share:
+        """Which partitions of its group a seat has in a generation."""
+        most = np.minimum(self._size, self.plan.keys - group * self._size)
+        first = (seat - generation) % self._seats
+        return Share(first, np.maximum(0, -(-(most - first) // self._seats)))
+
+    def _ownership(self, slots: Slots, turns: Turns) -> list[rows.Part]:
+        """Who enters tells what it had, and what it has now: of each partition, or of the group if of none."""
+        entered = turns.enters & slots.ok
+        former = self._shares(turns.group, turns.seat, turns.known)
+        nothing, had = np.zeros_like(turns.seat), np.where(entered & turns.old, np.maximum(former.count, 1), 0)
+        parts = [
+            self._holds(kind, slots, turns, np.flatnonzero((had > 0) & which), former, turns.known, nothing)
+            for kind, which in (("lost", ~turns.joins), ("release", turns.joins))
+        ]
+        present = self._shares(turns.group, turns.seat, turns.generation)
+        at = np.flatnonzero(entered)
+        return [*parts, self._holds("acquire", slots, turns, at, present, turns.generation, had)]
+
+    def _holds(
+        self, kind: str, slots: Slots, turns: Turns, at: Ints, share: Share, generation: Ints, sub: Ints
+    ) -> rows.Part:
+        op, rank = segments.ranks(at, np.maximum(share.count, 1)[at])
+        partition = turns.group[op] * self._size + share.first[op] + self._seats * rank
+        key = np.where(share.count[op] > 0, partition, self.plan.keys + turns.group[op])
+        return rows.Part(kind, op, rows.Named(key, self._objects), {
+            "group": rows.Named(turns.group[op], self._groups),
+            "epoch": generation[op],
+            "assignment": generation[op],
+            "owner": rows.Named(slots.client[op], self._members),
+        }, sub=sub[op] + rank)  # fmt: skip
+
+    def _idle(self, turns: Turns, at: Ints) -> rows.Part:
+        group = rows.Named(turns.group[at], self._groups)
+        return rows.Part("idle", at, group, {"group": group})
+
+    def _stored(self, slots: Slots, turns: Turns) -> pa.RecordBatch | None:
+        """Each generation, as the group's coordinator stores it."""
+        at = np.flatnonzero(turns.bumps)
+        if not len(at):
+            return None
+        columns: rows.Columns = {
+            "time": self.schedule.openings(slots.index[at]),
+            "node": rows.Named(turns.group[at] % len(NODES), NODES),
+            "incarnation": 1,
+            "seq": EVENTS * slots.index[at],
+            "event": "group-generation",
+            "key": rows.Named(turns.group[at], self._groups),
+            "epoch": turns.generation[at],
+            "detail": "{}",
+        }
+        return rows.batch("events", columns, len(at))
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of the partitions of a group, from ``first`` on every so many-th, ``count`` in all."""
+
+    first: Ints
+    count: Ints

@@ -1,0 +1,119 @@
+"""One scene for each anomaly of groups. Each uses up two generations, and ends with a commit.
+
+In the first of the two are members of the scene alone; whoever comes to the group afterwards finds the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic.register_scenes import LAST
+from assay.harness.synthetic.scene import Event, Scene, Step
+from assay.harness.synthetic.slots import SCENE_SLOTS
+from assay.harness.synthetic.values import offset_of
+
+GENERATIONS: Final = 2
+"""That a scene uses up."""
+
+LONG: Final = 48_000_000_000
+"""Nanoseconds that the scene of an orphan lasts: well beyond the deadline for rebalances that contracts begin with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupScene(Scene):
+    """``partitions``: those that only the scene knows; nothing was ever sent to them."""
+
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group with one of its partitions, and the generation that the scene begins."""
+
+    group: str
+    partition: str
+    generation: int
+
+    def enter(self, owner: str, begin: int) -> Step:
+        effect = Effect("acquire", self.partition, epoch=self.generation, owner=owner, group=self.group)
+        return Step("enter", begin, begin + 1, (effect,))
+
+    def commit(self, generation: int, begin: int) -> Step:
+        """Of what the group has committed after every scene."""
+        key = f"{self.group}/{self.partition}"
+        effect = Effect("commit", key, position=offset_of(LAST), value=LAST, epoch=generation, group=self.group)
+        return Step("commit", begin, begin + 1, (effect,))
+
+
+def _zombie_commit(at: Place) -> GroupScene:
+    steps = (at.enter("scene-a", 0), at.commit(at.generation - 1, 2))
+    return GroupScene(key=at.group, steps=steps, value=at.generation, takes=GENERATIONS)
+
+
+def _double_ownership(at: Place) -> GroupScene:
+    steps = (at.enter("scene-a", 0), at.enter("scene-b", 2), at.commit(at.generation, 4))
+    return GroupScene(key=at.partition, about=at.group, steps=steps, value=at.generation, takes=GENERATIONS)
+
+
+def _fencing_violation(at: Place) -> GroupScene:
+    lease = f"{at.partition}-lock"
+    steps = (
+        at.enter("scene-a", 0),
+        Step("acquire", 2, 3, (Effect("acquire", lease, epoch=41, owner="scene-b"),)),
+        Step("guarded", 4, 5, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
+        Step("acquire", 6, 7, (Effect("acquire", lease, epoch=42, owner="scene-c"),)),
+        Step("guarded", 8, 9, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
+        at.commit(at.generation, 10),
+    )
+    return GroupScene(key=lease, about=at.group, steps=steps, value=42, takes=GENERATIONS)
+
+
+def _generation_reuse(at: Place) -> GroupScene:
+    """Two coordinators store it, each for its own members."""
+    events = tuple(
+        Event("group-generation", begin, node, key=at.group, epoch=at.generation)
+        for begin, node in ((0, "n1"), (3, "n2"))
+    )
+    steps = (at.enter("scene-a", 1), at.commit(at.generation, 4))
+    return GroupScene(key=at.group, steps=steps, events=events, value=at.generation, takes=GENERATIONS)
+
+
+def _orphaned_partition(at: Place) -> GroupScene:
+    """Of a group of its own, with two members and two partitions: one is given up, and nobody gets it."""
+    group, topic = f"{at.group}-audit", f"{at.partition}-audit"
+    orphan, other = f"{topic}-0", f"{topic}-1"
+
+    def hold(kind: str, key: str, member: int) -> Effect:
+        return Effect(kind, key, epoch=1, owner=f"scene-{'ab'[member]}", group=group, assignment=1)
+
+    def poll(begin: int) -> Step:
+        effects = tuple(
+            Effect(kind, other, position=0, group=group, assignment=1) for kind in ("observe-begin", "observe-end")
+        )
+        return Step("poll", begin, begin + 1, effects, process=1)
+
+    last = SCENE_SLOTS - 4
+    steps = (
+        Step("enter", 0, 1, (hold("acquire", orphan, 0),), process=0),
+        Step("enter", 2, 3, (hold("acquire", other, 1),), process=1),
+        Step("poll", 4, 5, (hold("release", orphan, 0),), process=0),
+        *(poll(begin) for begin in range(6, last, 4)),
+        Step("poll", last, last + 1, (Effect("idle", group, group=group),), process=0),
+        at.commit(at.generation, last + 2),
+    )
+    return GroupScene(
+        key=orphan, about=group, steps=steps, takes=GENERATIONS, lasts=LONG, quiet=True, partitions=(orphan, other)
+    )
+
+
+GROUP_SCENES: Final[Mapping[str, Callable[[Place], GroupScene]]] = {
+    "zombie-commit": _zombie_commit,
+    "double-ownership": _double_ownership,
+    "fencing-violation": _fencing_violation,
+    "generation-reuse": _generation_reuse,
+    "orphaned-partition": _orphaned_partition,
+}
+"""Anomaly -> its scene."""

@@ -1,0 +1,109 @@
+"""The history of correct leases: clients acquire, renew and release them, and do things under their tokens.
+
+Each lease has a few clients that want it. One gets it, with the next token, when it asks and the lease has run out. The
+one before learns that it lost the lease when it is refused under its token, which is stale then. A client that goes on
+as a new process knows no token any more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.lease_scenes import LEASE_SCENES
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene
+from assay.harness.synthetic.segments import Flags, Ints
+from assay.harness.synthetic.slots import FAIL, OK
+from assay.harness.synthetic.state import Latest, Tally
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+
+ACQUIRE: Final = 0
+RENEW: Final = 1
+GUARDED: Final = 2
+RELEASE: Final = 3
+RIVALS: Final = 2
+"""Clients that want a lease, if there are so many."""
+NOTHING: Final = 0
+"""No token, in the arrays; the first one is 1."""
+FAILURES: Final = ("held", "stale-epoch")
+HELD: Final = 0
+STALE: Final = 1
+LOST: Final = "lost"
+"""Told by an operation that failed, and true."""
+
+
+class LeaseTraffic(Traffic):
+    model = "lease"
+    verbs = ("acquire", "renew", "guarded", "release")
+    weights = (0.08, 0.15, 0.72, 0.05)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._owners = [f"client-{number}" for number in range(plan.clients)]
+        self._each = min(plan.keys, max(1, -(-RIVALS * plan.keys // plan.clients)))
+        """Leases that each client wants: those of its number, and as many after that."""
+        self._tokens = Tally(plan.keys)
+        # By client and lease: the token it was given last, and the process that was given it.
+        self._given = Latest(plan.clients * self._each, NOTHING)
+        self._holders = Latest(plan.clients * self._each, NOTHING)
+        # And the last one that it was refused under.
+        self._refused = Latest(plan.clients * self._each, NOTHING)
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        return LEASE_SCENES[anomaly](at)
+
+    def act(self, block: Block) -> Acts:
+        slots, drawn = block.slots, block.verb
+        wish = self.rng.integers(0, self._each, len(drawn))
+        key = self.drawn_key(block, (slots.client + wish) % self.plan.keys)
+        names = rows.Named(key, self.names)
+        taken = block.landed & (drawn == ACQUIRE)
+        before = self._tokens.follow(key, taken.astype(np.int64) + block.takes)
+        token = before + taken
+        known = self._known(block, slots.client * self._each + wish, before, token)
+        # Who has no token can but ask for one, and gets none, for the lease is held.
+        verb = np.where(known == NOTHING, ACQUIRE, drawn)
+        held, stale = (verb == ACQUIRE) & (drawn != ACQUIRE), (verb != ACQUIRE) & (known < before)
+        refused = (slots.outcome == OK) & (held | stale)
+        outcome = np.where(refused, FAIL, slots.outcome).astype(np.int8)
+        used = np.where(verb == ACQUIRE, token, known)
+        told = (verb != ACQUIRE) | (outcome == OK)
+        lost = refused & stale
+        return Acts(
+            verb=verb,
+            key=names,
+            parts=[
+                *(self._part(block, names, verb == number, kind, used, told) for number, kind in enumerate(self.verbs)),
+                self._part(block, names, lost, LOST, used, told, sub=1),
+            ],
+            count=before,
+            outcome=outcome,
+            failures=rows.Failures(np.where(refused, np.where(held, HELD, STALE), -1), FAILURES),
+            argument=rows.numbers(used[block.keep], (verb != ACQUIRE)[block.keep]),
+        )
+
+    def _known(self, block: Block, wisher: Ints, before: Ints, token: Ints) -> Ints:
+        """The token that each operation's process has of its lease."""
+        slots, drawn = block.slots, block.verb
+        given = block.keep & (drawn == ACQUIRE) & slots.ok
+        over = block.keep & (drawn == RELEASE) & slots.ok
+        known, _ = self._given.follow(wisher, given | over, np.where(given, token, NOTHING))
+        holder, _ = self._holders.follow(wisher, given, slots.process)
+        known = np.where(holder == slots.process, known, NOTHING)
+        # Once stale a token stays so, and only the first refusal under it tells.
+        stale = block.keep & (drawn != ACQUIRE) & slots.ok & (known != NOTHING) & (known < before)
+        refused, _ = self._refused.follow(wisher, stale, known)
+        return np.where(refused == known, NOTHING, known)
+
+    def _part(
+        self, block: Block, key: rows.Named, mine: Flags, kind: str, used: Ints, told: Flags, sub: int = 0
+    ) -> rows.Part:
+        at: NDArray[np.int64] = np.flatnonzero(block.keep & mine)
+        token = rows.Known(used[at], told[at])
+        return rows.Part(kind, at, key.at(at), {
+            "epoch": token, "assignment": token, "owner": rows.Named(block.slots.client[at], self._owners),
+        }, sub=sub, outcome=np.zeros(len(at), np.int8) if kind == LOST else None)  # fmt: skip

@@ -1,0 +1,132 @@
+"""The end of a log history: a sentinel in every key, then everything is read once more, from the beginning.
+
+Written some hundred polls at a time, so that memory grows neither with the history nor with its longest log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from assay.harness.core.history import HistoryWriter
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.alone import Alone, Turns, blocks
+from assay.harness.synthetic.log_scenes import LogScene
+from assay.harness.synthetic.segments import Ints, ranks
+from assay.harness.synthetic.slots import DRAIN_PROCESS, SENTINEL_PROCESS, Schedule
+from assay.harness.synthetic.values import values_at
+
+PER_POLL: Final = 500
+"""Records."""
+
+POLLS: Final = 500
+"""Polls written at a time."""
+
+
+@dataclass(frozen=True)
+class Special:
+    """The key in which a scene took place, and from which offset on."""
+
+    key: int
+    base: int
+    scene: LogScene
+
+
+class LogDrain:
+    """Reads logs that end at ``log_ends``, and have a sentinel there, as the scenes have left them."""
+
+    def __init__(self, names: pa.Array, log_ends: Ints, specials: Sequence[Special]) -> None:
+        self._names = names
+        self._ends = log_ends + 1
+        self._specials = specials
+        self._starts = np.zeros_like(log_ends)
+        # Where the reading breaks off, and goes on under a new assignment: at the end, so nowhere.
+        self._cuts = self._ends.copy()
+        self._told = np.zeros(len(log_ends), dtype=np.bool_)
+        for special in specials:
+            if special.scene.log_start is not None:
+                self._starts[special.key], self._told[special.key] = special.scene.log_start, True
+            if special.scene.cut is not None:
+                self._cuts[special.key] = special.scene.cut
+        self._before_cut = -(-(self._cuts - self._starts) // PER_POLL)
+        self._polls = self._before_cut + -(-(self._ends - self._cuts) // PER_POLL)
+
+    def write(self, writer: HistoryWriter, schedule: Schedule, first_op: int) -> None:
+        """Sentinels, with operation numbers from ``first_op`` on, then the polls, and one operation per key after its
+        polls that says where they ended."""
+        keys = np.arange(len(self._ends), dtype=np.int64)
+        for turn in blocks(np.ones_like(keys)):
+            self._sentinels(writer, Alone.of(schedule, first_op + turn.number, SENTINEL_PROCESS), turn.key)
+        for turn in blocks(self._polls + 1, POLLS):
+            self._read(writer, Alone.of(schedule, first_op + len(keys) + turn.number, DRAIN_PROCESS), turn)
+
+    def _sentinels(self, writer: HistoryWriter, ops: Alone, keys: Ints) -> None:
+        at, key = np.arange(len(keys)), rows.Named(keys, self._names)
+        offset = self._ends[keys] - 1
+        self._ops(writer, ops, key, rows.Named(np.zeros_like(keys), ("send",)), "1", "sentinel")
+        part = rows.Part("append", at, key, {"request": ops.index, "position": offset, "value": values_at(offset)})
+        _effects(writer, ops, [part], "sentinel")
+
+    def _read(self, writer: HistoryWriter, ops: Alone, turn: Turns) -> None:
+        over = turn.rank == self._polls[turn.key]
+        key = rows.Named(turn.key, self._names)
+        self._ops(writer, ops, key, rows.Named(over.astype(np.int64), ("poll", "drained")), "null", "drain")
+        begin, end, assignment = self._bounds(turn)
+        polls, last = np.flatnonzero(~over), np.flatnonzero(over)
+        first = np.flatnonzero((turn.rank == 0) & self._told[turn.key])
+        shown, place = ranks(polls, (end - begin)[polls])
+        offset = begin[shown] + place
+        value, there = self.records(turn.key[shown], offset)
+        shown, place, offset, value = shown[there], place[there], offset[there], value[there]
+        _effects(writer, ops, [
+            rows.Part("start", first, key.at(first), {"position": self._starts[turn.key[first]]}),
+            rows.Part("observe-begin", polls, key.at(polls), {
+                "position": begin[polls], "assignment": assignment[polls],
+            }, sub=1),
+            rows.Part("observe", shown, key.at(shown), {
+                "position": offset, "value": value, "assignment": assignment[shown],
+            }, sub=2 + place),
+            rows.Part("observe-end", polls, key.at(polls), {
+                "position": end[polls], "assignment": assignment[polls],
+            }, sub=2 + (end - begin)[polls]),
+            rows.Part("drained", last, key.at(last), {"position": self._ends[turn.key[last]]}),
+        ], "drain")  # fmt: skip
+
+    def _bounds(self, turn: Turns) -> tuple[Ints, Ints, Ints]:
+        """Where each poll begins and ends, and its assignment."""
+        key, cut = turn.key, self._cuts[turn.key]
+        after = turn.rank - self._before_cut[key]
+        begin = np.where(after < 0, self._starts[key] + turn.rank * PER_POLL, cut + after * PER_POLL)
+        end = np.minimum(begin + PER_POLL, np.where(after < 0, cut, self._ends[key]))
+        return begin, end, 1 + (after >= 0).astype(np.int64)
+
+    def records(self, key: Ints, offset: Ints) -> tuple[Ints, np.ndarray]:
+        """What is at these offsets, and whether anything is; ``key`` never falls."""
+        value, there = values_at(offset), np.ones(len(offset), dtype=np.bool_)
+        for special in self._specials:
+            if not len(key) or not key[0] <= special.key <= key[-1]:
+                continue
+            for rank, record in enumerate(special.scene.records):
+                here = (key == special.key) & (offset == special.base + rank)
+                if record is None:
+                    there &= ~here
+                else:
+                    value = np.where(here, record, value)
+        return value, there
+
+    def _ops(
+        self, writer: HistoryWriter, ops: Alone, key: rows.Named, f: rows.Named, argument: str, phase: str
+    ) -> None:
+        every = np.ones(len(ops.index), dtype=np.bool_)
+        columns: rows.Columns = {"worker": "0", "f": f, "key": key, "argument": argument}
+        writer.batch("ops", rows.operations(ops, every, columns, phase=phase))
+
+
+def _effects(writer: HistoryWriter, ops: Alone, parts: Sequence[rows.Part], phase: str) -> None:
+    batch = rows.effects(ops, parts, phase=phase)
+    if batch is not None:
+        writer.batch("effects", batch)

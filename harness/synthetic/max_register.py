@@ -1,0 +1,80 @@
+"""The history of correct max registers: a read returns the largest value written so far; many writes are of less, and
+some values are written more than once.
+
+Values rise with the slots, by one every so often that each key is written to about every second time. Ordinary ones are
+multiples of ``STEP``, so that scenes have some in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow.compute as pc
+
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.segments import Ints
+from assay.harness.synthetic.state import Highest
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+
+WRITE: Final = 0
+READ: Final = 1
+STEP: Final = 4
+SPREAD: Final = 8
+"""Levels between the least and the largest value that are written at one time."""
+EMPTY: Final = -1
+"""Nothing written, in the arrays."""
+
+
+_Int = TypeVar("_Int", int, Ints)
+
+
+class MaxRegisterTraffic(Traffic):
+    model = "max-register"
+    verbs = ("write", "read")
+    weights = (0.5, 0.5)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._largest = Highest(plan.keys, EMPTY)
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        """Each leaves behind the second value above all that were written before."""
+        first, second = self._own(at.slot) + 1, self._own(at.slot) + 2
+
+        def step(f: str, value: int, begin: int) -> Step:
+            argument, result = (value, None) if f == "write" else (None, value)
+            return Step(f, begin, begin + 1, (Effect(f, at.key, value=value),), argument=argument, result=result)
+
+        steps = {
+            "max-phantom": (step("read", first, 0), step("write", second, 2)),
+            "max-order": (step("write", first, 0), step("write", second, 2), step("read", first, 4)),
+        }[anomaly]
+        return Scene(key=at.key, steps=steps, value=first)
+
+    def act(self, block: Block) -> Acts:
+        slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)
+        drawn = STEP * (slots.index // self.plan.keys + self.rng.integers(0, SPREAD, len(verb)))
+        value = np.where(block.opening, self._own(slots.index) + 2, drawn)
+        current = self._largest.follow(block.key, (block.landed & (verb == WRITE)) | block.opening, value)
+        keep, ok = block.keep, slots.ok
+        writes, reads = np.flatnonzero(keep & (verb == WRITE)), np.flatnonzero(keep & (verb == READ) & ok)
+        parts = [
+            rows.Part("write", writes, key.at(writes), {"value": value[writes]}),
+            rows.Part("read", reads, key.at(reads), {"value": rows.Known(current[reads], current[reads] != EMPTY)}),
+        ]
+        looked = (ok & (verb == READ))[keep]
+        return Acts(
+            verb=verb,
+            key=key,
+            parts=parts,
+            argument=rows.numbers(value[keep], (verb == WRITE)[keep]),
+            result=pc.if_else(looked, rows.numbers(current[keep], (current != EMPTY)[keep]), rows.NONE),
+        )
+
+    def _own(self, slot: _Int) -> _Int:
+        """Nothing as large was written before this slot."""
+        return STEP * (slot // self.plan.keys + SPREAD)

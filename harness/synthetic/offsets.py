@@ -1,0 +1,108 @@
+"""The history of correct offsets, of each group in one partition: of groups that rewind, where a commit is a register's
+write and bears a number of its own, and of groups that only read on, where no offset goes back.
+
+A commit's number is its operation's index + 1. Key n has a group of each sort, ``group-n`` and ``reader-n``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.register_scenes import LAST, SHARED_SCENES, Committed
+from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.state import Latest, Tally
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.values import offset_of
+
+COMMIT: Final = 0
+FETCH: Final = 1
+ADVANCE: Final = 2
+RESUME: Final = 3
+MOST_READ: Final = 5
+"""Offsets between one commit of a reader and the next."""
+CLEAR: Final = MOST_READ + 2
+"""So far on, the offset below is beyond what any commit before asked for: one of unknown outcome might have come late,
+and an owner that is told of its offset proves nothing."""
+EMPTY: Final = 0
+"""Nothing committed, in the arrays; no commit bears it."""
+REGRESSION: Final = "offset-regression"
+
+
+class OffsetsTraffic(Traffic):
+    model = "offsets"
+    verbs = ("commit", "fetch", "advance", "resume")
+    weights = (0.25, 0.3, 0.3, 0.15)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._groups = pa.array([f"group-{number}" for number in range(plan.keys)], pa.string())
+        self._readers = pa.array([f"reader-{number}" for number in range(plan.keys)], pa.string())
+        self._committed = pa.array([f"group-{number}/orders-{number}" for number in range(plan.keys)], pa.string())
+        self._read = pa.array([f"reader-{number}/orders-{number}" for number in range(plan.keys)], pa.string())
+        self._both = pa.concat_arrays([self._committed, self._read])
+        self._commits = Latest(plan.keys, EMPTY)
+        self._positions = Tally(plan.keys)
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        number = at.number
+        if anomaly != REGRESSION:
+            return SHARED_SCENES[anomaly](Committed(f"group-{number}/orders-{number}", f"group-{number}"))
+        group, offset = f"reader-{number}", at.count + CLEAR
+        key = f"{group}/orders-{number}"
+        steps = (
+            Step("advance", 0, 1, (Effect("advance", key, position=offset, group=group),), argument=offset),
+            Step("resume", 2, 3, (Effect("resume", key, position=offset - 1, group=group),), result=offset - 1),
+        )
+        return Scene(key=key, steps=steps, position=offset, takes=CLEAR)
+
+    def act(self, block: Block) -> Acts:
+        slots, verb, key = block.slots, block.verb, block.key
+        step = self.rng.integers(1, MOST_READ + 1, len(verb))
+        value = np.where(block.opening, LAST, slots.index + 1)
+        rewinding = block.opening & (block.takes == 0)
+        current, _ = self._commits.follow(key, (block.landed & (verb == COMMIT)) | rewinding, value)
+        forward = np.where(block.landed & (verb == ADVANCE), step, 0) + block.takes
+        position = self._positions.follow(key, forward)
+        keep, ok = block.keep, slots.ok
+        commits, fetches = np.flatnonzero(keep & (verb == COMMIT)), np.flatnonzero(keep & (verb == FETCH) & ok)
+        advances, resumes = np.flatnonzero(keep & (verb == ADVANCE)), np.flatnonzero(keep & (verb == RESUME) & ok)
+        known = current[fetches] != EMPTY
+        parts = [
+            rows.Part("commit", commits, rows.Named(key[commits], self._committed), {
+                "group": rows.Named(key[commits], self._groups),
+                "value": value[commits],
+                "position": offset_of(value[commits]),
+            }),
+            rows.Part("fetched", fetches, rows.Named(key[fetches], self._committed), {
+                "group": rows.Named(key[fetches], self._groups),
+                "value": rows.Known(current[fetches], known),
+                "position": np.where(known, offset_of(current[fetches]), -1),
+            }),
+            rows.Part("advance", advances, rows.Named(key[advances], self._read), {
+                "group": rows.Named(key[advances], self._readers),
+                "position": (position + step)[advances],
+            }),
+            rows.Part("resume", resumes, rows.Named(key[resumes], self._read), {
+                "group": rows.Named(key[resumes], self._readers),
+                "position": position[resumes],
+            }),
+        ]  # fmt: skip
+        told = np.where(verb == COMMIT, value, position + step)[keep]
+        seen = np.where(verb == FETCH, current, position)[keep]
+        verbs, good = verb[keep], ok[keep]
+        looked = ((verbs == RESUME) | ((verbs == FETCH) & (seen != EMPTY))) & good
+        return Acts(
+            verb=verb,
+            key=rows.Named(np.where(verb >= ADVANCE, self.plan.keys, 0) + key, self._both),
+            parts=parts,
+            count=position,
+            argument=rows.numbers(told, (verbs == COMMIT) | (verbs == ADVANCE)),
+            result=pc.if_else(((verbs == FETCH) | (verbs == RESUME)) & good, rows.numbers(seen, looked), rows.NONE),
+        )

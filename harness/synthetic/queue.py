@@ -1,0 +1,87 @@
+"""The history of correct queues: enqueue and dequeue, first in, first out; at the end what is left is dequeued.
+
+The n-th element of a queue is a function of n. A dequeue that finds nothing fails; one of unknown outcome may have
+taken an element, and half of them did.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic import queue_drain, rows
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.slots import FAIL, INFO, OK
+from assay.harness.synthetic.state import Cursors, Tally
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at
+
+ENQUEUE: Final = 0
+DEQUEUE: Final = 1
+EMPTY: Final = "empty"
+
+
+class QueueTraffic(Traffic):
+    model = "queue"
+    verbs = ("enqueue", "dequeue")
+    weights = (0.48, 0.52)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._tails = Tally(plan.keys)
+        self._heads = Cursors(plan.keys)
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        """Of elements that have no place in the queue, so that what is in it stays as it is."""
+        value = SCENE_VALUES
+
+        def enqueue(begin: int) -> Step:
+            return Step("enqueue", begin, begin + 1, (Effect("add", at.key, value=value),), argument=value)
+
+        def dequeue(begin: int) -> Step:
+            return Step("dequeue", begin, begin + 1, (Effect("observe", at.key, value=value),), result=value)
+
+        steps = {
+            "queue-lost": (enqueue(0),),
+            "queue-duplicate": (enqueue(0), dequeue(2), dequeue(4)),
+            "queue-phantom": (dequeue(0),),
+        }[anomaly]
+        return Scene(key=at.key, steps=steps, value=value)
+
+    def act(self, block: Block) -> Acts:
+        slots, key = block.slots, rows.Named(block.key, self.names)
+        # A dequeue of unknown outcome may have taken what a scene loses: there are none in its key.
+        verb = np.where(block.special & (slots.outcome == INFO), ENQUEUE, block.verb)
+        landed = block.landed & (verb == ENQUEUE)
+        place = self._tails.follow(block.key, landed.astype(np.int64))
+        moving = block.landed & (verb == DEQUEUE)
+        begin, end = self._heads.follow(block.key, moving, np.ones_like(place), place)
+        empty = (verb == DEQUEUE) & (slots.outcome == OK) & (begin == end)
+        outcome = np.where(empty, FAIL, slots.outcome).astype(np.int8)
+        element = np.where(landed, values_at(place), UNLANDED + slots.index)
+        keep, taken = block.keep, values_at(begin)
+        ins, outs = np.flatnonzero(keep & (verb == ENQUEUE)), np.flatnonzero(keep & (verb == DEQUEUE))
+        parts = [
+            rows.Part("add", ins, key.at(ins), {"value": element[ins]}),
+            rows.Part("observe", outs, key.at(outs), {"value": rows.Known(taken[outs], outcome[outs] == OK)}),
+        ]
+        got = (verb == DEQUEUE) & (outcome == OK)
+        return Acts(
+            verb=verb,
+            key=key,
+            parts=parts,
+            outcome=outcome,
+            failures=rows.Failures(np.where(empty, 0, -1), (EMPTY,)),
+            argument=rows.numbers(element[keep], verb[keep] == ENQUEUE),
+            result=pc.if_else(got[keep], rows.numbers(taken[keep]), rows.NONE),
+        )
+
+    def finish(self, writer: HistoryWriter) -> None:
+        queue_drain.write(
+            writer, self.schedule, self.plan.operations, self.names, self._heads.positions, self._tails.totals
+        )

@@ -1,0 +1,90 @@
+"""The history of correct registers: reads, writes and CAS operations, so that there are chains of CAS operations that
+start at the initial value or at a write.
+
+A write's value is its operation's index + 1. A CAS expects the current value, or, to fail, the one before it; half of
+those that fail tell the current value as a read of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.register_scenes import LAST, register_scene
+from assay.harness.synthetic.scene import Opening, Scene
+from assay.harness.synthetic.slots import FAIL, OK
+from assay.harness.synthetic.state import Latest
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+
+READ: Final = 0
+WRITE: Final = 1
+CAS: Final = 2
+CAS_FAILS: Final = 0.3
+CAS_TELLS: Final = 0.5
+
+EMPTY: Final = 0
+"""The initial value, in the arrays; no write has it."""
+
+NEVER: Final = 1 << 41
+"""What nobody ever writes begins here."""
+
+
+class RegisterTraffic(Traffic):
+    model = "register"
+    verbs = ("read", "write", "cas")
+    weights = (0.5, 0.25, 0.25)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._registers = Latest(plan.keys, EMPTY)
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        return register_scene(anomaly, at)
+
+    def act(self, block: Block) -> Acts:
+        slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)
+        length = len(verb)
+        fits = (verb != CAS) | (self.rng.random(length) >= CAS_FAILS)
+        tells = self.rng.random(length) < CAS_TELLS
+        value = np.where(block.opening, LAST, slots.index + 1)
+        # An info that took effect did so in its own slot: any moment from its call on will do.
+        done = (block.landed & (verb != READ) & fits) | block.opening
+        current, before = self._registers.follow(block.key, done, value)
+        refused = (slots.outcome == OK) & ~fits
+        outcome = np.where(refused, FAIL, slots.outcome).astype(np.int8)
+        # To expect a value that is not there: the former one, or one that never is.
+        expected = np.where(fits, current, np.where(before == current, NEVER + value, before))
+        writes, swaps = np.flatnonzero(block.keep & (verb == WRITE)), np.flatnonzero(block.keep & (verb == CAS))
+        reads, told = np.flatnonzero(block.keep & (verb == READ)), np.flatnonzero(block.keep & refused & tells)
+        seen = rows.Known(current[reads], (current[reads] != EMPTY) & slots.ok[reads])
+        parts = [
+            rows.Part("write", writes, key.at(writes), {"value": value[writes]}),
+            rows.Part("cas", swaps, key.at(swaps), {
+                "value": value[swaps], "expected": rows.Known(expected[swaps], expected[swaps] != EMPTY),
+            }),
+            rows.Part("read", reads, key.at(reads), {"value": seen}),
+            rows.Part("read", told, key.at(told), {
+                "value": rows.Known(current[told], current[told] != EMPTY),
+            }, sub=1, outcome=np.zeros(len(told), np.int8)),
+        ]  # fmt: skip
+        keep = block.keep
+        new, old = rows.numbers(value[keep]), rows.numbers(expected[keep], expected[keep] != EMPTY)
+        swap = pc.binary_join_element_wise("[", old, ",", new, "]", "")
+        looked = (verb == READ) & (slots.outcome == OK)
+        return Acts(
+            verb=verb,
+            key=key,
+            parts=parts,
+            outcome=outcome,
+            failures=rows.Failures(np.where(refused, 0, -1), ("mismatch",)),
+            argument=pc.choose(verb[keep], "null", new, swap),
+            result=pc.if_else(
+                looked[keep] | (refused & tells)[keep],
+                rows.numbers(current[keep], current[keep] != EMPTY),
+                rows.NONE,
+            ),
+        )

@@ -1,0 +1,82 @@
+"""One scene for each register anomaly. Each begins and ends with a plain write, so that it stands for itself.
+
+The registers are such ones, or what a group has committed in a partition, where ``commit`` writes and ``fetch`` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.values import offset_of
+
+OWN_VALUES: Final = 1 << 40
+"""Values of scenes begin here; ordinary ones are below."""
+
+A, B, C, D = (OWN_VALUES + number for number in range(4))
+LAST: Final = D
+"""What the register holds after every scene."""
+
+
+@dataclass(frozen=True)
+class Register:
+    """The register of a scene."""
+
+    key: str
+
+    def write(self, value: int, begin: int) -> Step:
+        return Step("write", begin, begin + 1, (Effect("write", self.key, value=value),), argument=value)
+
+    def read(self, value: int, begin: int) -> Step:
+        return Step("read", begin, begin + 1, (Effect("read", self.key, value=value),), result=value)
+
+    def cas(self, expected: int, value: int, begin: int, end: int) -> Step:
+        effect = Effect("cas", self.key, value=value, expected=expected)
+        return Step("cas", begin, end, (effect,), argument=(expected, value))
+
+
+@dataclass(frozen=True)
+class Committed(Register):
+    """What a group has committed in a partition; the offset is a function of the commit's number."""
+
+    group: str
+
+    def write(self, value: int, begin: int) -> Step:
+        effect = Effect("commit", self.key, position=offset_of(value), value=value, group=self.group)
+        return Step("commit", begin, begin + 1, (effect,), argument=value)
+
+    def read(self, value: int, begin: int) -> Step:
+        effect = Effect("fetched", self.key, position=offset_of(value), value=value, group=self.group)
+        return Step("fetch", begin, begin + 1, (effect,), result=value)
+
+
+def _missing_writer(on: Register) -> Scene:
+    return Scene(key=on.key, steps=(on.write(A, 0), on.read(B, 2), on.write(D, 4)), value=B)
+
+
+def _future_read(on: Register) -> Scene:
+    return Scene(key=on.key, steps=(on.write(A, 0), on.read(D, 2), on.write(D, 4)), value=D)
+
+
+def _stale_read(on: Register) -> Scene:
+    return Scene(key=on.key, steps=(on.write(A, 0), on.write(D, 2), on.read(A, 4)), value=A)
+
+
+def _lost_update(on: Register) -> Scene:
+    return Scene(key=on.key, steps=(on.write(A, 0), on.cas(A, B, 2, 4), on.cas(A, C, 3, 5), on.write(D, 6)), value=A)
+
+
+SHARED_SCENES: Final[Mapping[str, Callable[[Register], Scene]]] = {
+    "missing-writer": _missing_writer,
+    "future-read": _future_read,
+    "stale-read": _stale_read,
+}
+"""Anomalies that need no CAS."""
+
+
+def register_scene(anomaly: str, at: Opening) -> Scene:
+    """The scene of an anomaly of registers."""
+    return {**SHARED_SCENES, "lost-update": _lost_update}[anomaly](Register(at.key))

@@ -1,0 +1,239 @@
+"""Arrays to Arrow batches of ``ops`` and ``effects``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from assay.harness.core.history import SCHEMAS
+from assay.harness.synthetic.segments import Flags, Ints
+from assay.harness.synthetic.slots import FAIL, INFO, OUTCOMES
+from assay.harness.synthetic.values import values_at
+
+NONE: Final = pa.scalar(None, pa.string())
+
+SUBS: Final = 1 << 20
+"""An operation has fewer effects."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A column with nulls where ``mask`` is not set."""
+
+    values: NDArray[Any]
+    mask: Flags
+
+
+@dataclass(frozen=True)
+class Named:
+    """A text column: ``codes`` into ``names``; below zero is null."""
+
+    codes: NDArray[Any]
+    names: Sequence[str] | pa.Array
+
+    def at(self, places: Ints | Flags) -> Named:
+        """Those at some places."""
+        return Named(self.codes[places], self.names)
+
+    def texts(self) -> pa.Array:
+        """Every one."""
+        return _names(self.names).take(pa.array(self.codes.astype(np.int64), mask=self.codes < 0))
+
+    def text(self, place: int) -> str:
+        """The one there."""
+        return str(_names(self.names)[int(self.codes[place])])
+
+
+Column: TypeAlias = NDArray[Any] | Known | Named | pa.Array | str | int
+"""One text or number stands for the same in every row."""
+
+Columns: TypeAlias = Mapping[str, Column]
+
+
+class Operations(Protocol):
+    """Arrays with one entry per operation; ``ret`` counts for ok and fail only."""
+
+    @property
+    def index(self) -> Ints: ...
+    @property
+    def process(self) -> Ints: ...
+    @property
+    def outcome(self) -> NDArray[np.int8]: ...
+    @property
+    def call(self) -> Ints: ...
+    @property
+    def ret(self) -> Ints: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """Effects of one kind. ``at``: the operation of each row, by its place in the arrays, never falling.
+
+    ``own``: columns of this kind alone. ``outcome``: where it is not the operation's.
+    """
+
+    kind: str
+    at: Ints
+    key: Named
+    own: Columns = field(default_factory=dict)
+    sub: Ints | int = 0
+    outcome: NDArray[np.int8] | None = None
+
+
+def taken(column: Column, at: Ints) -> Column:
+    """Those at some places; one that stands for all goes on to."""
+    if isinstance(column, Known):
+        return Known(column.values[at], column.mask[at])
+    if isinstance(column, Named):
+        return column.at(at)
+    return column[at] if isinstance(column, np.ndarray) else column
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Why operations failed: ``codes`` into ``names``, below zero where nobody says."""
+
+    codes: NDArray[Any]
+    names: Sequence[str]
+
+
+def batch(name: str, columns: Columns, length: int) -> pa.RecordBatch:
+    """A batch of the data set ``name``; columns that are not given are null."""
+    return pa.RecordBatch.from_arrays(
+        [_array(columns.get(column.name), column.type, length) for column in SCHEMAS[name]], schema=SCHEMAS[name]
+    )
+
+
+def operations(
+    ops: Operations, keep: Flags, columns: Columns, phase: str = "main", failures: Failures | None = None
+) -> pa.RecordBatch:
+    """Rows of ``ops`` for the operations of ``keep``; ``columns`` (worker, f, key, argument, result) are of those."""
+    outcome = ops.outcome[keep]
+    times: Columns = {
+        "index": ops.index[keep],
+        "process": ops.process[keep],
+        "call": ops.call[keep],
+        "ret": Known(ops.ret[keep], np.asarray(outcome != INFO)),
+        "phase": phase,
+        **_outcomes(outcome, failures, keep),
+    }
+    return batch("ops", {**times, **columns}, len(outcome))
+
+
+def effects(
+    ops: Operations, parts: Sequence[Part], phase: str = "main", failures: Failures | None = None
+) -> pa.RecordBatch | None:
+    """Effects of several kinds as one batch, in the order of operations; None when there is none."""
+    parts = [part for part in parts if len(part.at)]
+    if not parts:
+        return None
+    at = np.concatenate([part.at for part in parts])
+    sub = np.concatenate([np.broadcast_to(np.asarray(part.sub, np.int64), part.at.shape) for part in parts])
+    order = np.argsort(at * SUBS + sub, kind="stable")  # a merge of runs that are in order already
+    kinds = np.repeat(np.arange(len(parts)), [len(part.at) for part in parts])
+    outcome = np.concatenate([ops.outcome[part.at] if part.outcome is None else part.outcome for part in parts])
+    at, outcome = at[order], outcome[order]
+    columns: dict[str, Column] = {
+        "op": ops.index[at],
+        "sub": sub[order],
+        "process": ops.process[at],
+        "key": _gathered([part.key for part in parts], parts, order),
+        "kind": Named(kinds[order], [part.kind for part in parts]),
+        "call": ops.call[at],
+        "ret": Known(ops.ret[at], np.asarray(ops.outcome[at] != INFO)),
+        "phase": phase,
+        **_outcomes(outcome, failures, at),
+    }
+    for name in dict.fromkeys(name for part in parts for name in part.own):
+        columns[name] = _gathered([part.own.get(name) for part in parts], parts, order)
+    return batch("effects", columns, len(at))
+
+
+def numbers(values: NDArray[Any], mask: Flags | None = None) -> pa.Array:
+    """JSON of whole numbers; ``null`` where the mask is not set."""
+    text = pa.array(values).cast(pa.string())
+    return text if mask is None else pc.if_else(pa.array(mask), text, "null")
+
+
+def prefixes(count: NDArray[Any], mask: Flags) -> pa.Array:
+    """JSON of lists of so many elements, each the first ``values_at``; null where the mask is not set."""
+    elements = [str(value) for value in values_at(np.arange(int(count[mask].max(initial=0)))).tolist()]
+    texts = pa.array([f"[{','.join(elements[:length])}]" for length in range(len(elements) + 1)], pa.string())
+    return texts.take(pa.array(np.where(mask, count, 0), mask=~mask))
+
+
+def workers(client: NDArray[Any], clients: int) -> Named:
+    """The column ``worker`` of clients by number."""
+    return Named(client, [str(number) for number in range(clients)])
+
+
+def _outcomes(outcome: NDArray[Any], failures: Failures | None, at: Any) -> Columns:
+    """Outcome and error, which go together. ``at``: where the failure of each row stands."""
+    told = -1 if failures is None else np.where(failures.codes[at] < 0, -1, failures.codes[at] + 1)
+    error = np.where(outcome == INFO, 0, np.where(outcome == FAIL, told, -1))
+    names = ["timeout", *(() if failures is None else failures.names)]
+    return {"outcome": Named(outcome, OUTCOMES), "error": Named(error, names)}
+
+
+def _gathered(columns: Sequence[Column | None], parts: Sequence[Part], order: Ints) -> Column:
+    """One column of all parts, in this order."""
+    if any(isinstance(column, Named) for column in columns):
+        return _named(columns, parts, order)
+    values, masks = [], []
+    for column, part in zip(columns, parts, strict=True):
+        length = len(part.at)
+        if column is None:
+            values.append(np.zeros(length, np.int64))
+            masks.append(np.zeros(length, np.bool_))
+        elif isinstance(column, Known):
+            values.append(column.values)
+            masks.append(column.mask)
+        else:
+            values.append(np.broadcast_to(np.asarray(column), (length,)))
+            masks.append(np.ones(length, np.bool_))
+    mask = np.concatenate(masks)[order]
+    whole = np.concatenate(values)[order]
+    return whole if mask.all() else Known(whole, mask)
+
+
+def _named(columns: Sequence[Column | None], parts: Sequence[Part], order: Ints) -> Named:
+    """Texts of all parts, with the names of each one after the other."""
+    begins: dict[int, int] = {}
+    names: list[pa.Array] = []
+    codes, length = [], 0
+    for column, part in zip(columns, parts, strict=True):
+        if not isinstance(column, Named):
+            codes.append(np.full(len(part.at), -1))
+            continue
+        if id(column.names) not in begins:
+            begins[id(column.names)] = length
+            names.append(_names(column.names))
+            length += len(column.names)
+        codes.append(np.where(column.codes < 0, -1, column.codes + begins[id(column.names)]))
+    return Named(np.concatenate(codes)[order], names[0] if len(names) == 1 else pa.concat_arrays(names))
+
+
+def _names(names: Sequence[str] | pa.Array) -> pa.Array:
+    return names if isinstance(names, pa.Array) else pa.array(names, pa.string())
+
+
+def _array(column: Column | None, kind: pa.DataType, length: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(length, kind)
+    if isinstance(column, str | int):
+        return pa.repeat(pa.scalar(column, kind), length)
+    if isinstance(column, Known):
+        return pa.array(column.values, kind, mask=~column.mask)
+    if isinstance(column, Named):
+        if len(column.codes) and not (column.codes >= 0).any():
+            return pa.nulls(length, kind)
+        return column.texts()
+    if isinstance(column, pa.Array):
+        return column
+    return pa.array(column).cast(kind)

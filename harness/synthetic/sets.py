@@ -1,0 +1,77 @@
+"""The history of correct sets: elements are added, and reads return all of them.
+
+Sets come one after the other, ``lives`` tells how. The n-th element of a set is a function of n.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic import rows, segments
+from assay.harness.synthetic.lives import Lives
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, value_at, values_at
+
+ADD: Final = 0
+READ: Final = 1
+LIFE: Final = 50
+"""Operations on one set, on average."""
+
+
+class SetTraffic(Traffic):
+    model = "set"
+    verbs = ("add", "read")
+    weights = (0.9, 0.1)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._lives = Lives(self.names, LIFE)
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        elements = [value_at(place) for place in range(at.count + 1)]
+        before, own = elements[:-1], elements[-1]
+
+        def add(value: int) -> Step:
+            return Step("add", 0, 1, (Effect("add", at.key, value=value),), argument=value)
+
+        def read(values: list[int], begin: int) -> Step:
+            effects = tuple(Effect("read", at.key, value=value) for value in values) or (Effect("read", at.key),)
+            return Step("read", begin, begin + 1, effects, result=values)
+
+        lost = SCENE_VALUES
+        steps, value, takes = {
+            "set-lost": ((add(lost), read(before, 2)), lost, 0),
+            "set-stale": ((add(own), read(before, 2), read(elements, 4)), own, 1),
+            "set-vanished": ((add(lost), read([*before, lost], 2), read(before, 4)), lost, 0),
+            "set-phantom": ((read(elements, 0),), own, 1),
+        }[anomaly]
+        return Scene(key=at.key, steps=steps, value=value, takes=takes)
+
+    def act(self, block: Block) -> Acts:
+        slots, verb = block.slots, block.verb
+        place = self._lives.enter(slots.index) + block.key
+        key = rows.Named(place, self._lives.names)
+        landed = block.landed & (verb == ADD)
+        count = self._lives.follow(place, landed.astype(np.int64) + block.takes)
+        element = np.where(landed, values_at(count), UNLANDED + slots.index)
+        keep = block.keep
+        adds, reads = np.flatnonzero(keep & (verb == ADD)), np.flatnonzero(keep & (verb == READ) & slots.ok)
+        # An empty read has one row, without a value.
+        shown, rank = segments.ranks(reads, np.maximum(count[reads], 1))
+        parts = [
+            rows.Part("add", adds, key.at(adds), {"value": element[adds]}),
+            rows.Part("read", shown, key.at(shown), {"value": rows.Known(values_at(rank), count[shown] > 0)}, sub=rank),
+        ]
+        return Acts(
+            verb=verb,
+            key=key,
+            parts=parts,
+            count=count,
+            argument=rows.numbers(element[keep], verb[keep] == ADD),
+            result=rows.prefixes(count[keep], (slots.ok & (verb == READ))[keep]),
+        )

@@ -1,0 +1,153 @@
+"""Times, processes and outcomes of a synthetic run, chunk by chunk.
+
+Operation i takes effect at slot i, so what happened is decided by going through the slots in order; around its slot it
+stretches at random, as far as the same client's neighbours allow. Calls and returns have places of their own in each
+slot, by client, so that no two stamps are equal. Operation i belongs to client i % clients; after an info the client
+goes on as a new process. Timeouts come in bursts, each a window in which nearly all operations of all clients time out,
+as when a fault cuts the network; after each the leaders change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.harness.synthetic.plan import CLUSTER, Plan
+from assay.harness.synthetic.segments import Flags, Ints
+
+OK: Final = 0
+INFO: Final = 1
+FAIL: Final = 2
+OUTCOMES: Final = ("ok", "info", "fail")
+
+CHUNK: Final = 100_000
+"""Operations made at a time: what memory is needed for."""
+FATAL: Final = 0.8
+"""Share of the operations of a burst that time out; at most, for the share of the whole history may be higher."""
+FAILS: Final = 0.2
+"""Definite failures for each timeout."""
+
+SCENE_SLOTS: Final = 64
+"""Slots that a planted scene has for itself, one for each of its ticks."""
+
+EVENTS: Final = 4
+"""Lines that a slot has in each node's event log."""
+
+SCENE_PROCESS: Final = 2_000_000_000
+SENTINEL_PROCESS: Final = 2_100_000_000
+DRAIN_PROCESS: Final = 2_100_000_001
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Arrays of one chunk; ``ret`` counts for ok and fail only. ``epoch`` rises after each burst."""
+
+    index: Ints
+    client: Ints
+    process: Ints
+    outcome: NDArray[np.int8]
+    epoch: Ints
+    call: Ints
+    ret: Ints
+
+    @property
+    def ok(self) -> Flags:
+        return np.asarray(self.outcome == OK)
+
+
+class Schedule:
+    """The slots of a plan. ``scenes``: the first of those that each planted scene has for itself."""
+
+    def __init__(
+        self, plan: Plan, rng: np.random.Generator, *, lasts: int = 0, quiet: Sequence[bool] | None = None
+    ) -> None:
+        """``lasts``: nanoseconds that the slots of one scene must last. ``quiet``: whether all is well around each."""
+        self._plan = plan
+        self._rng = rng
+        self.width = max(20_000, 4 * plan.clients + 1000, -(-lasts // SCENE_SLOTS))
+        """Nanoseconds per slot."""
+        self.scenes = self._scenes()
+        self._quiet = [scene for scene, wanted in zip(self.scenes, quiet or (), strict=False) if wanted]
+        bursts = max(1, plan.operations // CLUSTER) if plan.bursts is None else plan.bursts
+        self._bursts, self._length = self._windows(bursts if plan.info_share else 0)
+
+    def chunks(self, bulk: int = 1) -> Iterator[Slots]:
+        """In order; the slots of the scenes are in them, too. ``bulk``: how many times smaller than others they are."""
+        size = max(1, CHUNK // bulk // self._plan.clients) * self._plan.clients
+        infos = np.zeros(self._plan.clients, dtype=np.int64)
+        for begin in range(0, self._plan.operations, size):
+            chunk, infos = self._chunk(begin, min(begin + size, self._plan.operations), infos)
+            yield chunk
+
+    def opening(self, slot: int) -> int:
+        """A stamp in the middle of a slot, that no ordinary operation has."""
+        return (slot + self._plan.clients) * self.width + self.width // 2
+
+    def openings(self, slot: Ints) -> Ints:
+        """The same for many."""
+        return (slot + self._plan.clients) * self.width + self.width // 2
+
+    def alone(self, slot: Ints) -> tuple[Ints, Ints]:
+        """Call and return of operations after the main phase, one a slot."""
+        begin = (slot + 2 * self._plan.clients) * self.width
+        return begin, begin + self.width // 2
+
+    def _scenes(self) -> tuple[int, ...]:
+        """One in each part of the middle half of the run."""
+        count, low = len(self._plan.plant), self._plan.operations // 4
+        step = self._plan.operations // 2 // max(1, count)
+        return tuple(
+            low + number * step + int(self._rng.integers(0, step - SCENE_SLOTS + 1)) for number in range(count)
+        )
+
+    def _windows(self, bursts: int) -> tuple[Ints, int]:
+        """Where each burst begins, one in each part of the run, and how many slots it has."""
+        if not bursts:
+            return np.zeros(0, dtype=np.int64), 0
+        operations = self._plan.operations
+        share = max(FATAL, self._plan.info_share)
+        part = operations // bursts
+        length = min(part, max(1, round(operations * self._plan.info_share / share / bursts)))
+        return np.arange(bursts) * part + self._rng.integers(0, part - length + 1, bursts), length
+
+    def _chunk(self, begin: int, end: int, infos: Ints) -> tuple[Slots, Ints]:
+        clients, rng = self._plan.clients, self._rng
+        index = np.arange(begin, end, dtype=np.int64)
+        client = index % clients
+        burst = np.searchsorted(self._bursts, index, side="right") - 1
+        outcome, over = self._outcomes(index, burst)
+        timed_out = np.zeros((-(-len(index) // clients), clients), dtype=np.int64)
+        timed_out.reshape(-1)[: len(index)] = outcome == INFO
+        so_far = np.cumsum(timed_out, axis=0) - timed_out + infos
+        early = rng.integers(0, (clients - 1) // 2 + 1, len(index))
+        late = rng.integers(0, clients - 1 - (clients - 1) // 2 + 1, len(index))
+        slots = Slots(
+            index=index,
+            client=client,
+            process=client + clients * so_far.reshape(-1)[: len(index)],
+            outcome=outcome,
+            epoch=1 + burst + over,
+            call=(index + clients - early) * self.width + client,
+            ret=(index + clients + late) * self.width + clients + 1 + client,
+        )
+        return slots, infos + timed_out.sum(axis=0)
+
+    def _outcomes(self, index: Ints, burst: Ints) -> tuple[NDArray[np.int8], Ints]:
+        """And whether the last burst is over."""
+        share = self._plan.info_share
+        if len(self._bursts):
+            inside = (burst >= 0) & (index - self._bursts[burst] < self._length)
+            within = max(FATAL, share)
+        else:
+            inside, within = np.ones(len(index), dtype=np.bool_), share
+        draw = self._rng.random(len(index))
+        failed = draw > 1 - min(FAILS * within, 1 - within)
+        outcome = np.where(inside & (draw < within), INFO, np.where(inside & failed, FAIL, OK)).astype(np.int8)
+        reach = 3 * self._plan.clients + SCENE_SLOTS  # beyond each client's last operation before, and first after
+        for scene in self._quiet:
+            outcome[(index >= scene - reach) & (index < scene + SCENE_SLOTS + reach)] = OK
+        return outcome, ((burst >= 0) & ~inside).astype(np.int64)

@@ -1,0 +1,181 @@
+"""What all kinds of objects share: clients that do something at random, chunk by chunk, and scenes among them.
+
+A kind of object says what its operations are called, what became of each (``act``) and how its anomalies are staged
+(``stage``). Everything else is here, so memory does not grow with the history: one chunk is made, written and
+forgotten, and what an object remembers is a few numbers (``state``).
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assay.harness.core.history import HistoryWriter
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.catalogue import CATALOGUE
+from assay.harness.synthetic.plan import Plan, PlanError, Planted
+from assay.harness.synthetic.scene import Opening, Scene
+from assay.harness.synthetic.segments import Flags, Ints
+from assay.harness.synthetic.slots import INFO, OK, SCENE_SLOTS, Schedule, Slots
+
+
+@dataclass(frozen=True)
+class Block:
+    """One chunk's operations as they are drawn. Arrays of one entry per operation."""
+
+    slots: Slots
+    verb: Ints
+    key: Ints
+    """At an ``opening``, the scene's."""
+    keep: Flags
+    """Not of a scene."""
+    opening: Flags
+    takes: Ints
+    """At an ``opening``, how much of what is counted the scene uses up; else 0."""
+    special: Flags
+    """The key is one of a scene's."""
+    landed: Flags
+    """Took effect, if that kind of operation does anything at all: those that are ok, and half of the infos."""
+
+
+@dataclass(frozen=True)
+class Acts:
+    """What became of them."""
+
+    verb: Ints
+    key: rows.Named
+    parts: Sequence[rows.Part]
+    count: Ints | None = None
+    """What a scene that opens here finds counted."""
+    outcome: NDArray[np.int8] | None = None
+    failures: rows.Failures | None = None
+    argument: rows.Column = "null"
+    """JSON, as in ``ops``; of the operations of ``keep`` alone, as is ``result``."""
+    result: rows.Column | None = None
+    events: pa.RecordBatch | None = None
+    """What the nodes' event logs say meanwhile."""
+
+
+class Traffic(abc.ABC):
+    """Makes and writes the history of a plan, once. Raises ``PlanError`` for what this kind of object does not have."""
+
+    model: ClassVar[str]
+    """Its name in the catalogue."""
+    verbs: ClassVar[tuple[str, ...]]
+    apart: int = 1
+    """Scenes are in keys whose numbers are multiples of it."""
+    bulk: ClassVar[int] = 1
+    """How many times as many effects its operations have as those of others."""
+    weights: ClassVar[tuple[float, ...]]
+    """How often each verb is drawn; the sum is 1."""
+
+    def __init__(self, plan: Plan) -> None:
+        known = CATALOGUE[self.model]
+        for anomaly in plan.plant:
+            if anomaly not in known.anomalies:
+                raise PlanError(
+                    f"{known.title} history has no anomaly {anomaly!r}; plant one of {', '.join(known.anomalies)}"
+                )
+        self.plan = plan
+        self.rng = np.random.default_rng([plan.seed, 2])
+        self.names = pa.array([f"{self.model}-{number}" for number in range(plan.keys)], pa.string())
+        rehearsed = [self.stage(anomaly, Opening(0, "")) for anomaly in plan.plant]
+        for anomaly, scene in zip(plan.plant, rehearsed, strict=True):
+            if scene.clients > plan.clients:
+                raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")
+        self._takes = [scene.takes for scene in rehearsed]
+        self.schedule = Schedule(
+            plan,
+            np.random.default_rng([plan.seed, 1]),
+            lasts=max((scene.lasts for scene in rehearsed), default=0),
+            quiet=[scene.quiet for scene in rehearsed],
+        )
+        places = self.rng.choice(-(-plan.keys // self.apart), len(plan.plant), replace=False)
+        self.scene_keys: list[int] = (self.apart * places).tolist()
+        self._special = np.zeros(plan.keys, dtype=np.bool_)
+        self._special[self.scene_keys] = True
+        self.played: list[tuple[Opening, Scene]] = []
+
+    @abc.abstractmethod
+    def act(self, block: Block) -> Acts:
+        """What became of the operations of a chunk."""
+
+    @abc.abstractmethod
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        """The scene of an anomaly. How many steps it has, and what it takes, does not depend on where it opens."""
+
+    def finish(self, writer: HistoryWriter) -> None:
+        """What comes after the main phase."""
+        return
+
+    def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
+        """Writes everything; where the anomalies are that were planted."""
+        planted: list[Planted] = []
+        for slots in self.schedule.chunks(self.bulk):
+            planted += self._chunk(slots, writer)
+        self.finish(writer)
+        return tuple(planted)
+
+    def drawn_key(self, block: Block, key: Ints) -> Ints:
+        """Keys that were drawn in another way, but for the scenes'."""
+        return np.where(block.opening, block.key, key)
+
+    def _chunk(self, slots: Slots, writer: HistoryWriter) -> list[Planted]:
+        block = self._draw(slots)
+        acts = self.act(block)
+        outcome = slots.outcome if acts.outcome is None else acts.outcome
+        ops = Slots(slots.index, slots.client, slots.process, outcome, slots.epoch, slots.call, slots.ret)
+        keep = block.keep
+        columns: rows.Columns = {
+            "worker": rows.workers(slots.client[keep], self.plan.clients),
+            "f": rows.Named(acts.verb[keep], self.verbs),
+            "key": acts.key.at(keep),
+            "argument": acts.argument,
+        }
+        if acts.result is not None:
+            columns = {**columns, "result": acts.result}
+        writer.batch("ops", rows.operations(ops, keep, columns, failures=acts.failures))
+        batch = rows.effects(ops, acts.parts, failures=acts.failures)
+        if batch is not None:
+            writer.batch("effects", batch)
+        if acts.events is not None:
+            writer.batch("events", acts.events)
+        return [self._play(number, at, slots, acts, writer) for number, at in self._openings(slots)]
+
+    def _draw(self, slots: Slots) -> Block:
+        length, rng = len(slots.index), self.rng
+        key = rng.integers(0, self.plan.keys, length)
+        verb = np.searchsorted(np.cumsum(self.weights)[:-1], rng.random(length), side="right")
+        landed = (slots.outcome == OK) | ((slots.outcome == INFO) & (rng.random(length) < 0.5))
+        keep, opening = np.ones(length, dtype=np.bool_), np.zeros(length, dtype=np.bool_)
+        takes = np.zeros(length, dtype=np.int64)
+        first = int(slots.index[0])
+        for begin in self.schedule.scenes:
+            keep[max(0, begin - first) : max(0, begin + SCENE_SLOTS - first)] = False
+        for number, at in self._openings(slots):
+            opening[at], key[at], takes[at] = True, self.scene_keys[number], self._takes[number]
+        return Block(slots, verb, key, keep, opening, takes, self._special[key], landed & keep)
+
+    def _openings(self, slots: Slots) -> list[tuple[int, int]]:
+        """The scenes that open in a chunk: number, and place in it."""
+        first, last = int(slots.index[0]), int(slots.index[-1])
+        return [(number, slot - first) for number, slot in enumerate(self.schedule.scenes) if first <= slot <= last]
+
+    def _play(self, number: int, at: int, slots: Slots, acts: Acts, writer: HistoryWriter) -> Planted:
+        opening = Opening(
+            number=self.scene_keys[number],
+            key=acts.key.text(at),
+            slot=int(slots.index[at]),
+            count=0 if acts.count is None else int(acts.count[at]),
+            epoch=int(slots.epoch[at]),
+        )
+        anomaly = self.plan.plant[number]
+        scene = self.stage(anomaly, opening)
+        self.played.append((opening, scene))
+        return scene.write(anomaly, writer, self.schedule, opening.slot, number)

@@ -1,0 +1,156 @@
+"""The histories of correct stores of lists and of registers: transactions of a few micro-operations on any of the keys.
+
+They take effect in the order of their slots, so they are strictly serializable. A transaction of unknown fate takes
+effect as a whole or not at all. A list is in use for a while, then another one takes its place (``lives``), and its
+n-th element is a function of n.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.harness.core.transactions import TRANSACTION
+from assay.harness.synthetic import rows, segments
+from assay.harness.synthetic.lives import Lives
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene
+from assay.harness.synthetic.segments import Flags, Ints
+from assay.harness.synthetic.state import Latest
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.txn_scenes import txn_scene
+from assay.harness.synthetic.values import UNLANDED, values_at
+
+MOST_MICROS: Final = 4
+"""In one transaction."""
+WRITES: Final = 0.5
+LIFE: Final = 16
+"""Transactions for each list, which has some twenty elements then."""
+EMPTY: Final = 0
+"""The initial value of a register, in the arrays; no write has it."""
+
+
+@dataclass(frozen=True)
+class Micros:
+    """The micro-operations of a chunk, one transaction's after the other's. Arrays of one entry for each."""
+
+    op: Ints
+    """The place of its transaction in the chunk."""
+    rank: Ints
+    """Its place in the transaction."""
+    key: Ints
+    writes: Flags
+    landed: Flags
+    told: Flags
+    """A read whose result is known."""
+
+
+class TxnTraffic(Traffic):
+    """What the two kinds of stores share."""
+
+    verbs = (TRANSACTION,)
+    weights = (1.0,)
+    lists: ClassVar[bool]
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        return txn_scene(anomaly, at, lists=self.lists)
+
+    def act(self, block: Block) -> Acts:
+        slots, rng = block.slots, self.rng
+        many = np.where(block.keep, rng.integers(1, MOST_MICROS + 1, len(slots.index)), 0)
+        op, rank = segments.ranks(np.arange(len(many)), many)
+        writes = rng.random(len(op)) < WRITES
+        key = rng.integers(0, self.plan.keys, len(op))
+        micros = Micros(op, rank, key, writes, block.landed[op], ~writes & slots.ok[op])
+        names, parts, written, seen = self.perform(block, micros)
+        asked = _micros(self.lists, names, written, micros.writes, pa.scalar("null"))
+        told = _micros(self.lists, names, written, micros.writes, seen)
+        return Acts(
+            verb=np.zeros_like(many),
+            # A transaction is about no key; where a scene opens is told all the same.
+            key=rows.Named(np.where(block.opening, block.key, -1), self.names),
+            parts=parts,
+            argument=_joined(asked, many, block.keep),
+            result=pc.if_else(slots.ok[block.keep], _joined(told, many, block.keep), rows.NONE),
+        )
+
+    @abc.abstractmethod
+    def perform(self, block: Block, micros: Micros) -> tuple[rows.Named, list[rows.Part], Ints, pa.Array]:
+        """The keys' names, the effects, what each micro-operation wrote if it did, and read if it did, as JSON."""
+
+
+class TxnListTraffic(TxnTraffic):
+    model = "txn"
+    bulk = 4
+    lists = True
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._lives = Lives(self.names, LIFE)
+
+    def perform(self, block: Block, micros: Micros) -> tuple[rows.Named, list[rows.Part], Ints, pa.Array]:
+        index = block.slots.index
+        key = self._lives.enter(index)[micros.op] + micros.key
+        names = rows.Named(key, self._lives.names)
+        count = self._lives.follow(key, (micros.writes & micros.landed).astype(np.int64))
+        value = np.where(micros.landed, values_at(count), UNLANDED + index[micros.op] * MOST_MICROS + micros.rank)
+        # An empty list has one row, without a position.
+        height = np.where(micros.told, np.maximum(count, 1), micros.writes).astype(np.int64)
+        sub = _before(height, micros.rank)
+        appends, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.told)
+        shown, place = segments.ranks(reads, height[reads])
+        there = count[shown] > 0
+        parts = [
+            rows.Part("txn-append", micros.op[appends], names.at(appends), {"value": value[appends]}, sub=sub[appends]),
+            rows.Part("txn-read", micros.op[shown], names.at(shown), {
+                "position": rows.Known(place, there), "value": rows.Known(values_at(place), there),
+            }, sub=sub[shown] + place),
+        ]  # fmt: skip
+        return names, parts, value, rows.prefixes(count, micros.told)
+
+
+class TxnRegisterTraffic(TxnTraffic):
+    model = "txn-register"
+    lists = False
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._registers = Latest(plan.keys, EMPTY)
+
+    def perform(self, block: Block, micros: Micros) -> tuple[rows.Named, list[rows.Part], Ints, pa.Array]:
+        names = rows.Named(micros.key, self.names)
+        value = block.slots.index[micros.op] * MOST_MICROS + micros.rank + 1
+        current, _ = self._registers.follow(micros.key, micros.writes & micros.landed, value)
+        sub = _before((micros.writes | micros.told).astype(np.int64), micros.rank)
+        writes, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.told)
+        parts = [
+            rows.Part("txn-write", micros.op[writes], names.at(writes), {"value": value[writes]}, sub=sub[writes]),
+            rows.Part("txn-read", micros.op[reads], names.at(reads), {
+                "value": rows.Known(current[reads], current[reads] != EMPTY),
+            }, sub=sub[reads]),
+        ]  # fmt: skip
+        return names, parts, value, rows.numbers(current, micros.told & (current != EMPTY))
+
+
+def _before(height: Ints, rank: Ints) -> Ints:
+    """The sum of the heights before each micro-operation, in its own transaction."""
+    return segments.running_sum(height, rank == 0) - height
+
+
+def _micros(lists: bool, names: rows.Named, written: Ints, writes: Flags, seen: pa.Array | pa.Scalar) -> pa.Array:
+    """JSON of each micro-operation; ``seen``: what stands in a read's third place."""
+    word = pc.if_else(writes, '["append","' if lists else '["w","', '["r","')
+    third = pc.if_else(writes, rows.numbers(written), seen)
+    return pc.binary_join_element_wise(word, names.texts(), '",', third, "]", "")
+
+
+def _joined(texts: pa.Array, many: Ints, keep: Flags) -> pa.Array:
+    """The list of each transaction, of those to keep."""
+    offsets = pa.array(np.concatenate([[0], np.cumsum(many)]).astype(np.int32))
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",").filter(pa.array(keep))
+    return pc.binary_join_element_wise("[", joined, "]", "")

@@ -1,0 +1,136 @@
+"""One scene for each anomaly of transactions, on two keys that nobody else has.
+
+The store holds lists or registers. What is on a cycle is open at the same time, so that no order but that of the
+dependencies speaks against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.core.transactions import TRANSACTION, effects
+from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.values import SCENE_VALUES
+
+A: Final = SCENE_VALUES
+B: Final = SCENE_VALUES + 1
+
+Micro: TypeAlias = tuple[str, str, list[int] | int | None]
+
+
+@dataclass(frozen=True)
+class Store:
+    """Two keys of a store of lists, or of registers."""
+
+    first: str
+    second: str
+    lists: bool
+    slot: int
+
+    def x(self, value: int) -> Micro:
+        """Writes to the first key."""
+        return ("append" if self.lists else "w", self.first, value)
+
+    def y(self, value: int) -> Micro:
+        return ("append" if self.lists else "w", self.second, value)
+
+    def read_x(self, *values: int) -> Micro:
+        """Of a register at most one."""
+        return "r", self.first, self._content(values)
+
+    def read_y(self, *values: int) -> Micro:
+        return "r", self.second, self._content(values)
+
+    def _content(self, values: tuple[int, ...]) -> list[int] | int | None:
+        return list(values) if self.lists else next(iter(values), None)
+
+
+def _step(micros: tuple[Micro, ...], begin: int, end: int, failed: bool = False) -> Step:
+    asked = [[f, key, None if f == "r" else value] for f, key, value in micros]
+    told = None if failed else [list(micro) for micro in micros]
+    outcome = Outcome.FAIL if failed else Outcome.OK
+    completed = Completed(0, 0, "", Operation(TRANSACTION, None, asked), Completion(outcome, told), begin, end)
+    return Step(TRANSACTION, begin, end, tuple(effects(completed)), failed=failed, argument=asked, result=told)
+
+
+def _together(*transactions: tuple[Micro, ...]) -> tuple[Step, ...]:
+    return tuple(_step(micros, turn, len(transactions) + turn) for turn, micros in enumerate(transactions))
+
+
+def _in_turn(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[Step, ...]:
+    return tuple(_step(micros, begin + 2 * turn, begin + 2 * turn + 1) for turn, micros in enumerate(transactions))
+
+
+def _g0(on: Store) -> tuple[Step, ...]:
+    """Each is ahead of the other in one of the lists."""
+    seen = (on.read_x(A, B), on.read_y(B, A))
+    return (*_together((on.x(A), on.y(A)), (on.x(B), on.y(B))), *_in_turn(seen, begin=4))
+
+
+def _g1a(on: Store) -> tuple[Step, ...]:
+    return (_step((on.x(A),), 0, 1, failed=True), *_in_turn((on.read_x(A),), begin=2))
+
+
+def _g1b(on: Store) -> tuple[Step, ...]:
+    return _together((on.x(A), on.x(B)), (on.read_x(A),))
+
+
+def _g1c(on: Store) -> tuple[Step, ...]:
+    return _together((on.x(A), on.read_y(B)), (on.read_x(A), on.y(B)))
+
+
+def _g_single(on: Store) -> tuple[Step, ...]:
+    """Read skew; or, in every second slot, a lost update."""
+    if on.slot % 2:
+        return _together((on.read_x(), on.x(A)), (on.read_x(), on.x(B)))
+    return _together((on.read_x(), on.read_y(B)), (on.x(A), on.y(B)))
+
+
+def _g_nonadjacent(on: Store) -> tuple[Step, ...]:
+    """A long fork: two see two writes in two orders."""
+    return _together((on.read_x(), on.read_y(B)), (on.x(A),), (on.read_x(A), on.read_y()), (on.y(B),))
+
+
+def _g2_item(on: Store) -> tuple[Step, ...]:
+    """Write skew."""
+    return _together((on.read_x(), on.y(B)), (on.x(A), on.read_y()))
+
+
+def _garbage_read(on: Store) -> tuple[Step, ...]:
+    return _in_turn((on.read_x(A),))
+
+
+def _internal(on: Store) -> tuple[Step, ...]:
+    return _in_turn((on.x(A), on.read_x()))
+
+
+def _duplicate_elements(on: Store) -> tuple[Step, ...]:
+    return _in_turn((on.x(A),), (on.read_x(A, A),))
+
+
+def _incompatible_order(on: Store) -> tuple[Step, ...]:
+    return (*_together((on.x(A),), (on.x(B),)), *_in_turn((on.read_x(A, B),), (on.read_x(B, A),), begin=4))
+
+
+_SCENES: Final[Mapping[str, Callable[[Store], tuple[Step, ...]]]] = {
+    "G0": _g0,
+    "G1a": _g1a,
+    "G1b": _g1b,
+    "G1c": _g1c,
+    "G-single": _g_single,
+    "G-nonadjacent": _g_nonadjacent,
+    "G2-item": _g2_item,
+    "garbage-read": _garbage_read,
+    "internal": _internal,
+    "duplicate-elements": _duplicate_elements,
+    "incompatible-order": _incompatible_order,
+}
+
+
+def txn_scene(anomaly: str, at: Opening, *, lists: bool) -> Scene:
+    """The scene of an anomaly; of registers there are those that need no order of elements."""
+    on = Store(f"{at.key}-x", f"{at.key}-y", lists, at.slot)
+    return Scene(key=on.first, steps=_SCENES[anomaly](on), value=A)

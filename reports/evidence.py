@@ -1,0 +1,70 @@
+"""Looks up in a history what a failure text names: operations and faults, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from assay.checkers.verdict import Judgement
+from assay.harness.core.history import HistoryReader
+from assay.reports.failure_text import Evidence, forbidden_findings, operations_wanted
+
+NANOSECONDS: Final = 1_000_000_000
+RESULT_WIDTH: Final = 100
+
+
+def look_up(history: Path, judgement: Judgement) -> Evidence:
+    """What :func:`assay.reports.failure_text.describe` asks for; empty when nothing was found."""
+    operations = operations_wanted(judgement)
+    faults = {number for finding in forbidden_findings(judgement)[:1] for number in finding.faults}
+    if not operations and not faults:
+        return Evidence()
+    reader = HistoryReader(history, optional=("faults", "events", "replicas"))
+    return Evidence(_operations(reader.dataset("ops"), operations), _faults(reader, faults))
+
+
+def operations_of(ops: ds.Dataset, judgement: Judgement) -> Evidence:
+    """The same from operations alone, of a history without faults."""
+    wanted = operations_wanted(judgement)
+    return Evidence(_operations(ops, wanted) if wanted else {})
+
+
+def _operations(ops: ds.Dataset, indexes: Sequence[int]) -> dict[int, str]:
+    rows = ops.to_table(filter=pc.field("index").isin(list(indexes))).to_pylist()
+    return {row["index"]: operation_line(row) for row in rows}
+
+
+def operation_line(row: dict[str, Any]) -> str:
+    """``op 812: send [17] to orders-3 by process 12, 14.201 - 14.203 s: ok {"offset":4711}``."""
+    until = f" - {seconds(row['ret'])}" if row["ret"] is not None else " -"
+    told = row["result"] if row["result"] is not None else row["error"] or ""
+    if len(told) > RESULT_WIDTH:
+        told = told[: RESULT_WIDTH - 1] + "…"
+    on = f" on {row['key']}" if row["key"] is not None else ""
+    return (
+        f"op {row['index']}: {row['f']} {row['argument']}{on} by process {row['process']}, "
+        f"{seconds(row['call'])}{until} s: {row['outcome']} {told}"
+    ).rstrip()
+
+
+def _faults(reader: HistoryReader, ids: set[int]) -> dict[int, str]:
+    """The injection tells the targets; the heal tells the end."""
+    lines: dict[int, str] = {}
+    for row in sorted(reader.table("faults").to_pylist(), key=lambda row: int(row["time"])):
+        if row["id"] not in ids:
+            continue
+        if row["phase"] == "injected":
+            names = row["targets"].strip("[]").replace('"', "").replace(",", "+")
+            lines[row["id"]] = f"{row['fault']} {names} from {seconds(row['time'])} s"
+        elif row["phase"] == "healed" and row["id"] in lines:
+            lines[row["id"]] += f" to {seconds(row['time'])} s"
+    return lines
+
+
+def seconds(time: int) -> str:
+    """Nanoseconds since the run began, as a reader takes them."""
+    return f"{time / NANOSECONDS:.3f}"

@@ -1,0 +1,125 @@
+"""What a failing test prints: at most 25 lines that let a reader decide what to do next.
+
+The claim first, then the operations that contradict each other, the faults in force, what else was found, the
+command that does the run again, and the path of the report. A verdict that is neither begins with UNKNOWN and says
+what was missing, because a run that proves nothing is not a pass.
+
+A pure function of data; reading the history is left to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from assay.checkers.verdict import Finding, Judgement, Verdict
+from assay.harness.core.printable import printable
+
+LINES: Final = 25
+WIDTH: Final = 300
+OPERATIONS: Final = 6
+CLAIMS: Final = 4
+REASONS: Final = 6
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the failure text takes from the history: one line each, by operation index and by fault id."""
+
+    operations: Mapping[int, str] = field(default_factory=dict)
+    faults: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the run is done again and where its report lies, ``digest`` of the history; None: not known, left out."""
+
+    seed: int | None = None
+    command: str | None = None
+    report: str | None = None
+    digest: str | None = None
+
+
+def describe(judgement: Judgement, evidence: Evidence, ending: Ending) -> str:
+    """At most 25 lines; begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed)."""
+    footer = list(_footer(ending))
+    body = list(islice(_body(judgement, evidence, ending), LINES - len(footer)))
+    return "\n".join(_clip(line) for line in [*body, *footer])
+
+
+def operations_wanted(judgement: Judgement) -> tuple[int, ...]:
+    """The operations whose lines ``describe`` will ask for."""
+    first = next(iter(forbidden_findings(judgement)), None)
+    return () if first is None else first.operations[:OPERATIONS]
+
+
+def forbidden_findings(judgement: Judgement) -> list[Finding]:
+    return [finding for finding in judgement.findings if finding.anomaly in judgement.forbidden]
+
+
+def _body(judgement: Judgement, evidence: Evidence, ending: Ending) -> Iterator[str]:
+    if judgement.verdict is Verdict.UNKNOWN:
+        yield from _unknown(judgement, ending)
+        yield from _tolerated(judgement)
+        return
+    if judgement.verdict is Verdict.PASS:
+        yield f"PASS: {judgement.operations} operations, {judgement.effects} effects"
+        yield from _tolerated(judgement)
+        return
+    findings = forbidden_findings(judgement)
+    if findings:
+        yield from _first(findings[0], evidence)
+        yield from (f"FAIL {finding.anomaly}: {finding.claim}" for finding in findings[1:CLAIMS])
+    else:
+        yield "FAIL: the contract was broken, and no finding says where (see verdict.json)"
+    counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.forbidden]
+    if counts:
+        yield f"forbidden: {', '.join(counts)}, in {judgement.operations} operations"
+    yield from _tolerated(judgement)
+    if judgement.unknown:
+        yield f"not judged: {'; '.join(judgement.unknown[:REASONS])}"
+
+
+def _first(finding: Finding, evidence: Evidence) -> Iterator[str]:
+    yield f"FAIL {finding.anomaly}: {finding.claim}"
+    for index in finding.operations[:OPERATIONS]:
+        yield f"  {evidence.operations.get(index, f'operation {index}')}"
+    more = len(finding.operations) - OPERATIONS
+    if finding.omitted + max(more, 0):
+        yield f"  and {finding.omitted + max(more, 0)} more operations"
+    if finding.leader is not None:
+        yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
+    in_force = [evidence.faults.get(number, f"fault {number}") for number in finding.faults]
+    yield f"  faults in force: {'; '.join(in_force) if in_force else 'none'}"
+
+
+def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
+    reasons = list(judgement.unknown)
+    yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
+    yield from (f"  {reason}" for reason in reasons[1:REASONS])
+    if len(reasons) > REASONS:
+        yield f"  and {len(reasons) - REASONS} more reasons (verdict.json)"
+    yield f"operations: {judgement.operations}, effects: {judgement.effects}"
+
+
+def _tolerated(judgement: Judgement) -> Iterator[str]:
+    counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.tolerated]
+    if counts:
+        yield f"tolerated: {', '.join(counts)}"
+        yield from (f"  {name}: {why}" for name, why in judgement.reasons.items() if name in judgement.anomalies)
+
+
+def _footer(ending: Ending) -> Iterator[str]:
+    if ending.seed is not None:
+        yield f"seed: {ending.seed}" + (f", history {ending.digest[:16]}" if ending.digest else "")
+    if ending.command is not None:
+        yield f"repeat: {ending.command}"
+    if ending.report is not None:
+        yield f"report: {ending.report}"
+
+
+def _clip(line: str) -> str:
+    flat = printable(" ".join(line.splitlines()))
+    return flat if len(flat) <= WIDTH else flat[: WIDTH - 1] + "…"

@@ -1,0 +1,1 @@
+"""assay: a correctness tester for distributed systems that lives in pytest."""

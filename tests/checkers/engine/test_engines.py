@@ -1,0 +1,553 @@
+"""Two engines, one text: on thousands of small histories both give the same answers, evidence and errors."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assay.checkers.check import Family, ask, build, findings
+from assay.checkers.contract import Contract
+from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
+from assay.checkers.groups.family import GROUPS
+from assay.checkers.judge import FAMILIES, OBJECT_FAMILIES, judge
+from assay.checkers.log.family import LOG, LOG_ANOMALIES
+from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
+from assay.checkers.register.family import REGISTER_ANOMALIES
+from assay.checkers.source import register_contract, register_history
+from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
+from assay.checkers.validate import validate
+from assay.checkers.verdict import Finding, Judgement, Verdict
+from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
+
+from helpers.fencing_histories import lease_history, violations
+from helpers.group_histories import group_history, owned_twice, zombies
+from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
+from helpers.hold_histories import owned_twice as given_twice
+from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
+from helpers.object_histories import broken as broken_object
+from helpers.object_histories import counter, max_register, queue, some_set
+from helpers.object_oracle import count, largest, queue_losses
+from helpers.object_oracle import linearizable as orderly
+from helpers.oracle import Judge
+from helpers.power_histories import CONTRACT as POWER_CONTRACT
+from helpers.power_histories import Log
+from helpers.register_histories import SimulatedRegister
+from helpers.register_histories import broken as broken_register
+from helpers.register_oracle import linearizable
+from helpers.txn_histories import LEVELS as TRANSACTION_LEVELS
+from helpers.txn_histories import SimulatedStore
+from helpers.txn_histories import broken as broken_transactions
+
+ROOT = Path(__file__).resolve().parents[3]
+LOGS = 800
+REGISTERS = 1200
+SOME_GROUPS = 200
+TRANSACTION_CHECKS = tuple(anomaly for family in TRANSACTION_FAMILIES for anomaly in family.anomalies)
+INSTANCE = {
+    "inconsistent-offset": ("position",),
+    "duplicate": ("value",),
+    "aborted-read": ("value",),
+    "phantom": ("value",),
+    "lost-write": ("value", "position"),
+    "vanished": ("value", "position"),
+    "unseen": ("value", "position"),
+    "real-time-order": ("place",),
+    "nonmonotonic-send": ("op", "sub"),
+    "send-skip": ("op", "sub"),
+    "nonmonotonic-poll": ("op", "sub"),
+    "poll-skip": ("op", "sub"),
+    "high-watermark-regression": ("op", "sub"),
+    "zombie-commit": ("place",),
+    "double-ownership": ("group_name", "epoch", "begun"),
+    "orphaned-partition": ("group_name", "since", "until"),
+    "fencing-violation": ("place",),
+    "counter-duplicate": ("value",),
+    "counter-order": ("before",),
+    "counter-phantom": ("value",),
+    "max-phantom": ("value",),
+    "max-order": ("before",),
+    "set-lost": ("value", "missing"),
+    "set-stale": ("value", "missing"),
+    "set-vanished": ("value", "missing"),
+    "set-phantom": ("value",),
+    "queue-lost": ("op", "sub"),
+    "queue-duplicate": ("value",),
+    "queue-phantom": ("value",),
+}
+"""The columns that tell one instance of a log anomaly from another, as the oracle names it."""
+
+DISTINCT = tuple(family for family in FAMILIES if family not in OBJECT_FAMILIES)
+"""Families whose kinds of effects are theirs alone; of the others a history has one."""
+
+Application = Any  # pyspark is imported only where it is there
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that one check says."""
+
+    found: Counter[tuple[Any, ...]]
+    findings: list[Finding]
+    examined: int
+
+
+def answers(
+    engine: Engine, folder: Path, contract: Contract, families: Sequence[Family] = DISTINCT
+) -> dict[str, Answer]:
+    """Every check of these families, asked one after the other."""
+    register_history(engine, folder)
+    register_contract(engine, contract)
+    told = {}
+    for family in families:
+        build(engine, family.views)
+        if family.prepare is not None:
+            family.prepare(engine)
+        for check in family.checks:
+            build(engine, check.views)
+            examined, instances = ask(engine, check)
+            rows = engine.rows(f"select * from {check.found}") if instances else []
+            assert instances == len(rows)
+            columns = INSTANCE.get(check.anomaly, ())
+            found = Counter((row["key"], *(row[column] for column in columns)) for row in rows)
+            told[check.anomaly] = Answer(found, findings(engine, check) if rows else [], examined)
+    return told
+
+
+def logs() -> list[list[Row]]:
+    """Correct ones and broken ones; every fifth is of a compacted topic."""
+    breaker, histories = random.Random(11), []
+    for index in range(LOGS):
+        compacted = index % 5 == 4
+        key = f"{'c' if compacted else 't'}-{index}"
+        log = SimulatedLog(key, random.Random(f"engines/{index}"), index * 1000, compacted=compacted).run(40)
+        histories.append(broken(log, breaker) if index % 3 else log)
+    return [history for history in histories if history]
+
+
+def registers() -> list[list[Row]]:
+    breaker, histories = random.Random(12), []
+    for index in range(REGISTERS):
+        rng = random.Random(f"engines/r/{index}")
+        history = SimulatedRegister(f"r-{index}", rng, (LOGS + index) * 1000, versions=False).run(rng.randint(3, 14))
+        histories.append(broken_register(history, breaker) if index % 3 else history)
+    return [history for history in histories if history]
+
+
+def replicas() -> list[Row]:
+    """Three nodes' disks that mostly agree, with records that no workload wrote among them."""
+    rng = random.Random(4)
+    return [
+        {
+            "node": f"n{node}",
+            "key": f"orders-{key}",
+            "position": position,
+            "value": rng.choice([position] * 8 + [None, 99]),
+            "crc": rng.choice([1] * 8 + [2, None]),
+            "epoch": rng.choice([None, 1]),
+            "below_hw": rng.random() < 0.8,
+            "in_isr": True,
+        }
+        for node in range(1, 4)
+        for key in range(2)
+        for position in range(50)
+    ]
+
+
+def node_events() -> list[Row]:
+    """Elections, first appends and obeyed requests, at random; some contradict others."""
+    rng = random.Random(13)
+    return [
+        {
+            "time": seq, "node": f"n{rng.randint(1, 3)}", "incarnation": rng.randint(1, 2), "seq": seq, "detail": "{}",
+            "event": rng.choice(("first-append-in-epoch", "became-controller", "request-obeyed", "written",
+                                "group-generation")),
+            "key": f"k-{rng.randint(0, 40)}", "epoch": rng.randint(0, 9), "controller_epoch": rng.randint(0, 40),
+            "zxid": seq if rng.random() < 0.3 else None, "position": rng.randint(0, 9),
+        }
+        for seq in range(200)
+    ]  # fmt: skip
+
+
+def groups() -> list[list[Row]]:
+    first = (LOGS + REGISTERS) * 1000
+    return [group_history(f"g-{n}", random.Random(f"engines/g/{n}"), first + n * 1000) for n in range(SOME_GROUPS)]
+
+
+def moved_on() -> list[Row]:
+    """Offsets of a group that mostly move forward."""
+    rng, op = random.Random(14), (LOGS + REGISTERS + SOME_GROUPS) * 1000
+    rows = []
+    for number in range(400):
+        call, outcome = number + rng.randint(0, 9), rng.choice(("ok", "ok", "ok", "info", "fail"))
+        kind = "resume" if rng.random() < 0.3 and outcome == "ok" else "advance"
+        times = call, None if outcome == "info" else call + rng.randint(1, 9)
+        position, key = number // 4 - rng.choice((0, 0, 0, 0, 3)), f"moved/o-{number % 5}"
+        rows.append(effect(op + number, 0, kind, key, *times, group="moved", position=position, outcome=outcome))
+    return rows
+
+
+@pytest.mark.spark
+def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Application) -> None:
+    some_logs, some_registers, some_groups = logs(), registers(), groups()
+    rows = [row for history in (*some_logs, *some_registers, *some_groups, moved_on()) for row in history]
+    assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
+    folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
+    compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
+    contract = Contract(linearizable_ends=True, compacted=compacted)
+    with application.engine(effects=len(rows)) as spark:
+        by_spark = answers(spark, folder, contract)
+    with DuckDB() as duck:
+        by_duck = answers(duck, folder, contract)
+    assert list(by_spark) == list(by_duck)
+    for anomaly, answer in by_duck.items():
+        assert by_spark[anomaly] == answer, anomaly
+        if anomaly in (UNFLUSHED_LOSS, "orphaned-partition", "fencing-violation", *TRANSACTION_CHECKS):
+            continue  # of contracts that allow it alone, and of histories of their own: below
+        assert answer.found, f"no history had {anomaly}"
+        assert answer.findings
+    for history in some_logs:
+        key = history[0]["key"]
+        expected = Judge(history, linearizable_ends=True, compacted=key in compacted).found()
+        assert _of(by_spark, key) == expected, key
+    late = {(key, place) for key, place in by_spark["zombie-commit"].found}
+    assert late == {instance for history in some_groups for instance in zombies(history)}
+    twice = {(group, key, epoch) for key, group, epoch, _ in by_spark["double-ownership"].found}
+    assert twice == {instance for history in some_groups for instance in owned_twice(history)}
+    wrong = {key for anomaly in REGISTER_ANOMALIES for (key,) in by_spark[anomaly].found}
+    for history in some_registers:
+        assert linearizable(history, versions=False) is (history[0]["key"] not in wrong), history
+
+
+@pytest.mark.spark
+def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path, application: Application) -> None:
+    """Of a large history; here all tables are small, so that a low limit puts some of them on each side."""
+    from assay.checkers.engine.spark import Spark
+
+    rows = [row for history in (*logs()[:60], *registers()[:60], *groups()[:30], moved_on()) for row in history]
+    folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
+    contract = Contract(linearizable_ends=True, compacted=("c-4", "c-9"))
+    with DuckDB() as duck:
+        expected = answers(duck, folder, contract)
+    sides = Counter[bool]()
+
+    class Counted(Spark):
+        def _asked_of_few(self, sql: str) -> DuckDB | None:
+            few = super()._asked_of_few(sql)
+            sides[few is not None] += 1
+            return few
+
+    with Counted(application.session(effects=100), few_rows=100) as spark:
+        assert answers(spark, folder, contract) == expected
+    assert min(sides[True], sides[False]) > 100, f"one side had nearly all: {sides}"
+
+
+@pytest.mark.spark
+def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, application: Application) -> None:
+    some = [
+        Consumers(f"h{n}", random.Random(f"engines/h/{n}"), n * 1000, (n + 1) * 10_000).run(120) for n in range(150)
+    ]
+    leases = [lease_history(f"l{n}", random.Random(f"engines/l/{n}"), 10**6 + n * 100) for n in range(300)]
+    rows = [row for one in some for row in one.rows]
+    faults = [row for one in some for row in one.faults]
+    # No doubt that leases leave, whose workers never go on, is to reach into the groups' time.
+    done = [row | {"op_outcome": "ok"} for one in leases for row in one]
+    folder = write(tmp_path / "history", [*rows, *done], faults=faults)
+    contract = Contract(rebalance_deadline=DEADLINE / 1000)
+    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, contract, GROUPS) for engine in (spark, duck))
+    for anomaly in ("double-ownership", "orphaned-partition", "fencing-violation"):
+        assert by_spark[anomaly] == by_duck[anomaly], anomaly
+        assert by_duck[anomaly].findings
+    told = by_spark["double-ownership"].found
+    assert {(group, key, epoch) for key, group, epoch, _ in told if group and epoch is not None} == {
+        instance for one in some for instance in given_twice(one.rows)
+    }
+    assert {(group, key, begun) for key, group, _, begun in told if begun is not None} == {
+        instance for one in some for instance in overlapping(one.rows, one.faults)
+    }
+    assert {(group, key, since, until) for key, group, since, until in by_spark["orphaned-partition"].found} == {
+        instance for one in some for instance in Orphans(one.rows, one.faults).found()
+    }
+    assert set(by_spark["fencing-violation"].found) == {
+        instance for one in leases for instance in violations(one, by_requests=False)
+    }
+
+
+OBJECTS = {"counter": counter, "max-register": max_register, "set": some_set, "queue": queue}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("family", OBJECT_FAMILIES, ids=lambda family: family.name)
+def test_both_engines_and_the_oracles_agree_on_objects(
+    tmp_path: Path, application: Application, family: Family
+) -> None:
+    some = []
+    for index in range(600):
+        rng = random.Random(f"engines/{family.name}/{index}")
+        one = OBJECTS[family.name](f"k-{index}", rng, index * 100)
+        some.append(one if index % 3 == 0 else broken_object(one, rng))
+    folder = write(tmp_path / "history", [row for one in some for row in one])
+    contract = Contract(family=family.name)
+    with application.engine(effects=1000) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, contract, (family,)) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert all(answer.findings for answer in by_duck.values())
+    wrong = Counter(found[0] for answer in by_spark.values() for found in answer.found.elements())
+    for one in [one for one in some if one]:
+        key = one[0]["key"]
+        if family.name in ("counter", "max-register"):
+            start, step = {"counter": (0, count), "max-register": (None, largest)}[family.name]
+            assert orderly(one, start, step) is (key not in wrong), one
+        elif family.name == "queue":
+            assert sum(found[0] == key for found in by_spark["queue-lost"].found) == queue_losses(one), one
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_transactions(tmp_path: Path, application: Application) -> None:
+    """The search for cycles is the same; what differs is who derives the edges and prunes them."""
+    breaker, txns = random.Random(15), []
+    for index in range(300):
+        rng, level = random.Random(f"engines/t/{index}"), TRANSACTION_LEVELS[index % len(TRANSACTION_LEVELS)]
+        store = SimulatedStore(level, rng, first_op=index * 1000, name=f"{index}/", registers=index % 3 == 0)
+        history = store.run(rng.randint(2, 8))
+        txns += broken_transactions(history, breaker) if index % 2 else history
+    rows = [row for txn in txns for row in txn.rows()]
+    folder, contract = write(tmp_path / "history", rows), Contract(transaction_order="real-time")
+    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, contract, TRANSACTION_FAMILIES) for engine in (spark, duck))
+    for anomaly in TRANSACTION_CHECKS:
+        assert by_spark[anomaly] == by_duck[anomaly], anomaly
+    assert all(by_duck[anomaly].findings for anomaly in TRANSACTION_ANOMALIES if anomaly != "G-nonadjacent")
+    assert by_duck["G-single-real-time"].findings
+
+
+def _of(answers: dict[str, Answer], key: str) -> set[tuple[str, Any]]:
+    """What was found of one key, as the oracle of the log says it."""
+    return {
+        (anomaly, instance[1:] if len(instance) > 2 else instance[1])
+        for anomaly in LOG_ANOMALIES
+        for instance in answers[anomaly].found
+        if instance[0] == key
+    }
+
+
+def book() -> Book:
+    """A run with a lost write (value 7), two faults and its drain."""
+    log = Book()
+    for number in range(20):
+        log.send([number], number, (number * 100, number * 100 + 10), process=1)
+        log.poll(number, [] if number == 7 else [(number, number)], number + 1, (number * 100 + 20, number * 100 + 30))
+        log.add("end", (number * 100 + 40, number * 100 + 50), number + 1, epoch=1, process=2)
+    log.send([99], 20, (2_000, 2_010), phase="sentinel", process=3)
+    shown = [(offset, 99 if offset == 20 else offset) for offset in range(21) if offset != 7]
+    log.poll(0, shown, 21, (2_020, 2_030), phase="drain", process=4)
+    log.drained(21, (2_040, 2_050))
+    log.rows[-1]["process"] = 4
+    return log
+
+
+def faults() -> list[Row]:
+    return [
+        {"id": id, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time * 1_000_000, "detail": "{}",
+         "bit": True if phase == "healed" else None}
+        for id, start in ((1, 700), (2, 1100))
+        for phase, time in (("intended", start), ("injected", start + 1), ("healed", start + 150))
+    ]  # fmt: skip
+
+
+def _but_times(judgement: Any) -> Any:
+    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
+    return msgspec.structs.replace(judgement, seconds=0.0, engine="", examined=examined)
+
+
+def _set(number: int, **given: Any) -> Callable[[list[Row]], None]:
+    return lambda rows: rows[number].update(given)
+
+
+@pytest.mark.spark
+def test_contradictions_get_the_same_error(tmp_path: Path, application: Application) -> None:
+    """Asked of each engine itself: of this machine's files a judgement by Spark would ask DuckDB."""
+    with application.engine(effects=100) as spark, DuckDB() as duck:
+        for number, change in enumerate(
+            (_set(0, outcome="perhaps"), _set(3, ret=1), _set(1, process=8), lambda rows: rows.append(dict(rows[3])))
+        ):
+            rows = book().rows
+            change(rows)
+            folder = write(tmp_path / str(number) / "history", rows)
+            told = []
+            for engine in (spark, duck):
+                reader = register_history(engine, folder)
+                with pytest.raises(HistoryError) as caught:
+                    validate(engine, reader)
+                told.append(str(caught.value))
+            assert told[0] == told[1]
+            assert ".parquet: row " in told[0]
+
+
+@pytest.mark.spark
+def test_absurd_offsets_get_the_same_findings(tmp_path: Path, application: Application) -> None:
+    log = book()
+    for number, offset in enumerate((2**61 - 1, 2**61, 2**62 + 75, 2**63 - 2, 2**63 - 1)):
+        end = min(offset + 1, 2**63 - 1)
+        log.poll(5, [(offset, 5)], end, (1_900, 1_910), assignment=number, process=70 + number)
+        log.add("end", (1_920, 1_930), offset, epoch=number, process=80 + number)
+    folder, contract = write(tmp_path / "history", log.rows), Contract(linearizable_ends=True)
+    with DuckDB() as duck, application.engine(effects=100) as spark:
+        by_duck, by_spark = (answers(engine, folder, contract, (LOG,)) for engine in (duck, spark))
+    assert by_duck == by_spark
+    assert sum(by_duck["duplicate"].found.values()) == 1
+
+
+def _as(schema: pa.Schema, **types: pa.DataType) -> pa.Schema:
+    return pa.schema([field.with_type(types.get(field.name, field.type)).with_nullable(True) for field in schema])
+
+
+def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        pa.nulls(rows.num_rows) if pa.types.is_null(field.type) else rows.column(field.name).cast(field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+@pytest.mark.spark
+def test_parts_from_elsewhere_read_alike(tmp_path: Path, application: Application) -> None:
+    """Other widths of integers, other forms of text, a column that is all null, and names that look like patterns."""
+    folder = write(tmp_path / "it's 100% [a]* {b} #1" / "history", book().rows)
+    part = folder / "effects" / "part-000000.parquet"
+    table = pq.read_table(part)
+    forms = [
+        _as(EFFECTS, op=pa.int32(), sub=pa.int8(), position=pa.uint32(), kind=pa.large_string()),
+        _as(EFFECTS, op=pa.uint64(), key=pa.dictionary(pa.int32(), pa.string()), node=pa.null(), expected=pa.null()),
+        EFFECTS,
+    ]
+    third = table.num_rows // 3
+    for number, schema in enumerate(forms):
+        rows = table.slice(number * third, third if number < 2 else None)
+        pq.write_table(_cast(rows, schema), folder / "effects" / f"part-{number:06d}.parquet")
+    columns = ", ".join(f'"{name}"' for name in EFFECTS.names)
+    with DuckDB() as duck, application.engine(effects=100) as spark:
+        read = []
+        for engine in (duck, spark):
+            register_history(engine, folder)
+            read.append(engine.rows(f"select {columns} from effects order by op nulls first, sub nulls first"))
+    assert read[0] == read[1] == table.sort_by([("op", "ascending"), ("sub", "ascending")]).to_pylist()
+
+
+@pytest.mark.spark
+def test_spark_says_which_query_it_could_not_run(application: Application) -> None:
+    with application.engine() as spark, pytest.raises(EngineError, match="could not run select nothing from nowhere"):
+        spark.rows("select nothing from nowhere")
+
+
+@pytest.mark.spark
+def test_there_is_one_spark_at_a_time(application: Application) -> None:
+    from assay.checkers.engine.spark import SparkApplication
+
+    with pytest.raises(EngineUnavailable, match="runs Spark already"):
+        SparkApplication()
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_what_may_go_with_the_power_of_all(tmp_path: Path, application: Application) -> None:
+    log = Log().run(20).power_loss([1, 2]).run(30).power_loss([1, 2, 3, 4, 5]).run(10)
+    assert log.judged(tmp_path, POWER_CONTRACT).anomalies["unflushed-loss"] == 6
+    with DuckDB() as duck, application.engine(effects=100) as spark:
+        by_duck, by_spark = (
+            answers(engine, tmp_path / "history", POWER_CONTRACT, (UNFLUSHED, LOG)) for engine in (duck, spark)
+        )
+    assert by_duck == by_spark
+    assert sum(by_duck[UNFLUSHED_LOSS].found.values()) == 6
+    assert by_duck["vanished"].findings
+
+
+def tree(folder: Path) -> dict[str, float]:
+    return {str(path): path.stat().st_mtime for path in folder.rglob("*")}
+
+
+@pytest.mark.spark
+def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    """This is another process, with a Spark of its own."""
+    events = [{"time": 5, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0",
+               "epoch": 0, "detail": "{}"}]  # fmt: skip
+    folder = write(tmp_path / "history", book().rows, faults=faults(), events=events)
+    place, temporary = tmp_path / "place", tmp_path / "temporary"
+    place.mkdir()
+    temporary.mkdir()
+    before = tree(folder)
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-m", "assay.harness.cli.main", "check", str(folder), "--json",
+         "--engine=auto", "--spark-master=local[1]"],
+        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    judgement = msgspec.json.decode(done.stdout, type=Judgement)
+    assert (done.returncode, judgement.engine) == (1, "spark")
+    by_duck = judge(folder, Contract())
+    assert (by_duck.verdict, by_duck.anomalies["lost-write"]) == (Verdict.FAIL, 1)
+    assert (by_duck.findings[0].leader, by_duck.findings[0].faults) == ("n1", (1,))
+    assert _but_times(judgement) == _but_times(by_duck)
+    assert list(place.iterdir()) == list(temporary.iterdir()) == []
+    assert tree(folder) == before
+
+
+def test_duckdb_says_which_query_it_could_not_run() -> None:
+    with DuckDB() as duck, pytest.raises(EngineError, match="could not run select nothing from nowhere"):
+        duck.rows("select nothing from nowhere")
+
+
+def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = HistoryReader(write(tmp_path / "history", book().rows))
+    assert Engines().pick(reader) == "duckdb"
+    assert Engines(spark_master="local[4]").pick(reader) == "spark"
+    assert Engines("spark").pick(reader) == "spark"
+    monkeypatch.setattr("assay.checkers.engine.choice.FITS_ROWS", 10)
+    monkeypatch.setattr("assay.checkers.engine.choice._available", lambda: True)
+    assert Engines().pick(reader) == "spark"
+    assert Engines("duckdb").pick(reader) == "duckdb"
+    monkeypatch.setattr("assay.checkers.engine.choice._available", lambda: False)
+    assert Engines().pick(reader) == "duckdb"
+
+
+def test_wrong_choices_are_told() -> None:
+    with pytest.raises(ValueError, match="no engine is called 'abacus'"):
+        Engines("abacus")
+    with pytest.raises(ValueError, match="use spark or auto"):
+        Engines("duckdb", spark_master="yarn")
+
+
+def test_what_spark_lacks_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    Engines("duckdb").check()
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(EngineUnavailable, match="apt-get install openjdk"):
+        Engines("spark").check()
+    monkeypatch.setattr("assay.checkers.engine.choice.find_spec", lambda name: None)
+    with pytest.raises(EngineUnavailable, match="pip install pyspark"):
+        Engines(spark_master="local[2]").check()
+
+
+def test_duckdb_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with DuckDB(memory="40MB", threads=1) as duck:
+        duck.table("big", "select i, hash(i) as h, hash(i + 1) as g from range(3000000) t(i)")
+        assert list(tmp_path.glob("assay-duckdb-*/*"))
+    assert list(tmp_path.iterdir()) == []

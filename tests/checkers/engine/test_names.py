@@ -1,0 +1,61 @@
+"""Which relations a query reads, who was told of them, and which are of few rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from assay.checkers.engine.names import Names
+
+ROWS = pa.table({"key": ["a"]})
+
+
+def told(names: Names, sql: str, engine: str = "here") -> list[str]:
+    return [name for name, _ in names.untold(sql, engine)]
+
+
+def names() -> Names:
+    """``many`` is another engine's; ``mixed`` reads both."""
+    made = Names()
+    made.few("few", ROWS)
+    made.many("many", "there")
+    made.view("some", "select * from few where key = 'many'")
+    made.view("mixed", "select * from some join many on some.key = many.key")
+    return made
+
+
+def test_what_is_asked_of_few_rows_alone_is_known() -> None:
+    assert names().has_few("select * from some, few")
+    assert names().has_few("select 'many' from some"), "a text is no name"
+    assert not names().has_few("select * from mixed")
+    assert not names().has_few("select * from few where exists (select * from many)")
+    assert not names().has_few("select 1"), "it may be about anything"
+
+
+def test_an_engine_is_told_once_and_of_what_is_read_first() -> None:
+    made = names()
+    assert told(made, "select * from mixed") == ["few", "some", "many", "mixed"]
+    assert told(made, "select * from mixed") == []
+    assert told(made, "select * from mixed", "there") == ["few", "some", "mixed"], "many is its own"
+
+
+def test_who_reads_a_name_that_is_given_again_is_told_again() -> None:
+    made = names()
+    assert told(made, "select * from mixed")
+    assert not told(made, "select * from mixed")
+    made.few("few", ROWS)
+    assert told(made, "select * from mixed") == ["few", "some", "mixed"], "but not of what does not read it"
+
+
+def test_a_name_may_come_to_stand_for_many_rows_and_back() -> None:
+    made = names()
+    made.many("few", "there")
+    assert not made.has_few("select * from some")
+    made.few("few", ROWS)
+    assert made.has_few("select * from some")
+
+
+def test_a_view_with_a_column_of_its_own_name_reads_nothing_of_itself() -> None:
+    made = names()
+    for _ in range(2):
+        made.view("held", "select few.key as held from few")
+        assert told(made, "select held from held")[-1] == "held"

@@ -1,0 +1,119 @@
+"""Offsets that only move forward: the anomaly, its nearest legal neighbours, and every pair of many small histories."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.check import build, findings
+from assay.checkers.engine import DuckDB
+from assay.checkers.groups.offsets import OFFSET_REGRESSION, OFFSETS
+from assay.checkers.source import register_history
+from assay.checkers.verdict import Finding
+
+from helpers.log_histories import Row, effect, write
+
+S = 1_000_000_000
+
+
+def step(
+    op: int, kind: str, position: int, when: tuple[int, int | None], outcome: str = "ok", key: str = "g/t-0"
+) -> Row:
+    call, ret = when[0] * S, None if when[1] is None else when[1] * S
+    return effect(op, 0, kind, key, call, ret, group="g", position=position, process=op, outcome=outcome)
+
+
+def found(folder: Path, rows: list[Row]) -> list[Finding]:
+    with DuckDB() as engine:
+        register_history(engine, write(folder / "history", rows))
+        assert engine.rows(OFFSETS.applies)[0]["examined"] == len(rows)
+        build(engine, OFFSET_REGRESSION.views)
+        return findings(engine, OFFSET_REGRESSION)
+
+
+def test_an_owner_that_begins_below_what_was_acknowledged_is_told_with_both_operations(tmp_path: Path) -> None:
+    rows = [step(1, "resume", 0, (0, 1)), step(2, "advance", 9, (2, 3)), step(3, "resume", 7, (4, 5))]
+    (finding,) = found(tmp_path, rows)
+    assert finding.operations == (2, 3)
+    assert finding.claim == (
+        "process 3 was told to begin at offset 7 of g/t-0, called at 4.000 s, although 9 had been known to "
+        "process 2 by 3.000 s."
+    )
+
+
+HAVE = {
+    "a commit that goes back": [step(1, "advance", 9, (0, 1)), step(2, "advance", 8, (2, 3))],
+    "two owners that begin": [step(1, "resume", 9, (0, 1)), step(2, "resume", 8, (2, 3))],
+    "unknown elsewhere": [
+        step(1, "advance", 9, (0, 1)), step(2, "advance", 8, (0, None), "info", "g/t-1"), step(3, "resume", 8, (4, 5)),
+    ],
+    "unknown at another offset": [
+        step(1, "advance", 9, (0, 1)), step(2, "advance", 7, (0, None), "info"), step(3, "resume", 8, (4, 5)),
+    ],
+    "below what was known after a late commit": [
+        step(1, "advance", 7, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 7, (4, 5)),
+        step(3, "advance", 9, (6, 7)), step(4, "resume", 8, (8, 9)),
+    ],
+    "before a late commit": [
+        step(1, "advance", 7, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 8, (3, 4)),
+        step(3, "resume", 7, (5, 6)),
+    ],
+}  # fmt: skip
+HAVE_NOT = {
+    "it began while the commit was under way": [step(1, "advance", 9, (0, 3)), step(2, "resume", 0, (2, 4))],
+    "the commit was refused": [step(1, "advance", 9, (0, 1), "fail"), step(2, "resume", 0, (2, 3))],
+    "nobody knows of the commit": [step(1, "advance", 9, (0, None), "info"), step(2, "resume", 0, (2, 3))],
+    "a late commit may have gone back": [
+        step(1, "advance", 8, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 8, (4, 5)),
+    ],
+    "a late commit has gone back, and its owner goes on": [
+        step(1, "advance", 7, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 7, (4, 5)),
+        step(3, "advance", 8, (6, 7)), step(4, "resume", 8, (8, 9)),
+    ],
+    "another partition": [step(1, "advance", 9, (0, 1)), step(2, "resume", 0, (2, 3), key="g/t-1")],
+    "the same offset again": [step(1, "advance", 9, (0, 1)), step(3, "advance", 9, (4, 5))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", HAVE.values(), ids=HAVE)
+def test_it_is_found(rows: list[Row], tmp_path: Path) -> None:
+    assert [finding.anomaly for finding in found(tmp_path, rows)] == ["offset-regression"]
+
+
+@pytest.mark.parametrize("rows", HAVE_NOT.values(), ids=HAVE_NOT)
+def test_its_neighbour_is_not(rows: list[Row], tmp_path: Path) -> None:
+    assert found(tmp_path, rows) == []
+
+
+def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    seen = 0
+    for number in range(60):
+        rows = []
+        for op in range(8):
+            call, outcome = rng.randint(0, 20), rng.choice(("ok", "ok", "ok", "info", "fail"))
+            ret = None if outcome == "info" else call + rng.randint(1, 8)
+            kind = "resume" if rng.random() < 0.4 and outcome == "ok" else "advance"
+            rows.append(step(op, kind, rng.randint(0, 3) + op // 3, (call, ret), outcome))
+        unknown = {row["position"] for row in rows if row["outcome"] == "info"}
+        below = [
+            (high, low)
+            for high in rows
+            for low in rows
+            if high["outcome"] == low["outcome"] == "ok"
+            and low["position"] < high["position"]
+            and high["ret"] < low["call"]
+        ]
+        late = [row for row in rows if row["kind"] == "resume" and row["position"] in unknown]
+        resets = [row for row in late if any(low is row for _, low in below)]
+        went_back = {
+            (high["position"], sum(reset["ret"] < high["call"] for reset in resets))
+            for high, low in below
+            if low not in late
+            and not any(reset["ret"] >= high["call"] and reset["call"] <= low["call"] for reset in resets)
+        }
+        assert len(found(tmp_path / str(number), rows)) == len(went_back)
+        seen += bool(went_back)
+    assert 10 < seen < 60

@@ -1,0 +1,249 @@
+"""The search finds a legal order exactly when there is one, and ends within its limits when it cannot tell."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
+from assay.checkers.linearizability.encode import encode
+from assay.checkers.linearizability.searcher import Searched, search_key
+from assay.checkers.linearizability.zones import judge_zones
+from assay.checkers.verdict import Verdict
+
+from helpers.linearizability_histories import history, operation, table
+from helpers.linearizability_models import Mixer, Stack
+from helpers.linearizability_oracle import MEANING, Op, legal, linearizable
+
+HISTORIES = 700
+AMPLE = Limits(seconds=None)
+
+
+def searched(
+    histories: Sequence[Sequence[Op]], model: Model, limits: Limits = AMPLE, *, witness: bool = True
+) -> dict[int, Searched]:
+    """Each history's own answer; one without operations that count has none."""
+    encoded = encode(table((str(number), ops) for number, ops in enumerate(histories)), model)
+    return {
+        int(str(key)): search_key(encoded.history(number), limits, witness=witness)
+        for number, key in enumerate(encoded.keys)
+    }
+
+
+def check_against_oracle(model: str, histories: list[list[Op]], limits: Limits = AMPLE) -> None:
+    """Verdicts, and the orders given as evidence: whole ones of legal histories, partial ones of the others."""
+    flat = [op for ops in histories for op in ops]
+    verdicts = set()
+    for number, found in searched(histories, MODELS[model], limits).items():
+        ops, apply = histories[number], MEANING[model]
+        expected = linearizable(ops, apply)
+        verdicts.add(expected)
+        assert found.unknown is None
+        assert (found.why is None) == expected, ops
+        given = found.order if found.why is None else found.why.order
+        assert given is not None
+        assert len(set(given)) == len(given)
+        placed = [flat[index] for index in given]
+        assert legal(placed, apply), (ops, placed)
+        if found.why is None:
+            assert sum(op["outcome"] == "ok" for op in placed) == sum(op["outcome"] == "ok" for op in ops)
+        else:
+            assert found.why.operation not in given
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_verdict_and_evidence_are_those_of_trying_every_order(model: str) -> None:
+    rng = random.Random(f"{model}-1")
+    check_against_oracle(model, [history(model, rng) for _ in range(HISTORIES)])
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_a_set_that_was_cut_too_far_is_taken_up_again(model: str) -> None:
+    rng = random.Random(f"{model}-2")
+    check_against_oracle(model, [history(model, rng) for _ in range(150)], Limits(seconds=None, widest=1))
+
+
+def test_zones_say_what_trying_every_order_says() -> None:
+    rng = random.Random(3)
+    histories = [history("register", rng) for _ in range(3 * HISTORIES)]
+    encoded = encode(table((str(number), ops) for number, ops in enumerate(histories)), MODELS["register"])
+    judged, rest = judge_zones(encoded, "nonlinearizable")
+    assert len(judged) > HISTORIES
+    assert rest
+    for number, found in judged.items():
+        ops = histories[int(str(encoded.keys[number]))]
+        assert (found is None) == linearizable(ops, MEANING["register"]), ops
+    assert {found is None for found in judged.values()} == {True, False}
+
+
+def test_more_operations_are_pending_at_once_than_a_word_has_bits() -> None:
+    writes = [operation("write", number % 5, call=number, ret=1000 - number) for number in range(150)]
+    reads = [operation("read", None, number % 5, call=200 + number, ret=2000 + number) for number in range(90)]
+    late = operation("read", None, 7, call=3000, ret=3001)
+    found = searched([writes + reads, [*writes, *reads, late]], MODELS["register"])
+    assert found[0].order is not None
+    assert legal([(writes + reads)[index] for index in found[0].order], MEANING["register"])
+    assert found[1].why is not None
+    assert found[1].why.operation == 2 * len(writes + reads)
+    assert found[1].why.concurrent == ()
+
+
+def traffic(rng: random.Random, length: int, clients: int, lost: float) -> list[Op]:
+    """A correct register of five values under steady load; some operations end info, half of those without effect."""
+    state, free, ops = None, [0] * clients, []
+    for number in range(length):
+        client = min(range(clients), key=free.__getitem__)
+        call = free[client]
+        point, ret = call + rng.randint(1, 50), call + rng.randint(51, 100)
+        free[client] = ret + 1
+        info = rng.random() < lost
+        op = (
+            operation("read", call=point, ret=number)
+            if rng.random() < 0.5
+            else operation("write", number % 5, call=point, ret=0)
+        )
+        ops.append(op | {"begin": call, "end": ret, "outcome": "info" if info else "ok"})
+    for op in sorted(ops, key=lambda op: op["call"]):
+        if op["f"] == "read":
+            op["result"] = state if op["outcome"] == "ok" else None
+        elif op["outcome"] == "ok" or rng.random() < 0.5:
+            state = op["argument"]
+    return [op | {"call": op["begin"], "ret": op["end"] if op["outcome"] == "ok" else None} for op in ops]
+
+
+def test_operations_that_stay_open_do_not_make_the_set_grow() -> None:
+    ops = traffic(random.Random(5), 3000, 10, 0.05)
+    assert sum(op["outcome"] == "info" for op in ops) > 100
+    found = searched([ops], MODELS["register"])[0]
+    assert found.order is not None
+    assert found.largest < 1000
+    assert found.bytes < 1000 * len(ops)
+
+
+def test_appends_of_many_clients_are_placed_by_what_is_read_later() -> None:
+    """Thirty pending appends have 30! orders; a read some time later leaves one."""
+    ops, text = [], ""
+    for start in range(0, 3000, 300):
+        tokens = [f"<{start + number}>" for number in range(30)]
+        ops += [operation("append", token, call=start + at, ret=start + 100 + at) for at, token in enumerate(tokens)]
+        text += "".join(reversed(tokens))
+        ops.append(operation("get", None, text, call=start + 200, ret=start + 210))
+    found = searched([ops, [*ops, operation("get", None, text[:-5], call=9000, ret=9001)]], MODELS["kv"])
+    assert found[0].order is not None
+    assert found[0].largest <= 30
+    assert found[1].why is not None
+
+
+def exploding(count: int, f: str) -> list[Op]:
+    """Each value twice, so that nothing can be foreseen of a queue."""
+    return [operation(f, number // 2 + 1, call=number, ret=100 + number) for number in range(count)]
+
+
+@pytest.mark.parametrize(("model", "f"), [(Mixer(), "mix"), (MODELS["fifo-queue"], "enqueue")])
+def test_a_history_that_explodes_ends_unknown_within_its_memory(model: Model, f: str) -> None:
+    limit = 2_000_000
+    found = searched([exploding(12, f)], model, Limits(seconds=None, bytes=limit))[0]
+    assert found.why is None
+    assert found.unknown is not None
+    assert found.unknown.startswith("key 0: the memory limit (")
+    assert f"bytes of {limit}" in found.unknown
+    assert limit / 4 < found.bytes <= limit
+
+
+def test_a_history_that_explodes_ends_unknown_when_its_time_is_over() -> None:
+    judged = search(
+        table([("slow", exploding(12, "mix")), ("quick", exploding(1, "mix"))]), Mixer(), limits=Limits(seconds=0)
+    )
+    assert judged.verdict is Verdict.UNKNOWN
+    assert judged.unknown == ("key slow: the time limit of 0 s was reached when 0 of 12 operations had returned",)
+
+
+class Account(Model):
+    """A balance that never falls below zero: a user's own model, compiled."""
+
+    name = "account"
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f == "balance":
+            return Action(0, call.result, reads=True) if call.known else None
+        return Action(1, call.argument if call.f == "deposit" else -call.argument)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 0:
+            return state == x, state
+        return state + x >= 0, state + x
+
+
+@pytest.mark.parametrize(
+    ("model", "before", "good", "bad"),
+    [
+        (Account(), [("deposit", 5), ("withdraw", 3)], ("balance", 2), ("balance", 3)),
+        (Stack(), [("push", "a"), ("push", "b")], ("pop", "b"), ("pop", "a")),
+    ],
+)
+def test_users_bring_their_own_models(
+    model: Model, before: list[tuple[str, Any]], good: tuple[str, Any], bad: tuple[str, Any]
+) -> None:
+    ops = [operation(f, x, call=10 * at, ret=10 * at + 5) for at, (f, x) in enumerate(before)]
+    for (f, result), verdict in ((good, Verdict.PASS), (bad, Verdict.FAIL)):
+        judged = search(table([("k", [*ops, operation(f, None, result, call=50, ret=60)])]), model)
+        assert judged.verdict is verdict
+    (told,) = judged.findings
+    assert told.operations[0] == 2
+    assert "has no place" in told.claim
+    assert told.claim.startswith(f"In k: {bad[0]}() = ")
+
+
+class Liar(Account):
+    """Says of a deposit what is not so."""
+
+    name = "liar"
+
+    def encode(self, call: Call) -> Action:
+        return Action(1, call.argument, reads=call.f == "peek", blind=call.f == "put")
+
+
+@pytest.mark.parametrize(("f", "claim"), [("peek", "reads, and changed the state"), ("put", "is not blind")])
+def test_a_model_is_held_to_its_claims(f: str, claim: str) -> None:
+    ops = [operation(f, 1, call=0, ret=10), operation("deposit", 2, call=0, ret=10), operation(f, 1, call=20, ret=30)]
+    with pytest.raises(ModelError, match=claim):
+        search(table([("k", ops)]), Liar())
+
+
+def test_the_algorithm_fits_the_key_and_is_told() -> None:
+    unique = [operation("write", 1, call=0, ret=1), operation("read", None, 1, call=2, ret=3)]
+    again = [*unique, operation("write", 1, call=4, ret=5)]
+    judged = search(table([("a", unique), ("b", again)]), MODELS["register"])
+    assert judged.verdict is Verdict.PASS
+    notes = [str(one.note) for one in judged.examined]
+    assert notes[0] == "zones on 1 key"
+    assert notes[1].startswith("search on 1 key; at most ")
+    assert [one.rows for one in judged.examined] == [2, 3]
+    stale = [*unique, operation("write", 2, call=4, ret=5), operation("read", None, 1, call=6, ret=7)]
+    judged = search(table([(None, stale)]), MODELS["register"])
+    assert judged.anomalies == {"nonlinearizable": 1}
+    assert judged.findings[0].operations[:2] == (3, 2)
+
+
+def test_nothing_to_look_at_proves_nothing() -> None:
+    judged = search(table([("k", [operation("read", call=0, ret=None, outcome="info")])]), MODELS["register"])
+    assert judged.verdict is Verdict.UNKNOWN
+    assert judged.unknown == ("no operation says anything about the model",)
+
+
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        (operation("pop", call=0, ret=1), "operation 0: the model register knows no operation 'pop'"),
+        (operation("read", None, 1, call=5, ret=1), "operation 0 ended before it began"),
+        (operation("read", None, 1, call=5, ret=None), "operation 0 ended ok at no known time"),
+    ],
+)
+def test_what_does_not_fit_is_named(op: Op, told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        search(table([("k", [op])]), MODELS["register"])

@@ -1,0 +1,97 @@
+"""What may go when all servers lose power, and its nearest neighbours, which may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.log.unflushed import UNFLUSHED_LOSS
+from assay.checkers.verdict import Verdict
+
+from helpers.power_histories import CONTRACT, PLAIN, Log, M
+
+
+def test_the_unflushed_tail_may_go_with_the_power_of_all(tmp_path: Path) -> None:
+    judged = Log().run(20).power_loss([1, 2, 3, 4]).run(10).judged(tmp_path, CONTRACT)
+    assert judged.unknown == ()
+    assert judged.verdict is Verdict.PASS
+    assert judged.anomalies == {UNFLUSHED_LOSS: 4}
+    first = judged.findings[0].claim
+    assert "value 17 at offset 16 of orders-0 was acknowledged to process 1" in first
+    assert "the log was cut at offset 16" in first
+
+
+def test_the_same_history_fails_where_every_record_is_flushed(tmp_path: Path) -> None:
+    judged = Log().run(20).power_loss([1, 2, 3, 4]).run(10).judged(tmp_path, PLAIN)
+    assert judged.verdict is Verdict.FAIL
+    assert "vanished" in judged.anomalies
+    assert UNFLUSHED_LOSS not in judged.anomalies
+
+
+def test_nothing_is_told_where_nothing_was_lost(tmp_path: Path) -> None:
+    judged = Log().run(20).power_loss([]).run(10).judged(tmp_path, CONTRACT)
+    assert (judged.verdict, judged.anomalies) == (Verdict.PASS, {})
+
+
+@pytest.mark.parametrize("again", [0, 2, 30])
+def test_each_of_two_losses_may_take_its_tail(tmp_path: Path, again: int) -> None:
+    log = Log().run(20).power_loss([1, 2]).run(again).power_loss([1, 2][:again]).run(10)
+    judged = log.judged(tmp_path, CONTRACT)
+    assert judged.unknown == ()
+    assert judged.verdict is Verdict.PASS
+    assert judged.anomalies == {UNFLUSHED_LOSS: 4 if again else 2}
+
+
+@pytest.mark.parametrize(
+    ("why", "make"),
+    [
+        ("an older one", lambda: Log().run(20).power_loss([12])),
+        ("a hole: what came after it is there", lambda: Log().run(20).power_loss([2])),
+        ("one server kept its power", lambda: Log().run(20).power_loss([1, 2], targets=["n1", "n2"])),
+        ("no power was lost, by the evidence", lambda: Log().run(20).power_loss([1, 2], bit=False)),
+        ("it was acknowledged after the loss", lambda: Log().run(20).power_loss([1, 2], at=100)),
+    ],
+)
+def test_nothing_else_may_go(tmp_path: Path, why: str, make: object) -> None:
+    assert callable(make)
+    log: Log = make()
+    judged = log.run(10).judged(tmp_path, CONTRACT)
+    assert judged.verdict is Verdict.FAIL, why
+    assert UNFLUSHED_LOSS not in judged.anomalies
+    assert {"vanished", "inconsistent-offset"} & set(judged.anomalies)
+
+
+def test_one_more_than_is_in_memory_may_not_go(tmp_path: Path) -> None:
+    judged = Log().run(20).power_loss([1, 2, 3, 4, 5]).run(10).judged(tmp_path, CONTRACT)
+    assert judged.verdict is Verdict.FAIL
+    assert judged.anomalies[UNFLUSHED_LOSS] == 4
+    assert any("offset 15 of orders-0" in one.claim for one in judged.findings if one.anomaly == "vanished")
+
+
+def test_a_record_that_moved_has_not_gone(tmp_path: Path) -> None:
+    log = Log().run(20).power_loss([1, 2])
+    log.values.append(20)
+    judged = log.run(10).judged(tmp_path, CONTRACT)
+    assert judged.verdict is Verdict.FAIL
+    assert UNFLUSHED_LOSS not in judged.anomalies
+
+
+def test_what_else_is_wrong_before_and_after_the_cut_is_found(tmp_path: Path) -> None:
+    before = Log().run(10)
+    before.book.send([500], 3, (before.now - 4, before.now - 1), process=7)
+    judged = before.run(10).power_loss([1, 2]).run(10).judged(tmp_path / "a", CONTRACT)
+    assert judged.anomalies.keys() >= {UNFLUSHED_LOSS, "inconsistent-offset"}
+    after = Log().run(20).power_loss([1, 2]).run(10)
+    after.book.send([500], 19, (after.now - 4, after.now - 1), process=7)
+    judged = after.run(2).judged(tmp_path / "b", CONTRACT)
+    assert judged.anomalies.keys() >= {UNFLUSHED_LOSS, "inconsistent-offset"}
+
+
+def test_a_contract_that_flushes_each_message_allows_nothing() -> None:
+    assert PLAIN.tolerate_unflushed(1) == PLAIN
+    assert CONTRACT.tolerates(UNFLUSHED_LOSS)
+    assert CONTRACT.unflushed == M - 1
+    with pytest.raises(ValueError, match="number of records"):
+        Contract(unflushed=-1)

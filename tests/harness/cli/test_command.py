@@ -1,0 +1,210 @@
+"""The ``assay`` command: exit codes, output for machines and people, errors that say what to do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.checkers.contract import Contract, forbid
+from assay.checkers.verdict import Judgement, Verdict
+from assay.cluster.owner import current
+from assay.harness.cli.main import Exit, main
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.harness.run import store
+from assay.workloads.log_operations import effects
+
+KEY = "orders-0"
+STEP = 1_000_000
+
+
+def history(folder: Path, *, lose: int | None = None, sends: int = 20) -> None:
+    """Sends one after the other, then a drain that shows them all but ``lose``."""
+    with HistoryWriter(folder) as writer:
+        done: list[Completed] = []
+
+        def complete(operation: Operation, result: object) -> None:
+            index = len(done)
+            call = (2 * index + 1) * STEP
+            completion = Completion(Outcome.OK, result)
+            completed = Completed(index, 0, "w0", operation, completion, call, call + STEP)
+            done.append(completed)
+            writer.completed(completed, effects(completed))
+
+        for offset in range(sends):
+            complete(Operation("send", KEY, [offset]), {"offset": offset})
+            complete(Operation("end", KEY), {"offset": offset + 1, "epoch": 0})
+        complete(Operation("send", KEY, [-1], Phase.SENTINEL), {"offset": sends})
+        values = [*range(sends), -1]
+        records = [[offset, value] for offset, value in enumerate(values) if offset != lose]
+        argument = {"start": "earliest", "seek": True, "until": sends}
+        poll = {"begin": 0, "records": records, "end": sends + 1, "assignment": 1, "sought": True}
+        complete(Operation("poll", KEY, argument, Phase.MAIN), poll)
+        complete(Operation("poll", KEY, argument, Phase.DRAIN), poll | {"assignment": 2})
+
+
+def run_folder(root: Path, contract: Contract, **kind: int | None) -> Path:
+    folder = store.create(root, "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
+    history(folder.history, **kind)  # type: ignore[arg-type]
+    folder.write_json("settings.json", {"contract": msgspec.to_builtins(contract)})
+    info = store.RunInfo(
+        test="t.py::t[none]",
+        status=store.FINISHED,
+        started="2026-01-01T00:00:00+00:00",
+        owner=str(current()),
+        seed=3,
+        cluster="sim",
+        nemesis="none",
+        command="pytest t.py --seed=3",
+    )
+    folder.write_run(info)
+    folder.publish()
+    return folder.path
+
+
+STRICT = forbid("lost-write", "inconsistent-offset", "duplicate")
+
+
+def test_check_passes_a_good_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_folder(tmp_path, STRICT)
+    code = main(["check", str(tmp_path / "latest")])
+    assert (code, capsys.readouterr().out.splitlines()[0].partition(":")[0]) == (Exit.PASS, "PASS")
+
+
+def test_check_fails_a_run_that_lost_a_write_with_its_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(tmp_path, STRICT, lose=7)
+    assert main(["check", str(run)]) == Exit.FAIL
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL lost-write: value 7 at offset 7 of orders-0")
+    assert "op 14: send [7] on orders-0 by process 0" in out
+    assert "repeat: pytest t.py --seed=3" in out
+
+
+def test_what_the_contract_tolerates_does_not_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path, forbid("duplicate").tolerate("lost-write"), lose=7)
+    assert main(["check", str(run)]) == Exit.PASS
+    assert "tolerated: lost-write 1" in capsys.readouterr().out
+
+
+def test_check_json_is_one_judgement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path, STRICT, lose=7)
+    assert main(["check", str(run), "--json"]) == Exit.FAIL
+    judgement = msgspec.json.decode(capsys.readouterr().out, type=Judgement)
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.anomalies["lost-write"] == 1
+
+
+def test_a_run_without_operations_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with HistoryWriter(tmp_path / "bare"):
+        pass
+    assert main(["check", str(tmp_path / "bare")]) == Exit.UNKNOWN
+    assert capsys.readouterr().out.startswith("UNKNOWN: ")
+
+
+def test_a_run_that_was_killed_may_fail_and_never_passes(tmp_path: Path) -> None:
+    good, bad = run_folder(tmp_path / "a", STRICT), run_folder(tmp_path / "b", STRICT, lose=7)
+    for run in (good, bad):
+        info = store.read_run(run)
+        assert info is not None
+        store.RunFolder(tmp_path, run).write_run(msgspec.structs.replace(info, status=store.RUNNING))
+        (run / "history" / "closed.json").unlink()
+    assert main(["check", str(good)]) == Exit.UNKNOWN
+    assert main(["check", str(bad)]) == Exit.FAIL
+
+
+def test_a_history_brought_along_is_judged_by_the_strictest_contract(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history(tmp_path / "brought", lose=7)
+    assert main(["check", str(tmp_path / "brought")]) == Exit.FAIL
+    assert "repeat:" not in capsys.readouterr().out
+
+
+def test_what_the_objects_of_a_history_are_can_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with HistoryWriter(tmp_path / "bare") as writer:
+        for index in range(12):
+            value, call = min(index, 10), (2 * index + 1) * STEP  # the last two adds are given the same count
+            completion = Completion(Outcome.OK, value)
+            completed = Completed(index, 0, "w0", Operation("add", "c"), completion, call, call + STEP)
+            writer.completed(completed, (Effect("add", "c", value=value),))
+    assert main(["check", str(tmp_path / "bare")]) == Exit.UNKNOWN
+    assert "say which one this history is of, with --family" in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "bare"), "--family=counter"]) == Exit.FAIL
+    assert "the same 10" in capsys.readouterr().out
+    run = run_folder(tmp_path / "store", msgspec.structs.replace(STRICT, family="set"))
+    assert main(["check", str(run), "--family=counter"]) == Exit.USAGE
+    assert "objects are of family set, not counter" in capsys.readouterr().err
+
+
+def test_wrong_usage_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["check"], ["chekc", "x"], ["gc", "--keep=-1"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == Exit.USAGE, arguments
+    assert "Try `assay" in capsys.readouterr().err
+
+
+def test_unreadable_input_is_64_and_says_what_was_looked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(tmp_path)]) == Exit.USAGE
+    assert "there is no ops/ in it, nor history/ops/" in capsys.readouterr().err
+    run = run_folder(tmp_path, STRICT)
+    next((run / "history" / "effects").glob("*.parquet")).write_bytes(b"PAR1")
+    assert main(["check", str(run)]) == Exit.USAGE
+    assert "effects" in capsys.readouterr().err
+    second = run_folder(tmp_path, STRICT)
+    (second / "settings.json").write_text('{"contract": 7}')
+    assert main(["check", str(second)]) == Exit.USAGE
+    assert "settings.json holds no readable contract" in capsys.readouterr().err
+
+
+def test_an_internal_error_is_70_with_its_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("assay.harness.stored.stored.judge", broken)
+    assert main(["check", str(run_folder(tmp_path, STRICT))]) == Exit.INTERNAL
+    assert "ZeroDivisionError: a bug" in capsys.readouterr().err
+
+
+def test_a_report_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history(tmp_path / "brought")
+    assert main(["report", str(tmp_path / "brought")]) == Exit.USAGE
+    assert "needs the run folder" in capsys.readouterr().err
+
+
+def test_gc_lists_and_then_deletes_the_older_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    older, newer = run_folder(tmp_path, STRICT), run_folder(tmp_path, STRICT)
+    assert main(["gc", str(tmp_path), "--keep=1", "--dry-run"]) == Exit.PASS
+    assert capsys.readouterr().out.split() == [str(older)]
+    assert older.exists()
+    assert main(["gc", str(tmp_path), "--keep=1"]) == Exit.PASS
+    assert not older.exists()
+    assert newer.exists()
+    assert main(["gc", str(tmp_path / "nowhere")]) == Exit.USAGE
+
+
+def test_help_teaches_paths_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    for word in ("check", "report", "heal", "doctor", "gc", "image", "exit codes", "store/latest", "pytest workloads/"):
+        assert word in out
+
+
+def test_defects_lists_every_switch_with_what_must_be_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["defects", "--json"]) == Exit.PASS
+    listed = {defect["name"]: defect for defect in msgspec.json.decode(capsys.readouterr().out)}
+    assert listed["ack-before-replication"]["anomalies"] == ["lost-write"]
+    assert main(["defects"]) == Exit.PASS
+    said = capsys.readouterr().out
+    assert all(name in said and defect["fault"] in said for name, defect in listed.items())

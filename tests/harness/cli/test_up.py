@@ -1,0 +1,66 @@
+"""``assay up``: a cluster that others can use, until it is told to stop, and nothing of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+import docker
+import pytest
+
+from assay.cluster.doctor import engine_available
+from assay.harness.cli.main import main
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+
+PATIENCE = 120
+
+
+async def metadata(address: str, topics: list[str]) -> MetadataResponse:
+    host, _, port = address.partition(":")
+    connection = await Connection.open(host, int(port), 5.0)
+    try:
+        return await connection.call(MetadataRequest(topics=topics), 2, 5.0)
+    finally:
+        await connection.close()
+
+
+def containers() -> set[str]:
+    client = docker.from_env()
+    try:
+        return {container.id for container in client.containers.list()}
+    finally:
+        client.close()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_told_to_stop_and_leaves_nothing(number: signal.Signals) -> None:
+    if not engine_available():
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+    before = containers()
+    command = [sys.executable, "-m", "assay.harness.cli.main", "up", "--nodes=2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        addresses = process.stdout.readline().strip().split(",")
+        assert len(addresses) == 2
+        assert len(containers() - before) == 3
+        answer = asyncio.run(metadata(addresses[0], ["asked-for"]))
+        assert len(answer.brokers) == 2
+        assert [topic.topic for topic in answer.topics] == ["asked-for"]
+        process.send_signal(number)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    assert f"brokers at {','.join(addresses)}" in said
+    assert "Traceback" not in said
+    assert containers() == before
+
+
+def test_an_unknown_defect_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    if not engine_available():
+        pytest.skip("it says first that there is no Docker engine")
+    assert main(["up", "--defect=none-such"]) == 64
+    assert "isr-of-one" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""A system with nodes for its clients is the system, with one role more."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cluster.docker import source
+from assay.cluster.docker.image import REQUIREMENTS
+from assay.cluster.system import (
+    ClientSessions,
+    Configurable,
+    Damageable,
+    Durable,
+    Grouped,
+    Holdable,
+    Replicated,
+    System,
+)
+from assay.harness.core.client import Endpoint
+from assay.harness.remote import PORT
+from assay.harness.run.client_nodes import WithClientNodes, housed
+from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.faults import node_counts
+from assay.harness.run.settings import Settings
+from assay.system_under_test.deployment import Broker
+from assay.workloads import test_offsets
+from assay.workloads.offsets_client import OffsetsClient
+
+CAPABILITIES = (Configurable, Damageable, Durable, Grouped, Holdable, Replicated)
+
+
+@dataclass
+class FakeNode:
+    name: str
+    role: str
+    index: int
+    address: str
+
+
+@dataclass
+class FakeCluster:
+    nodes: list[Any]
+
+
+class Least(System):
+    name, roles = "least", ("server",)
+
+
+class SessionClient(OffsetsClient):
+    holds_sessions = True
+
+
+def test_what_the_system_can_do_it_can_still_do_and_what_it_cannot_it_cannot() -> None:
+    both = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
+    assert all(isinstance(both, capability) for capability in CAPABILITIES)
+    assert not isinstance(both, ClientSessions)
+    assert isinstance(WithClientNodes(Broker(), SessionClient), ClientSessions)
+    assert (both.name, list(both.keys()), both.groups) == ("broker", list(Broker().keys()), ("members",))  # type: ignore[attr-defined]
+    assert set(both.defects) == set(Broker().defects)
+    least = WithClientNodes(Least(), OffsetsClient)
+    assert not any(isinstance(least, capability) for capability in CAPABILITIES)
+
+
+def test_a_client_node_runs_the_workloads_client_and_the_others_what_they_did() -> None:
+    system = WithClientNodes(Broker(), OffsetsClient)
+    client, broker = FakeNode("client1", "client", 1, "10.0.0.9"), FakeNode("n1", "broker", 1, "10.0.0.1")
+    cluster = FakeCluster([broker, client])
+    assert list(system.roles) == ["zookeeper", "broker", "client"]
+    assert system.argv(client)[1:] == [
+        "-m",
+        "assay.harness.remote",
+        "--client",
+        "assay.workloads.offsets_client:OffsetsClient",
+    ]  # type: ignore[arg-type]
+    assert system.argv(broker) == Broker().argv(broker)  # type: ignore[arg-type]
+    assert system.files(client, cluster) == {}  # type: ignore[arg-type]
+    assert system.files(broker, cluster) == Broker().files(broker, cluster)  # type: ignore[arg-type]
+    assert (system.event_log(client), system.port("client")) == (None, PORT)  # type: ignore[arg-type]
+    assert (system.event_log(broker), system.port("broker")) == (Broker().event_log(broker), Broker().port("broker"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "count"), [(1, None, 1), (3, None, 3), (5, None, 3), (3, 1, 1), (2, 7, 7)]
+)
+def test_there_are_as_many_as_servers_and_at_most_three_unless_asked_for(
+    nodes: int, workers: int | None, count: int
+) -> None:
+    counts = node_counts(WithClientNodes(Broker(), OffsetsClient), Settings(1, nodes=nodes, workers=workers))
+    assert counts == {"zookeeper": 1, "broker": nodes, "client": count}
+    assert "client" not in node_counts(Broker(), Settings(1, workers=2))
+
+
+@pytest.mark.parametrize(("servers", "homes"), [(3, 3), (3, 2), (2, 3), (5, 3), (1, 1)])
+def test_clients_are_spread_evenly_over_servers_and_nodes(servers: int, homes: int) -> None:
+    endpoints = [Endpoint(f"n{i}", f"10.0.0.{i}:9092", ()) for i in range(servers)]
+    cluster = FakeCluster([FakeNode(f"client{i}", "client", i, f"10.0.1.{i}") for i in range(homes)])
+    found = housed(endpoints, cluster)  # type: ignore[arg-type]
+    assert len({(one.node, one.home) for one in found}) == len(found)
+    for names in ([one.node for one in found], [one.home for one in found]):
+        assert len({names.count(name) for name in names}) == 1
+    assert [one.node for one in found[:servers]] == [one.node for one in endpoints]
+
+
+def test_a_client_that_no_other_process_could_import_is_refused_where_it_is_written() -> None:
+    class Local(OffsetsClient):
+        pass
+
+    with pytest.raises(ValueError, match="importable"):
+        WithClientNodes(Broker(), Local)
+
+    class Crowded(Least):
+        roles = ("server", "client")  # type: ignore[assignment]
+
+    with pytest.raises(ValueError, match="a role 'client' of its own"):
+        WithClientNodes(Crowded(), OffsetsClient)
+
+
+BLOCKED = """
+import importlib, sys
+
+class OnlyWhatANodeHas:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, *sys.argv[2].split(",")}:
+            raise ImportError(f"{name} is not installed on a node")
+
+sys.meta_path.insert(0, OnlyWhatANodeHas())
+sys.path[:] = [sys.argv[1], *(entry for entry in sys.path if entry.endswith("-packages") or "lib/python" in entry)]
+import assay.harness.remote.__main__
+from assay.harness.remote.server import load
+for name in sys.argv[3:]:
+    assert load(name)().effects
+assert assay.harness.remote.__main__.__file__.startswith(sys.argv[1]), assay.harness.remote.__main__.__file__
+print("imported")
+"""
+
+
+def shipped() -> list[Experiment]:
+    """The workloads whose clients live on nodes."""
+    found = [experiment_of(value) for value in vars(test_offsets).values()]
+    return [one for one in found if one is not None and one.workers]
+
+
+def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path: Path) -> None:
+    """Neither Arrow nor DuckDB, pytest or Hypothesis: the code as a container is given it, and the image's packages."""
+    (experiment,) = shipped()
+    system = experiment.deployed()
+    with tarfile.open(fileobj=io.BytesIO(source.archive(list(system.source)))) as tar:
+        for member in tar:
+            if (file := tar.extractfile(member)) is not None:
+                target = tmp_path / member.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read())
+    copied = tmp_path / source.ROOT
+    assert not (copied / "assay" / "harness" / "run").exists()
+    allowed = ",".join([*REQUIREMENTS, "assay"])
+    client = f"{experiment.client.__module__}:{experiment.client.__qualname__}"
+    command = [sys.executable, "-c", BLOCKED, str(copied), allowed, client]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert done.stdout == "imported\n", done.stderr
+
+
+def test_a_module_of_one_file_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lonely_client.py").write_text("class Client: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with tarfile.open(fileobj=io.BytesIO(source.archive(["lonely_client", "assay/harness/core"]))) as tar:
+        names = tar.getnames()
+    assert f"{source.ROOT}/lonely_client.py" in names
+    assert f"{source.ROOT}/assay/harness/core/client.py" in names

@@ -1,0 +1,63 @@
+"""One seed, one history, byte for byte: in any process, under any hash seed, and whatever ran before in the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent.parent
+SEEDS = range(100)
+PROGRAM = """
+import sys, tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+import assay.workloads.test_log
+from assay.harness.run import store
+from assay.harness.run.attempt import close_loop
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.progress import Silent
+from assay.harness.run.settings import Settings
+from assay.harness.run.trial import Trial
+from assay.harness.run.worlds import open_world
+
+found = experiment_of(assay.workloads.test_log.test_log)
+faults = ("clock", "hold", "kill", "partition", "power-loss", "stop")
+for seed in map(int, sys.argv[1:]):
+    nemesis = faults[seed % len(faults):][:2]
+    settings = Settings(seed=seed, nemesis=nemesis, nemesis_interval=1.5, time_limit=4.0, rate=40.0)
+    with tempfile.TemporaryDirectory() as folder:
+        world = open_world(found.system, settings, run_id="determinism")
+        kept = store.create(Path(folder), "determinism", datetime.now(UTC))
+        trial = Trial(found, found.system, settings, world, kept, Interrupt(), Silent())
+        complete = world.loop.run_until_complete
+        complete(trial.set_up())
+        ended = complete(trial.run())
+        complete(trial.tear_down(keep=False))
+        close_loop(world.loop)
+    print(seed, ended.digest)
+"""
+
+
+def digests(seeds: list[int], hash_seed: int) -> dict[str, str]:
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    command = [sys.executable, "-c", PROGRAM, *map(str, seeds)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+@pytest.mark.slow
+def test_a_hundred_seeds_twice_in_separate_processes() -> None:
+    """The second process plays them in the other order, so that no run can lean on what the one before it left."""
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(digests, list(SEEDS), 1)
+        second = pool.submit(digests, list(reversed(SEEDS)), 2)
+    assert first.result() == second.result()
+    assert len(first.result()) == len(SEEDS)
+    assert len(set(first.result().values())) == len(SEEDS), "different seeds differ"
+    assert "None" not in first.result().values()

@@ -1,0 +1,78 @@
+"""Options become settings or an error that names the option."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from assay.harness.run.settings import (
+    SettingsError,
+    asked_by_name,
+    derive,
+    parse_choice,
+    parse_concurrency,
+    parse_count,
+    parse_rate,
+    parse_seconds,
+    parse_seed,
+    repeated_seed,
+)
+
+
+def test_derived_seeds_are_the_same_in_every_process() -> None:
+    code = "from assay.harness.run.settings import derive; print(derive(7, 'network', 3))"
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": salt}, capture_output=True, check=True, text=True
+        ).stdout
+        for salt in ("1", "2")
+    }
+    assert outputs == {f"{derive(7, 'network', 3)}\n"}
+
+
+def test_parts_of_a_run_get_different_seeds() -> None:
+    assert len({derive(seed, part) for seed in range(50) for part in ("a", "b")}) == 100
+
+
+def test_the_first_repetition_has_the_seed_itself_so_that_a_repetition_can_be_run_alone() -> None:
+    assert repeated_seed(42, 1) == 42
+    third = repeated_seed(42, 3)
+    assert third != 42
+    assert repeated_seed(third, 1) == third
+
+
+def test_concurrency_counts_workers_or_multiplies_nodes() -> None:
+    assert parse_concurrency("2n", 3) == 6
+    assert parse_concurrency("n", 5) == 5
+    assert parse_concurrency("7", 3) == 7
+
+
+def test_what_all_brings_in_was_not_asked_for_by_name() -> None:
+    assert asked_by_name(["all", "kill,partition", "none"]) == {"kill", "partition"}
+
+
+@pytest.mark.parametrize(
+    ("parse", "names"),
+    [
+        (lambda: parse_seconds("--time-limit", "soon"), "--time-limit='soon'"),
+        (lambda: parse_seconds("--time-limit", "0"), "more than 0"),
+        (lambda: parse_seconds("--time-limit", "nan"), "--time-limit"),
+        (lambda: parse_seconds("--time-limit", "inf"), "--time-limit"),
+        (lambda: parse_rate("-3"), "--rate=-3"),
+        (lambda: parse_rate("fast"), "--rate='fast'"),
+        (lambda: parse_count("--nodes", "0"), "--nodes=0 must be at least 1"),
+        (lambda: parse_count("--nodes", "3.5"), "--nodes='3.5'"),
+        (lambda: parse_concurrency("2m", 3), "--concurrency='2m'"),
+        (lambda: parse_concurrency("0n", 3), "at least 1 worker"),
+        (lambda: parse_seed("-1"), "--seed=-1"),
+        (lambda: parse_seed("x"), "--seed='x'"),
+        (lambda: parse_choice("--cluster", "cloud", ("docker", "sim")), "docker, sim"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_option(parse: Callable[[], object], names: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse()
+    assert names in str(caught.value)

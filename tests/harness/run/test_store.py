@@ -1,0 +1,119 @@
+"""Run folders, their links, and what gc may take away."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.cluster.owner import current
+from assay.harness.run import store
+from assay.harness.run.store import RunInfo
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+
+
+def info(started: datetime, status: str = store.FINISHED, owner: str | None = None) -> RunInfo:
+    return RunInfo(
+        test="t", status=status, started=started.isoformat(), owner=owner or str(current()), seed=1, cluster="sim",
+        nemesis="none", command="pytest t",
+    )  # fmt: skip
+
+
+def test_a_node_id_becomes_a_readable_name() -> None:
+    assert (
+        store.safe_name("workloads/test_log.py::test_log[kill+partition]")
+        == "workloads-test_log-test_log-kill+partition"
+    )
+
+
+@given(st.text(max_size=300))
+def test_a_name_is_a_single_path_component_whatever_the_id(test_id: str) -> None:
+    name = store.safe_name(test_id)
+    assert name
+    assert len(name.encode()) <= 255
+    assert "/" not in name
+    assert "\0" not in name
+    assert name not in (".", "..", store.LATEST)
+    assert not name.startswith("-")
+    assert name == store.safe_name(test_id)
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_ids_that_differ_in_replaced_characters_keep_apart(one: str, other: str) -> None:
+    prefix = "a::t[ü"
+    if one != other:
+        assert store.safe_name(prefix + one) != store.safe_name(prefix + other)
+
+
+def test_two_runs_in_one_millisecond_get_two_folders(tmp_path: Path) -> None:
+    first, second = (store.create(tmp_path, "a.py::t", NOW) for _ in range(2))
+    assert first.path.name == "20260102T030405.678Z"
+    assert first.path != second.path
+    assert first.path.is_dir()
+    assert second.path.is_dir()
+
+
+def test_latest_is_never_missing_while_it_is_swapped(tmp_path: Path) -> None:
+    folders = [store.create(tmp_path, "a.py::t", NOW + timedelta(seconds=i)) for i in range(2)]
+    folders[0].publish()
+    missing: list[int] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            if not (tmp_path / store.LATEST).exists():
+                missing.append(1)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for turn in range(300):
+        folders[turn % 2].publish()
+    done.set()
+    reader.join()
+    assert not missing
+    assert (tmp_path / store.LATEST).resolve() == folders[1].path.resolve()
+    assert (tmp_path / "a-t" / store.LATEST).resolve() == folders[1].path.resolve()
+    assert not os.readlink(tmp_path / store.LATEST).startswith("/")
+
+
+def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
+    folder = store.create(tmp_path, "a.py::t", NOW)
+    assert store.read_run(folder.path) is None
+    folder.write_run(info(NOW))
+    assert store.read_run(folder.path) == info(NOW)
+    (folder.path / "run.json").write_text("{")
+    assert store.read_run(folder.path) is None
+
+
+def test_gc_keeps_the_newest_of_each_test_the_latest_and_what_is_going_on(tmp_path: Path) -> None:
+    a = [store.create(tmp_path, "a.py::t", NOW + timedelta(days=i)) for i in range(4)]
+    b = store.create(tmp_path, "b.py::t", NOW)
+    for number, folder in enumerate([*a, b]):
+        folder.write_run(info(NOW + timedelta(days=number)))
+    a[1].publish()
+    a[0].write_run(info(NOW, store.RUNNING))
+    later = NOW + timedelta(days=30)
+    assert store.collectable(tmp_path, keep=1, older_than=None, now=later) == [a[2].path]
+    assert store.collectable(tmp_path, keep=1, older_than=timedelta(days=29), now=later) == []
+
+
+def test_a_run_whose_owner_died_is_not_going_on(tmp_path: Path) -> None:
+    folder = store.create(tmp_path, "a.py::t", NOW)
+    store.create(tmp_path, "a.py::t", NOW + timedelta(days=1))
+    dead = str(dataclasses.replace(current(), started=1))
+    folder.write_run(info(NOW, store.RUNNING, dead))
+    assert store.collectable(tmp_path, keep=1, older_than=None, now=NOW) == [folder.path]
+
+
+def test_a_path_that_is_no_run_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        store.resolve(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="history/ops/"):
+        store.resolve(tmp_path)

@@ -1,0 +1,192 @@
+"""One run in the simulation, looked at from its history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.engine import EngineError, Engines
+from assay.checkers.verdict import Verdict
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Generator
+from assay.harness.core.history import HistoryReader
+from assay.harness.run import store
+from assay.harness.run.attempt import Attempt, InfrastructureError
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.settings import Settings
+from assay.harness.stored.stored import judge_again, open_stored
+from assay.workloads.log_drain import drain
+from assay.workloads.log_operations import traffic
+
+pytestmark = pytest.mark.slow
+
+KEYS = ("orders-0", "orders-1")
+
+
+def body(settings: Settings) -> Generator:
+    return traffic(KEYS) | drain(KEYS, seconds=10)
+
+
+def attempt(toy: ModuleType, root: Path, **settings: Any) -> Attempt:
+    chosen: dict[str, Any] = {"seed": 4, "nodes": 1, "time_limit": 1.0, "concurrency": 3, "store": root} | settings
+    made = Experiment("test_toy", toy.ToySystem(), toy.ToyClient, Contract(minimum_during_fault=0), body)
+    return Attempt(made, Settings(**chosen), "toy.py::test_toy[none]", "pytest toy.py")
+
+
+def done(attempt: Attempt) -> HistoryReader:
+    """Runs it to its end; what the history then holds."""
+    try:
+        attempt.set_up()
+        attempt.run()
+    finally:
+        attempt.tear_down()
+    return HistoryReader(attempt.folder.history)
+
+
+def test_the_main_phase_ends_at_its_limit_and_the_drain_follows(toy: ModuleType, tmp_path: Path) -> None:
+    rows = done(attempt(toy, tmp_path)).table("ops").to_pylist()
+    last_of_main = max(row["call"] for row in rows if row["phase"] == "main")
+    assert 0.9e9 < last_of_main < 1.0e9
+    assert {row["phase"] for row in rows} == {"main", "sentinel", "drain"}
+    assert all(row["call"] > last_of_main for row in rows if row["phase"] != "main")
+
+
+def test_a_client_is_told_all_addresses_and_what_is_switched_on(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Endpoint] = []
+
+    async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        told.append(endpoint)
+        await open_client(self, endpoint, runtime)
+
+    open_client = toy.ToyClient.open
+    monkeypatch.setattr(toy.ToyClient, "open", opened)
+    run = attempt(toy, tmp_path, defect="forgetful", zookeepers=3)
+    run.experiment = replace(run.experiment, system=toy.ToySystem(roles=("zookeeper", "broker")))
+    done(run)
+    assert {len(endpoint.zookeeper) for endpoint in told} == {3}
+    assert all(address.endswith(":2181") for endpoint in told for address in endpoint.zookeeper)
+    assert {endpoint.defects for endpoint in told} == {("forgetful",)}
+
+
+def test_every_fault_is_healed_and_recovered_before_the_drain(toy: ModuleType, tmp_path: Path) -> None:
+    run = attempt(toy, tmp_path, nemesis=("kill",), time_limit=5.0, nemesis_interval=4.0, rate=50.0)
+    history = done(run)
+    faults = history.table("faults").to_pylist()
+    assert [row["phase"] for row in faults] == ["intended", "injected", "healed", "recovered"]
+    assert faults[2]["bit"] is True
+    drained = min(row["call"] for row in history.table("ops").to_pylist() if row["phase"] != "main")
+    assert faults[3]["time"] < drained
+    schedule = json.loads((run.folder.path / "schedule.json").read_text())
+    assert schedule["schedule"]["steps"][0]["fault"] == "kill"
+    assert schedule["resolved"][0]["targets"] == ["n1"]
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.PASS
+
+
+def test_the_nodes_events_of_every_incarnation_are_in_the_history(toy: ModuleType, tmp_path: Path) -> None:
+    run = attempt(toy, tmp_path, nemesis=("kill",), time_limit=5.0, nemesis_interval=4.0, rate=50.0)
+    events = done(run).table("events").to_pylist()
+    assert [(row["node"], row["event"], row["key"]) for row in events] == [("n1", "became-leader", "orders-0")] * 2
+
+
+def test_an_open_loop_keeps_its_rate(toy: ModuleType, tmp_path: Path) -> None:
+    rows = done(attempt(toy, tmp_path, rate=50.0)).table("ops").to_pylist()
+    assert len([row for row in rows if row["phase"] == "main"]) == 50
+
+
+def test_settings_json_holds_what_a_repetition_needs(toy: ModuleType, tmp_path: Path) -> None:
+    run = attempt(toy, tmp_path, defect="forgetful")
+    done(run)
+    written = json.loads((run.folder.path / "settings.json").read_text())
+    assert written["settings"]["seed"] == 4
+    assert written["settings"]["defect"] == "forgetful"
+    assert written["contract"]["minimum_during_fault"] == 0
+    assert written["versions"]["python"]
+    assert len(written["versions"]["source"]) == 16
+
+
+def test_a_client_that_raises_cannot_pass_and_its_traceback_is_kept(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(self: Any, f: str, key: str, argument: Any) -> dict[str, Any]:
+        if f == "end":
+            raise ZeroDivisionError("a bug in the client")
+        return await result(self, f, key, argument)
+
+    result = toy.ToyClient.result
+    monkeypatch.setattr(toy.ToyClient, "result", broken)
+    run = attempt(toy, tmp_path)
+    done(run)
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.UNKNOWN
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert "ZeroDivisionError: a bug in the client" in info.notes[0]
+
+
+def test_a_report_that_cannot_be_drawn_leaves_the_verdict_as_it_is(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(run: Path) -> Path:
+        raise ZeroDivisionError("a bug in the report")
+
+    monkeypatch.setattr("assay.harness.run.attempt.render", broken)
+    run = attempt(toy, tmp_path)
+    done(run)
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert info.verdict == "pass"
+    assert "a bug in the report" in str(info.problem)
+
+
+def test_a_crash_in_the_harness_leaves_a_readable_history_marked_as_cut(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_arguments: Any) -> None:
+        raise RuntimeError("a bug in the trial")
+
+    monkeypatch.setattr("assay.harness.run.trial.Trial._recovered", broken)
+    run = attempt(toy, tmp_path)
+    with pytest.raises(RuntimeError, match="a bug in the trial"):
+        done(run)
+    history = HistoryReader(run.folder.history)
+    assert history.closed is None
+    assert history.rows("ops") > 100
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert info.status == store.ERROR
+    assert "a bug in the trial" in str(info.problem)
+
+
+def test_a_run_that_could_not_be_judged_can_be_judged_again(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: Any, **_more: Any) -> None:
+        raise EngineError("no memory left")
+
+    run = attempt(toy, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("assay.harness.run.attempt.judge", broken)
+        with pytest.raises(EngineError):
+            done(run)
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert (info.status, info.verdict) == (store.FINISHED, None)
+    assert info.digest == HistoryReader(run.folder.history).digest()
+    with Engines("duckdb") as engines:
+        assert judge_again(open_stored(run.folder.path), engines).verdict is Verdict.PASS
+
+
+def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, tmp_path: Path) -> None:
+    made = Experiment("test_toy", toy.ToySystem(broken=True), toy.ToyClient, Contract(), body)
+    run = Attempt(made, Settings(seed=1, nodes=1, store=tmp_path), "t", "pytest t")
+    with pytest.raises(InfrastructureError, match="n1"):
+        done(run)

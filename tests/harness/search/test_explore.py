@@ -1,0 +1,126 @@
+"""The search finds what fails, keeps what was new, makes small what it found, and ends when it should."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from assay.harness.run.attempt import Reports
+from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.settings import Budget, Settings
+from assay.harness.search.example import Example
+from assay.harness.search.exploration import terrain
+from assay.harness.search.explore import Explorer
+from assay.harness.search.player import Outcome
+from assay.harness.search.workers import WorkerError, search
+from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.target import Kind, Target
+from assay.system_under_test.deployment import Broker
+from assay.workloads.group_client import GroupClient
+
+BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
+
+
+@dataclass
+class PretendPlayer:
+    """Runs that take no time: ``fails`` says which fail."""
+
+    fails: Callable[[Example], bool]
+    played: int = 0
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> Outcome:
+        self.played += 1
+        failed = self.fails(example)
+        states = frozenset("+".join(pair) for pair in itertools.combinations(sorted(kinds(example)), 2))
+        return Outcome(
+            verdict="fail" if failed else "pass",
+            failures=frozenset({"lost-write"} if failed else ()),
+            digest=str(hash((example.seed, len(example.schedule.steps)))),
+            states=states,
+            events=frozenset({"became-leader"}),
+            injected=frozenset(range(1, len(example.schedule.steps) + 1)),
+            folder=None,
+            text=None,
+        )
+
+
+def explorer(player: Any, budget: Budget, seed: int = 3) -> Explorer:
+    return Explorer(player, terrain(Broker(), replace(BASE, seed=seed)), budget)
+
+
+def kinds(example: Example) -> set[str]:
+    return {step.fault for step in example.schedule.steps}
+
+
+@pytest.mark.parametrize("names", [(), ("members",)])
+def test_a_fault_that_finds_nothing_to_strike_is_not_drawn(names: tuple[str, ...]) -> None:
+    drawn = terrain(WithClientNodes(Broker(groups=names), GroupClient), BASE).faults
+    assert ("consumer-from-coordinator" in drawn) is bool(names)
+    assert {"kill", "cut-consumer", "hold"} <= set(drawn)
+
+
+def test_two_faults_that_fail_together_are_found_and_nothing_else_is_left() -> None:
+    player = PretendPlayer(lambda example: {"kill", "partition"} <= kinds(example))
+    found = explorer(player, Budget(examples=2000)).run()
+    assert found is not None
+    assert sorted(step.fault for step in found.example.schedule.steps) == ["kill", "partition"]
+    assert (found.example.nodes, found.example.concurrency, found.example.configuration) == (3, 1, ())
+    assert found.finished
+    assert found.identical
+    assert found.rate.failed == found.rate.of
+
+
+def test_a_search_without_a_failure_ends_with_its_budget_and_tells_what_it_did() -> None:
+    player = PretendPlayer(lambda example: False)
+    one = explorer(player, Budget(examples=100))
+    assert one.run() is None
+    assert 100 <= one.tally.examples <= 120
+    assert one.tally.verdicts == {"pass": one.tally.examples}
+    assert one.tally.states > 10
+    assert 0 < one.tally.corpus <= one.tally.examples
+
+
+def test_the_same_seed_searches_the_same_and_another_one_something_else() -> None:
+    def seen(seed: int) -> list[Example]:
+        examples: list[Example] = []
+        explorer(PretendPlayer(lambda example: bool(examples.append(example))), Budget(examples=60), seed).run()
+        return examples
+
+    assert seen(1) == seen(1)
+    assert seen(1) != seen(2)
+
+
+def test_what_only_a_corpus_leads_to_is_found() -> None:
+    """Three faults in one run, of seventeen: few fresh examples have them. By a corpus it takes some 400 on average."""
+    wanted = {"kill", "stop", "clock"}
+    found = explorer(PretendPlayer(lambda example: wanted <= kinds(example)), Budget(examples=10_000)).run()
+    assert found is not None
+    assert kinds(found.example) == wanted
+
+
+def test_a_step_that_never_acted_is_not_kept_in_the_corpus() -> None:
+    example = Example.of(BASE, Schedule(0, tuple(Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2, 3))))
+    assert [step.at for step in example.only({1, 3}).schedule.steps] == [1.0, 3.0]
+    assert example.only(set()) == example  # a run without any fault leads nowhere
+
+
+def test_several_workers_share_a_search_and_the_first_failure_ends_it() -> None:
+    def make(number: int, note: Callable[[str], None]) -> Explorer:
+        fails = (lambda example: "kill" in kinds(example)) if number == 1 else (lambda example: False)
+        return explorer(PretendPlayer(fails), Budget(seconds=60.0), seed=number)
+
+    result = search(make, 2, lambda line: None)
+    assert result.found is not None
+    assert kinds(result.found.example) == {"kill"}
+
+
+def test_a_worker_that_breaks_is_told_and_ends_the_search() -> None:
+    def broken(example: Example) -> bool:
+        raise RuntimeError("the harness broke")
+
+    with pytest.raises(WorkerError, match="the harness broke"):
+        search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)

@@ -1,0 +1,115 @@
+"""Delta debugging leaves what is needed and nothing else; probabilities are told with the interval they have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.harness.search.example import Example
+from assay.harness.search.shrink import MOST_REPETITIONS, OutOfTime, Rate, delta_debug, minimise
+from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.target import ONE, named
+from assay.nemesis.trigger import OnEvent
+
+
+@given(st.integers(0, 25), st.sets(st.integers(0, 24)))
+def test_what_is_needed_stays_and_nothing_else(size: int, needed: set[int]) -> None:
+    needed = {number for number in needed if number < size}
+    assert delta_debug(range(size), lambda kept: needed <= set(kept)) == sorted(needed)
+
+
+@given(st.sets(st.sampled_from([frozenset(pair) for pair in [(1, 4), (2, 9), (3, 7)]]), min_size=1))
+def test_of_several_causes_one_is_left_from_which_nothing_can_be_left_out(causes: set[frozenset[int]]) -> None:
+    def fails(kept: Sequence[int]) -> bool:
+        return any(cause <= set(kept) for cause in causes)
+
+    kept = delta_debug(range(10), fails)
+    assert frozenset(kept) in causes
+
+
+@pytest.mark.parametrize(
+    ("failed", "of", "low", "high"), [(7, 20, 0.181, 0.567), (0, 10, 0.0, 0.278), (10, 10, 0.722, 1.0)]
+)
+def test_the_interval_of_a_rate(failed: int, of: int, low: float, high: float) -> None:
+    found = Rate(failed, of).interval()
+    assert found == (pytest.approx(low, abs=0.001), pytest.approx(high, abs=0.001))
+
+
+def test_a_rate_is_told_with_its_interval() -> None:
+    assert str(Rate(7, 20)) == "7 of 20, 95 % 18-57 %"
+
+
+@given(st.integers(1, 49), st.just(50))
+def test_so_many_repetitions_that_one_fails_95_times_of_100(failed: int, of: int) -> None:
+    rate = Rate(failed, of)
+    number = rate.repetitions()
+    missed = (1 - rate.probability) ** number
+    assert missed <= 0.05 + 1e-9 or number == MOST_REPETITIONS
+    assert number == 1 or (1 - rate.probability) ** (number - 1) > 0.05 - 1e-9
+
+
+def example(*steps: Step) -> Example:
+    return Example(
+        seed=1, schedule=Schedule(0, steps), nodes=5, zookeepers=3, concurrency=10, rate=50.0, time_limit=10.0,
+        configuration=("flush.messages=1",),
+    )  # fmt: skip
+
+
+KILL = Step(1.0, "kill", ONE, 3.0, trigger=OnEvent("became-leader", nth=2, delay=0.01, within=2.0))
+CUT = Step(2.0, "partition", named("n2"), 2.0)
+STOP = Step(3.0, "stop", ONE, 2.0)
+LAST = Step(4.0, "partition", named("n2"), 2.0)
+
+
+def test_everything_that_can_be_simpler_becomes_simpler() -> None:
+    def reproduce(candidate: Example, repetitions: int) -> Example | None:
+        return candidate if any(step.fault == "kill" for step in candidate.schedule.steps) else None
+
+    small, finished = minimise(example(KILL, CUT, STOP, LAST), 3, reproduce)
+    assert finished
+    assert [step.fault for step in small.schedule.steps] == ["kill"]
+    step = small.schedule.steps[0]
+    assert isinstance(step.trigger, OnEvent)
+    assert (step.trigger.nth, step.trigger.delay, step.duration) == (1, 0.0, 0.5)
+    assert (small.nodes, small.zookeepers, small.concurrency, small.configuration) == (3, 1, 1, ())
+    assert small.time_limit == math.floor(step.until) + 1
+
+
+def test_a_cluster_is_not_made_smaller_than_a_step_needs() -> None:
+    cut = msgspec.structs.replace(CUT, target=named("n5"))
+    small, _ = minimise(example(cut), 1, lambda candidate, _: candidate if candidate.schedule.steps else None)
+    assert small.nodes == 5
+
+
+def test_unlucky_first_tries_are_tried_again_with_as_many_as_the_probability_asks_for() -> None:
+    asked: list[int] = []
+
+    def reproduce(candidate: Example, repetitions: int) -> Example | None:
+        asked.append(repetitions)
+        kinds = {step.fault for step in candidate.schedule.steps}
+        return candidate if repetitions == 7 and "kill" in kinds else None
+
+    small, finished = minimise(example(KILL, CUT, STOP), 7, reproduce)
+    assert finished
+    assert [step.fault for step in small.schedule.steps] == ["kill"]
+    assert sorted(set(asked)) == [1, 7]
+
+
+def test_when_the_time_is_over_the_best_so_far_stands_and_is_not_called_minimal() -> None:
+    left = [3]
+
+    def reproduce(candidate: Example, repetitions: int) -> Example | None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OutOfTime
+        return candidate if any(step.fault == "kill" for step in candidate.schedule.steps) else None
+
+    small, finished = minimise(example(KILL, CUT, STOP, LAST), 1, reproduce)
+    assert not finished
+    assert any(step.fault == "kill" for step in small.schedule.steps)
+    assert len(small.schedule.steps) < 4

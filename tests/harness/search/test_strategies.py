@@ -1,0 +1,109 @@
+"""Whatever is drawn can be played: in time, on nodes that exist, and within what a contract can promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.faults import not_applicable
+from assay.harness.run.settings import Settings
+from assay.harness.search.example import Example
+from assay.harness.search.exploration import terrain
+from assay.harness.search.shrink import simplifications
+from assay.harness.search.strategies import MOST_STEPS, Terrain, examples, tidy
+from assay.nemesis.catalogue import catalogue
+from assay.nemesis.damage import Damage
+from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.schedule import Schedule, decode, encode
+from assay.nemesis.target import OF_CLIENTS, Kind, named
+from assay.nemesis.trigger import OnEvent
+from assay.system_under_test.deployment import Broker
+from assay.workloads.offsets_client import OffsetsClient
+
+BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
+EVENTS = ("became-leader", "isr-change", "truncated")
+TERRAIN = replace(terrain(Broker(), BASE), events=EVENTS)
+LOSSY = {name for name, fault in catalogue().items() if isinstance(fault, PowerLoss | Damage)}
+
+fresh = examples(TERRAIN, ())
+corpora = st.lists(fresh, max_size=3).flatmap(lambda corpus: examples(TERRAIN, tuple(corpus)))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(fresh, corpora))
+def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, example: Example) -> None:
+    steps = example.schedule.steps
+    assert len(steps) <= MOST_STEPS
+    assert example.time_limit <= 10.0
+    assert decode(encode(example.schedule)) == example.schedule
+    for step in steps:
+        assert step.until < example.time_limit
+        assert step.duration > 0
+        assert all(int(name.strip("nzk")) <= example.nodes for name in step.target.names)
+    file = tmp_path_factory.getbasetemp() / "drawn.json"
+    assert not_applicable(Broker(), example.settings(BASE, file)) is None
+
+
+STAFFED = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
+CONSUMERS = replace(terrain(STAFFED, BASE), events=EVENTS)
+consumed = st.lists(examples(CONSUMERS, ()), max_size=2).flatmap(lambda corpus: examples(CONSUMERS, tuple(corpus)))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(consumed)
+def test_faults_of_consumers_are_drawn_for_consumers_alone(
+    tmp_path_factory: pytest.TempPathFactory, example: Example
+) -> None:
+    for step in example.schedule.steps:
+        assert ("-consumer" in step.fault or "consumer-" in step.fault) == (step.target.kind in OF_CLIENTS)
+    file = tmp_path_factory.getbasetemp() / "drawn.json"
+    assert not_applicable(STAFFED, example.settings(BASE, file)) is None
+    by_name = [msgspec.structs.replace(step, target=named("client1")) for step in example.schedule.steps]
+    of_clients = msgspec.structs.replace(example, schedule=Schedule(0, tuple(by_name)))
+    assert tidy(of_clients, CONSUMERS).schedule.steps
+    assert list(simplifications(of_clients))
+
+
+def test_consumers_are_among_the_choices_where_clients_live_on_nodes() -> None:
+    suited = {name for name in catalogue() if "consumer" in name} - {"consumer-from-zookeeper"}
+    assert set(CONSUMERS.faults) - set(TERRAIN.faults) == suited
+    assert (CONSUMERS.census(5, 1).clients, CONSUMERS.census(5, 1).groups) == (3, ("members",))
+    assert TERRAIN.census(5, 1).clients == 0
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(fresh)
+def test_something_happens_before_anything_is_waited_for(example: Example) -> None:
+    assert any(step.trigger is None for step in example.schedule.steps)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(fresh, corpora))
+def test_what_waits_has_time_to_see_a_session_expire(example: Example) -> None:
+    for step in example.schedule.steps:
+        if isinstance(step.trigger, OnEvent):
+            assert step.trigger.within >= min(1.5, (example.time_limit - step.at) / 2)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(fresh, corpora))
+def test_what_loses_data_hits_one_server_all_through_a_run(example: Example) -> None:
+    hit = {step.target for step in example.schedule.steps if step.fault in LOSSY}
+    assert len(hit) <= 1
+    assert all(target.kind is Kind.NAMED and len(target.names) == 1 for target in hit)
+
+
+def test_every_fault_that_the_system_can_bear_is_among_the_choices() -> None:
+    assert set(TERRAIN.faults) >= {"kill", "partition", "power-loss", "clock", "hold", "zookeeper-kill", *LOSSY}
+
+
+def test_faults_asked_for_are_the_only_ones(tmp_path: Path) -> None:
+    asked = terrain(Broker(), replace(BASE, nemesis=("kill", "stop")))
+    assert asked.faults == ("kill", "stop")
+    assert isinstance(asked, Terrain)

@@ -1,0 +1,69 @@
+"""A stored run done again: the same history in the simulation, and a clear word when it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.harness.cli.main import Exit, main
+from assay.harness.run import store
+from assay.harness.stored.replay import AS_RESOLVED, _as_resolved
+from assay.nemesis.schedule import Record, Resolved, Schedule, Step, decode, encode
+from assay.nemesis.target import parse
+
+pytestmark = pytest.mark.slow
+
+SIM = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--cluster=sim", "--nodes=1", "--nemesis=kill")
+
+
+def run(project: pytest.Pytester) -> Path:
+    project.runpytest_subprocess(*SIM, "--seed=5", "--time-limit=8", "--rate=50", "--store=runs")
+    return (project.path / "runs" / "latest").resolve()
+
+
+def test_a_simulated_run_is_done_again_exactly(toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
+    first = run(toy_project)
+    before = store.read_run(first)
+    assert before is not None
+    assert main(["replay", "runs/latest"]) == Exit.PASS
+    told = capfd.readouterr().out
+    assert f"history {before.digest} is the same" in told
+    again = (toy_project.path / "runs" / "latest").resolve()
+    assert again != first
+    assert f"replayed as {again}" in told
+
+
+def test_another_history_is_told(toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
+    first = run(toy_project)
+    info = store.read_run(first)
+    assert info is not None
+    (first / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(info, digest="0" * 32)))
+    assert main(["replay", str(first), "--store=elsewhere"]) == Exit.FAIL
+    assert f"was {'0' * 32}" in capfd.readouterr().out
+    assert (toy_project.path / "elsewhere" / "latest").exists()
+
+
+def test_what_is_no_complete_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(tmp_path)]) == Exit.USAGE
+    assert "is not a run's folder" in capsys.readouterr().err
+    info = store.RunInfo(
+        test="t", status=store.RUNNING, started="", owner="", seed=1, cluster="sim", nemesis="none", command="pytest t"
+    )
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode(info))
+    assert main(["replay", str(tmp_path)]) == Exit.USAGE
+    assert "did not come to its end" in capsys.readouterr().err
+
+
+def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> None:
+    step = Step(2.0, "kill", parse("one"), 5.0, seed=9)
+    done = Resolved(step, ("n2",), 2.25, 7.5, {})
+    (tmp_path / "schedule.json").write_bytes(encode(Record(Schedule(1, (step,)), (done,))))
+    argv = ["t.py::t", "--cluster=docker", "--nemesis=kill", "--nemesis-interval=5", "--time-limit=60", "--seed=1"]
+    assert _as_resolved(argv, tmp_path) == [
+        "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", f"--replay={tmp_path / AS_RESOLVED}"
+    ]  # fmt: skip
+    played = decode((tmp_path / AS_RESOLVED).read_bytes())
+    assert isinstance(played, Schedule)
+    assert [(one.at, str(one.target), one.duration) for one in played.steps] == [(2.25, "n2", 5.25)]

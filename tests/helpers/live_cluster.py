@@ -1,0 +1,28 @@
+"""A started cluster of containers and the loop that owns it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assay.cluster.docker import DockerCluster
+
+T = TypeVar("T")
+
+
+@dataclass
+class Live:
+    """A started cluster and the loop that owns it."""
+
+    cluster: DockerCluster
+    loop: asyncio.AbstractEventLoop
+    state: Path
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 60))
+
+    def node(self, name: str) -> Any:
+        return next(node for node in self.cluster.nodes if node.name == name)

@@ -1,0 +1,334 @@
+"""A cluster without machines: nodes that obey or refuse as they are told, links whose traffic is a function of time."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.sim.loop import SimLoop
+from assay.nemesis.conductor import Conductor
+from assay.nemesis.row import FaultPhase, FaultRow
+from assay.nemesis.schedule import Schedule
+
+T = TypeVar("T")
+PACKETS_PER_SECOND = 10
+PREFIXES = {"broker": "n", "zookeeper": "zk", "client": "client"}
+HOLD_FILE = "/etc/hold"
+DURABLE = 150
+"""Bytes of each data file that count as durable; the active one has 200."""
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs in virtual time."""
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        return runner.run(coroutine)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class FakeNode:
+    """``refuse``: how often each call yet fails. ``deaf``: calls that return and do nothing. ``quiet``: no traffic."""
+
+    def __init__(self, role: str, index: int) -> None:
+        self.name = f"{PREFIXES[role]}{index}"
+        self.role = role
+        self.index = index
+        self.address = f"198.18.{list(PREFIXES).index(role)}.{index}"
+        self.state = ProcessState.RUNNING
+        self.incarnation = 1
+        self.rules: dict[str, float] = {}
+        self.refuse: dict[str, int] = {}
+        self.deaf: set[str] = set()
+        self.quiet = False
+        self.calls: list[str] = []
+        self.is_frozen = False
+        self.clock_ahead = 0.0
+        self.unpowered: str | None = None
+        self.slow_power_loss = 0.0
+        self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
+        self.on_event: Callable[[str, str], None] | None = None
+
+    def _called(self, what: str) -> bool:
+        self.calls.append(what)
+        if self.is_frozen and what not in ("thaw", "frozen"):
+            raise NodeError(f"{self.name} is frozen")
+        if self.refuse.get(what, 0) > 0:
+            self.refuse[what] -= 1
+            raise NodeError(f"{self.name}: {what} refused")
+        return what not in self.deaf
+
+    async def start(self) -> None:
+        if self._called("start"):
+            if self.state is not ProcessState.DEAD:
+                raise NodeError(f"{self.name}: a process is alive already")
+            self.state = ProcessState.RUNNING
+            self.incarnation += 1
+            for event in FakeSystem.start_events:
+                if self.state is ProcessState.RUNNING:
+                    self.say(event)
+
+    def say(self, event: str, key: str | None = None, **detail: Any) -> None:
+        """Writes an event, and stops after it if so ordered."""
+        if self.on_event is not None:
+            line = {"event": event, "key": key, "seq": self.incarnation, "detail": detail}
+            self.on_event(self.name, msgspec.json.encode(line).decode())
+        orders = self.files.get(HOLD_FILE, b"").decode().splitlines()
+        if (event in orders or f"{event} {key}" in orders) and "hold" not in self.deaf:
+            self.state = ProcessState.STOPPED
+
+    async def terminate(self) -> None:
+        if self._called("terminate"):
+            self.state = ProcessState.DEAD
+
+    async def freeze(self) -> None:
+        if self._called("freeze"):
+            self.is_frozen = True
+
+    async def thaw(self) -> None:
+        if self._called("thaw"):
+            self.is_frozen = False
+
+    async def frozen(self) -> bool:
+        self._called("frozen")
+        return self.is_frozen
+
+    async def kill(self) -> None:
+        if self._called("kill"):
+            self.state = ProcessState.DEAD
+
+    def power_loss_unavailable(self) -> str | None:
+        return self.unpowered
+
+    async def power_loss(self) -> Mapping[str, int]:
+        await asyncio.sleep(self.slow_power_loss)
+        if self._called("power_loss"):
+            self.state = ProcessState.DEAD
+        return {"/data/orders-0/11.log": 7}
+
+    async def shift_clock(self, seconds: float) -> None:
+        if self._called("shift_clock"):
+            self.clock_ahead = seconds
+
+    async def clock_shift(self) -> float:
+        self._called("clock_shift")
+        return self.clock_ahead
+
+    async def stop(self) -> None:
+        if self._called("stop"):
+            if self.state is ProcessState.DEAD:
+                raise NodeError(f"{self.name}: no process to stop")
+            self.state = ProcessState.STOPPED
+
+    async def resume(self) -> None:
+        if self._called("resume"):
+            if self.state is not ProcessState.STOPPED:
+                raise NodeError(f"{self.name}: no stopped process")
+            self.state = ProcessState.RUNNING
+
+    async def process(self) -> ProcessStatus:
+        self._called("process")
+        return ProcessStatus(self.state, str(self.incarnation))
+
+    async def drop_from(self, peers: Sequence[Node]) -> None:
+        if self._called("drop_from"):
+            for peer in peers:
+                assert peer.name not in self.rules, f"{self.name} drops {peer.name} twice"
+                self.rules[peer.name] = now()
+
+    async def reject_from(self, peers: Sequence[Node]) -> None:
+        if self._called("reject_from"):
+            for peer in peers:
+                assert peer.name not in self.rules, f"{self.name} rejects {peer.name} twice"
+                self.rules[peer.name] = now()
+
+    async def accept_all(self) -> None:
+        if self._called("accept_all"):
+            self.rules.clear()
+
+    async def dropped(self) -> Mapping[str, int]:
+        self._called("dropped")
+        rate = 0 if self.quiet else PACKETS_PER_SECOND
+        return {peer: int((now() - since) * rate) for peer, since in self.rules.items()}
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        if self._called("write_file"):
+            self.files[path] = data
+
+    async def read_file(self, path: str) -> bytes:
+        return self.files[path]
+
+    async def find_files(self, pattern: str) -> Mapping[str, int]:
+        self._called("find_files")
+        return {path: len(data) for path, data in sorted(self.files.items()) if fnmatch.fnmatchcase(path, pattern)}
+
+    async def read_range(self, path: str, position: int, size: int) -> bytes:
+        self._called("read_range")
+        return self.files[path][position : position + size]
+
+    async def write_range(self, path: str, position: int, data: bytes) -> None:
+        if self._called("write_range"):
+            assert self.state is ProcessState.DEAD, "files of a living process"
+            content = bytearray(self.files[path])
+            content[position : position + len(data)] = data
+            self.files[path] = bytes(content)
+
+    async def truncate_file(self, path: str, size: int) -> None:
+        if self._called("truncate_file"):
+            assert self.state is ProcessState.DEAD, "files of a living process"
+            self.files[path] = self.files[path][:size]
+
+    async def events(self) -> AsyncIterator[str]:
+        lines: list[str] = []
+        for line in lines:
+            yield line
+
+    def kill_by_itself(self) -> None:
+        self.state = ProcessState.DEAD
+
+    @property
+    def untouched(self) -> bool:
+        alive = self.state is ProcessState.RUNNING and not self.is_frozen
+        return alive and not self.rules and not self.clock_ahead and not self.files.get(HOLD_FILE)
+
+
+class FakeCluster:
+    kind = "fake"
+    description: Mapping[str, str] = {}
+
+    def __init__(self, servers: int = 3, zookeepers: int = 1, clients: int = 2) -> None:
+        self.servers = [FakeNode("broker", index + 1) for index in range(servers)]
+        self.zookeepers = [FakeNode("zookeeper", index + 1) for index in range(zookeepers)]
+        self.clients = [FakeNode("client", index + 1) for index in range(clients)]
+
+    @property
+    def nodes(self) -> list[FakeNode]:
+        return [*self.zookeepers, *self.servers, *self.clients]
+
+    def node(self, name: str) -> FakeNode:
+        return next(node for node in self.nodes if node.name == name)
+
+    @property
+    def untouched(self) -> bool:
+        return all(node.untouched for node in self.nodes)
+
+    async def close(self) -> None: ...
+
+
+class FakeSystem:
+    """``leaders``, ``controller`` and ``coordinator`` are names; ``slow`` seconds a node needs to serve after it was
+    seen down.
+    """
+
+    name = "fake"
+    roles = ("zookeeper", "broker", "client")
+    groups = ("members",)
+    client_sessions = True
+    start_events = ("registered", "recovered")
+
+    def hold_file(self, node: Any) -> str:
+        return HOLD_FILE
+
+    def data_files(self, node: Any) -> Sequence[str]:
+        return ["/data/*/*.log"]
+
+    async def durable_size(self, node: Any, path: str) -> int:
+        return DURABLE
+
+    def __init__(self, cluster: FakeCluster, slow: float = 1.0) -> None:
+        self.cluster = cluster
+        self.leaders: dict[str, str | None] = {"orders-0": "n1", "orders-1": "n2"}
+        self.controller: str | None = "n3"
+        self.coordinator: str | None = "n2"
+        self.slow = slow
+        self.never_ready: set[str] = set()
+        self.asked: list[tuple[str, str | None]] = []
+        self.find_error: Exception | None = None
+        self.placed = ["n1", "n2", "n3"]
+        self.moving_until = 0.0
+        self.refusals: list[str] = []
+        self._up_since: dict[str, float] = {}
+
+    async def ready(self, node: Any) -> bool:
+        if not node.untouched or node.name in self.never_ready:
+            self._up_since.pop(node.name, None)
+            return False
+        return now() >= self._up_since.setdefault(node.name, now()) + self.slow
+
+    async def find(self, cluster: Any, what: str, key: str | None = None) -> Any:
+        self.asked.append((what, key))
+        if self.find_error is not None:
+            raise self.find_error
+        known = {"controller": self.controller, "coordinator": self.coordinator}
+        name = known[what] if what in known else self.leaders.get(key or "")
+        return None if name is None else self.cluster.node(name)
+
+    def keys(self) -> Sequence[str]:
+        return list(self.leaders)
+
+    async def replicas_of(self, cluster: Any, key: str) -> Any:
+        return None if now() < self.moving_until else [self.cluster.node(name) for name in self.placed]
+
+    async def move(self, cluster: Any, key: str, nodes: Sequence[Any]) -> str | None:
+        if self.refusals:
+            return self.refusals.pop(0)
+        if not any("move" in node.deaf for node in self.cluster.nodes):
+            self.placed = [node.name for node in nodes]
+            self.moving_until = now() + self.slow
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the nemesis must not use System.{name}")
+
+
+class Play:
+    """A conductor with its cluster and the rows it reported."""
+
+    def __init__(self, schedule: Schedule, cluster: FakeCluster | None = None, **options: Any) -> None:
+        self.cluster = cluster or FakeCluster()
+        self.system = FakeSystem(self.cluster)
+        self.schedule = schedule
+        self.rows: list[FaultRow] = []
+        self.times: list[float] = []
+        self.options = options
+        self._stamps = itertools.count(1)
+
+    def conductor(self) -> Conductor:
+        def record(row: FaultRow) -> None:
+            self.rows.append(row)
+            self.times.append(round(now(), 6))
+
+        stamp = self._stamps.__next__
+        made = Conductor(self.cluster, self.system, self.schedule, random.Random(1), record, stamp, **self.options)
+        for node in self.cluster.nodes:
+            node.on_event = made.event
+        return made
+
+    def play(self) -> list[FaultRow]:
+        async def main() -> None:
+            conductor = self.conductor()
+            await conductor.run()
+            await conductor.settle()
+            self.record = conductor.outcome
+
+        run(main())
+        return self.rows
+
+    def phases(self, number: int) -> list[str]:
+        return [str(row.phase) for row in self.rows if row.id == number]
+
+    def row(self, number: int, phase: FaultPhase) -> FaultRow:
+        return next(row for row in self.rows if row.id == number and row.phase is phase)
+
+    def at(self, number: int, phase: FaultPhase) -> float:
+        return next(
+            at for row, at in zip(self.rows, self.times, strict=True) if row.id == number and row.phase is phase
+        )

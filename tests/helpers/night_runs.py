@@ -1,0 +1,141 @@
+"""Run folders as the store makes them, and random runs as the data set keeps them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.checkers.contract import Contract
+from assay.checkers.judge import judge
+from assay.checkers.verdict import Finding, Judgement
+from assay.cluster.owner import current
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.nights.rows import NONE, FaultLife, Found, Return, Run
+from assay.harness.run import store
+from assay.harness.run.settings import Settings
+from assay.harness.run.store import RunFolder, RunInfo
+
+_JUDGED: list[Judgement] = []
+SECOND = 1_000_000_000
+ANOMALIES = ("lost-write", "vanished", "duplicate", "no-recovery")
+ZOO = {"acks-early": ("lost-write", "vanished"), "never-run": ("phantom",)}
+"""``homemade`` is in no zoo."""
+
+
+def run_folder(
+    root: Path,
+    began: datetime,
+    *,
+    test: str = "workloads/test_log.py::test_log[kill]",
+    status: str = store.FINISHED,
+    defect: str | None = None,
+    judged: bool = True,
+    settings: bool = True,
+    **changes: Any,
+) -> RunFolder:
+    """A run of four sends, the last of which is refused, with a kill from 2 s to 3 s; ``changes``: of its judgement."""
+    folder = store.create(root, test, began)
+    with HistoryWriter(folder.history) as history:
+        for index, call in enumerate((SECOND, 2 * SECOND, 3 * SECOND + 50_000_000, 4 * SECOND)):
+            outcome = Outcome.FAIL if index == 3 else Outcome.OK
+            history.completed(
+                Completed(
+                    index=index, process=0, worker="0", operation=Operation("send", "orders-0", [index]),
+                    completion=Completion(outcome, None, None), call=call, ret=call + 1_000,
+                ),
+                [Effect("append", "orders-0", index if outcome is Outcome.OK else None, index)],
+            )  # fmt: skip
+        for phase, time, bit in (
+            ("intended", 1, None),
+            ("injected", 2 * SECOND, None),
+            ("healed", 3 * SECOND, True),
+            ("recovered", 3 * SECOND + 1, None),
+        ):
+            history.fault(id=1, fault="kill", targets=("n1",), phase=phase, time=time, bit=bit)
+    info = RunInfo(
+        test=test, status=status, started=began.isoformat(), ended=(began + timedelta(seconds=9)).isoformat(),
+        owner=str(current()), seed=7, cluster="sim", nemesis="kill", command=f"pytest --defect={defect}",
+    )  # fmt: skip
+    contract = Contract()
+    if settings:
+        chosen = asdict(Settings(seed=7, nemesis=("kill",), defect=defect))
+        described = {"settings": chosen, "experiment": "test_log", "contract": msgspec.to_builtins(contract)}
+        folder.write_json("settings.json", described)
+    if judged:
+        judgement: Judgement = msgspec.structs.replace(_judged(folder.history), **changes)
+        folder.write_json("verdict.json", judgement)
+        info = msgspec.structs.replace(info, verdict=str(judgement.verdict))
+    folder.write_run(info)
+    return folder
+
+
+def _judged(history: Path) -> Judgement:
+    """All these histories are the same."""
+    if not _JUDGED:
+        _JUDGED.append(judge(history, Contract()))
+    return _JUDGED[0]
+
+
+def finding(anomaly: str, time: int) -> Finding:
+    return Finding(anomaly=anomaly, key="orders-0", claim="it is gone.", time=time)
+
+
+def random_run(chance: random.Random) -> Run:
+    """Any mixture of what the columns may hold."""
+    status = chance.choice((store.FINISHED,) * 5 + ("damaged", store.ERROR))
+    defect = chance.choice((NONE, NONE, "acks-early", "homemade"))
+    told = ("pass", "pass", "fail", "unknown") if defect == NONE else ("pass", "fail", "fail", "fail", "unknown")
+    verdict = chance.choice(told) if status == store.FINISHED else None
+    return Run(
+        run=f"{chance.getrandbits(64):016x}",
+        folder=f"test/{chance.randrange(1000)}",
+        test="t",
+        workload=chance.choice(("log", "group")),
+        nemesis=chance.choice(("none", "kill")),
+        defect=defect,
+        cluster="sim",
+        seed=chance.randrange(100),
+        started="2026-11-21T02:00:00+00:00",
+        status=status,
+        verdict=verdict,
+        problem=None if verdict else chance.choice((None, "it broke off")),
+        run_seconds=chance.random(),
+        check_seconds=None,
+        engine=None,
+        operations=None if verdict is None else chance.randrange(10_000),
+        effects=None,
+        digest=None,
+        findings=tuple(
+            Found(
+                anomaly=anomaly,
+                forbidden=chance.random() < 0.5,
+                instances=1,
+                time=chance.choice((None, chance.randrange(60 * SECOND))),
+                since_fault=chance.choice((None, chance.randrange(-SECOND, 60 * SECOND))),
+            )
+            for anomaly in chance.sample(ANOMALIES, chance.randrange(3))
+        ),
+        faults=tuple(_fault(chance, number) for number in range(chance.randrange(3))),
+        returns=tuple(
+            Return(
+                fault_id=number, fault=chance.choice(("kill", "stop")), key="orders-0", change="send", look="poll",
+                changed=chance.choice((None, 0, chance.randrange(10 * SECOND))),
+                looked=chance.choice((None, chance.randrange(10 * SECOND))),
+            )
+            for number in range(chance.randrange(4))
+        ),
+    )  # fmt: skip
+
+
+def _fault(chance: random.Random, number: int) -> FaultLife:
+    injected = chance.choice((None, number * SECOND))
+    return FaultLife(
+        id=number, fault="kill", targets=("n1",), intended=0, injected=injected, healed=injected, recovered=None,
+        bit=injected is not None and chance.random() < 0.5, failed=False,
+    )  # fmt: skip

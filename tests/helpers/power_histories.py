@@ -1,0 +1,77 @@
+"""Histories with losses of power, and the contract of a log that is flushed every ``M`` messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.checkers.contract import Contract, forbid
+from assay.checkers.judge import judge
+from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.verdict import Judgement
+
+from helpers.log_histories import Book, Row, write
+
+M = 5
+SERVERS = ("n1", "n2", "n3")
+MILLISECOND = 1_000_000
+
+
+@dataclass
+class Log:
+    """One record at a time, each read at once; None is a hole. A ``power_loss`` is over a second later."""
+
+    book: Book = field(default_factory=Book)
+    faults: list[Row] = field(default_factory=list)
+    now: int = 0
+    values: list[int | None] = field(default_factory=list)
+    sent: int = 0
+
+    def run(self, records: int) -> Log:
+        for _ in range(records):
+            self.sent += 1
+            self.book.send([self.sent], len(self.values), (self.now, self.now + 2), process=1)
+            self.values.append(self.sent)
+            at = len(self.values) - 1
+            self.book.poll(at, [(at, self.sent)], at + 1, (self.now + 3, self.now + 5))
+            self.now += 10
+        return self
+
+    def power_loss(
+        self, lost: Sequence[int], *, targets: Sequence[str] = SERVERS, bit: bool = True, at: int | None = None
+    ) -> Log:
+        """``lost``: which of the records go, counted from the last (1 is the last)."""
+        for back in lost:
+            self.values[len(self.values) - back] = None
+        while self.values and self.values[-1] is None:
+            self.values.pop()
+        injected = self.now if at is None else at
+        row = {"id": len(self.faults), "fault": "power-loss", "targets": json.dumps(targets), "detail": "{}"}
+        self.faults += [
+            {**row, "phase": "injected", "time": injected * MILLISECOND, "bit": None},
+            {**row, "phase": "healed", "time": (self.now + 1_000) * MILLISECOND, "bit": bit},
+        ]
+        self.now += 1_100
+        return self
+
+    def judged(self, folder: Path, contract: Contract) -> Judgement:
+        book, log = self.book, self.values
+        book.send([9_999], len(log), (self.now, self.now + 2), phase="sentinel", process=3)
+        log.append(9_999)
+        shown = [(offset, value) for offset, value in enumerate(log) if value is not None]
+        book.poll(0, shown, len(log), (self.now + 10, self.now + 20), phase="drain", process=4)
+        book.drained(len(log), (self.now + 30, self.now + 31))
+        book.add("end", (self.now + 32, self.now + 33), len(log), process=5)
+        events = [
+            {"time": 1, "node": node, "event": "registered", "seq": 1, "incarnation": 1, "detail": "{}"}
+            for node in SERVERS
+        ]
+        return judge(write(folder / "history", book.rows, faults=self.faults, events=events), contract)
+
+
+NO_DATA = ("send-skip", "high-watermark-regression")
+"""Sets of one value, and one look at the end."""
+PLAIN = forbid(*(name for name in LOG_ANOMALIES if name not in NO_DATA), may_stall=["power-loss"])
+CONTRACT = PLAIN.tolerate_unflushed(M)

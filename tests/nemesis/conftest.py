@@ -1,6 +1,0 @@
-"""Makes ``nemesis_fakes`` and ``ping_pong`` importable: names unique among all tests, since folders are no packages."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

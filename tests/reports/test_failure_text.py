@@ -1,0 +1,76 @@
+"""The failure text: short whatever was found, with what a reader needs next."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.checkers.verdict import Finding, Judgement, Verdict
+from assay.reports.failure_text import LINES, WIDTH, Ending, Evidence, describe
+
+ENDING = Ending(seed=7, command="pytest t --seed=7", report="store/latest/report.html", digest="ab" * 32)
+
+
+def judgement(verdict: Verdict, *findings: Finding, unknown: tuple[str, ...] = (), tolerated: int = 0) -> Judgement:
+    counts: dict[str, int] = {}
+    for finding in findings:
+        counts[finding.anomaly] = counts.get(finding.anomaly, 0) + 1
+    if tolerated:
+        counts["duplicate"] = tolerated
+    return Judgement(
+        verdict=verdict, anomalies=counts, forbidden=("lost-write", "vanished"), tolerated=("duplicate",),
+        findings=findings, examined=(), unknown=unknown, operations=100, effects=200, seconds=1.0, engine="duckdb",
+    )  # fmt: skip
+
+
+def finding(anomaly: str = "lost-write", operations: int = 2, claim: str = "offset 4 is gone") -> Finding:
+    return Finding(anomaly=anomaly, key="orders-3", claim=claim, operations=tuple(range(operations)), faults=(1,),
+                   leader="n2", epoch=3)  # fmt: skip
+
+
+def test_a_failure_tells_claim_evidence_faults_command_and_report() -> None:
+    text = describe(
+        judgement(Verdict.FAIL, finding(), tolerated=3),
+        Evidence(operations={0: "op 0: send", 1: "op 1: poll"}, faults={1: "kill n2 from 2.0 s"}),
+        ENDING,
+    )
+    lines = text.splitlines()
+    assert lines[0] == "FAIL lost-write: offset 4 is gone"
+    assert "  op 0: send" in lines
+    assert "  op 1: poll" in lines
+    assert "  faults in force: kill n2 from 2.0 s" in lines
+    assert "  leader then: n2, epoch 3" in lines
+    assert "tolerated: duplicate 3" in lines
+    assert lines[-3:] == ["seed: 7, history abababababababab", "repeat: pytest t --seed=7",
+                          "report: store/latest/report.html"]  # fmt: skip
+
+
+def test_unknown_begins_so_and_says_why() -> None:
+    text = describe(
+        judgement(Verdict.UNKNOWN, unknown=("no operation succeeded", "kill did not bite")), Evidence(), ENDING
+    )
+    assert text.startswith("UNKNOWN: no operation succeeded\n  kill did not bite\n")
+
+
+def test_an_interrupted_run_says_so() -> None:
+    told = ("the run was interrupted",)
+    assert "interrupted" in describe(judgement(Verdict.UNKNOWN, unknown=told), Evidence(), ENDING)
+    assert "interrupted" in describe(judgement(Verdict.FAIL, finding(), unknown=told), Evidence(), ENDING)
+
+
+@given(
+    st.sampled_from(Verdict),
+    st.lists(
+        st.builds(finding, st.sampled_from(["lost-write", "vanished"]), st.integers(0, 20), st.text()), max_size=40
+    ),
+    st.lists(st.text(), max_size=40),
+)
+def test_never_more_than_25_lines_and_the_command_is_always_there(
+    verdict: Verdict, findings: list[Finding], unknown: list[str]
+) -> None:
+    text = describe(judgement(verdict, *findings, unknown=tuple(unknown)), Evidence(), ENDING)
+    lines = text.split("\n")
+    assert len(lines) <= LINES
+    assert len(text.splitlines()) <= LINES
+    assert max(len(line) for line in lines) <= WIDTH
+    assert "repeat: pytest t --seed=7" in lines

@@ -1,6 +1,0 @@
-"""Makes ``zookeeper_conformance`` importable: its name is unique among all tests, since folders are no packages."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,6 +1,0 @@
-"""Makes ``imagined_run`` importable; test folders are no packages, so the name must stay unique."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
