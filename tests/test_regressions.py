@@ -71,7 +71,7 @@ def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(
 ) -> None:
     """A shrunk schedule fails with some seeds only: three to ten of ten."""
     schedule = decode((ROOT / "schedules" / "shrunk" / f"{defect}.json").read_bytes())
-    experiment = found(f"workloads.{test}:{test}")
+    experiment = found(f"assay.workloads.{test}:{test}")
     limit = max(step.at for step in schedule.steps) + AFTERWARDS
 
     def play(seed: int, switched_on: str | None) -> Outcome:

@@ -106,7 +106,7 @@ def traffic(keys: Sequence[str]) -> Generator:
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """The ``effects`` rows of one operation on a log, in order; see ``assay.checkers.log.family`` for what they mean."""
+    """The ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` says what they mean."""
     match completed.operation.f:
         case "send":
             return list(_appends(completed))

@@ -201,7 +201,7 @@ class SimFile:
 
 
 class SimStorage:
-    """What one process sees of a disk: the ``Storage`` of ``assay.system_under_test.runtime``, satisfied structurally."""
+    """One process's view of a disk: the ``Storage`` of ``assay.system_under_test.runtime``, structurally."""
 
     def __init__(self, names: Namespace, check: Check, delay: Delay, root: str, room: Room) -> None:
         self._room = room

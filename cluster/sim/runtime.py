@@ -1,4 +1,4 @@
-"""What a simulated process gets from its world: the ``Runtime`` of ``assay.system_under_test.runtime``, structurally."""
+"""What a simulated process gets: the ``Runtime`` of ``assay.system_under_test.runtime``, structurally."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from assay.harness.plugin import own_modules
 from assay.harness.plugin.options import (
     DEFAULT_TRIGGER,
     Options,
@@ -57,8 +58,9 @@ class Parameter:
         return faults if self.of == 1 else f"{faults}-{self.number}"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     add_options(parser)
+    pluginmanager.register(own_modules, "assay-own-modules")
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:

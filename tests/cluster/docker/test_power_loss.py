@@ -18,7 +18,7 @@ from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.ssh import power
 from assay.nemesis.power_loss import PowerLoss
 
-from helpers.echo_system import Echo, echoes, until
+from helpers.echo_system import DATA, Echo, StoringEcho, echoes, until
 from helpers.live_cluster import Live
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
