@@ -1,1 +1,219 @@
-"""assay: a correctness tester for distributed systems that lives in pytest."""
+"""assay: a correctness tester for distributed systems that lives in pytest.
+
+Everything that a test of your own system needs is imported from here::
+
+    from assay import Completed, Completion, Effect, Generator, Operation, System, experiment, forbid
+
+The parts behind it, each a folder with a map of its own in its ``__init__``:
+
+- ``assay.harness``: operations, generators, the interpreter, histories; runs, pytest, the command
+- ``assay.cluster``: nodes, in containers, by SSH, in the simulation; what a system is
+- ``assay.nemesis``: faults, when they come and whom they hit
+- ``assay.checkers``: from a history to a verdict
+- ``assay.reports``: the page of a run, and the text of a failure
+- ``assay.workloads``: tests of the broker, one pytest module per promise
+- ``assay.system_under_test``: the broker
+
+Names are looked up when they are first used: a process on a node, which has few packages, imports
+``assay.system_under_test`` or ``assay.harness.remote`` and loads nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.checkers.contract import Contract, Toleration, forbid
+    from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
+    from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+    from assay.checkers.linearizability.model import Action, Call, Model
+    from assay.checkers.log.family import LOG_ANOMALIES
+    from assay.checkers.log.replicas import REPLICA_ANOMALIES
+    from assay.checkers.objects.counters import COUNTER_ANOMALIES
+    from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+    from assay.checkers.objects.queues import QUEUE_ANOMALIES
+    from assay.checkers.objects.sets import SET_ANOMALIES
+    from assay.checkers.register.family import REGISTER_ANOMALIES
+    from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
+    from assay.cluster.node import Cluster, Node, NodeError, by_role
+    from assay.cluster.system import DeploymentError, System, zookeeper_servers
+    from assay.harness.core.blocking import BlockingClient
+    from assay.harness.core.client import Client, Endpoint
+    from assay.harness.core.generator import (
+        NOTHING,
+        Context,
+        Generator,
+        as_generator,
+        by_key,
+        each_process,
+        in_phase,
+        keyed,
+        limit,
+        mix,
+        on_event,
+        once,
+        phases,
+        rate,
+        repeat,
+        reserve,
+        sequence,
+        stagger,
+        time_limit,
+        transform,
+        unfold,
+        until,
+    )
+    from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+    from assay.harness.run.experiment import experiment
+    from assay.harness.run.settings import Settings
+
+_HOMES = {
+    "assay.checkers.contract": (
+        "Contract",
+        "Toleration",
+        "forbid",
+    ),
+    "assay.checkers.groups.family": (
+        "CONSUMER_ANOMALIES",
+        "GROUP_ANOMALIES",
+    ),
+    "assay.checkers.groups.ownership": ("OWNERSHIP_ANOMALIES",),
+    "assay.checkers.linearizability.model": (
+        "Action",
+        "Call",
+        "Model",
+    ),
+    "assay.checkers.log.family": ("LOG_ANOMALIES",),
+    "assay.checkers.log.replicas": ("REPLICA_ANOMALIES",),
+    "assay.checkers.objects.counters": ("COUNTER_ANOMALIES",),
+    "assay.checkers.objects.max_registers": ("MAX_REGISTER_ANOMALIES",),
+    "assay.checkers.objects.queues": ("QUEUE_ANOMALIES",),
+    "assay.checkers.objects.sets": ("SET_ANOMALIES",),
+    "assay.checkers.register.family": ("REGISTER_ANOMALIES",),
+    "assay.checkers.transactions.family": ("TRANSACTION_ANOMALIES",),
+    "assay.cluster.node": (
+        "Cluster",
+        "Node",
+        "NodeError",
+        "by_role",
+    ),
+    "assay.cluster.system": (
+        "DeploymentError",
+        "System",
+        "zookeeper_servers",
+    ),
+    "assay.harness.core.blocking": ("BlockingClient",),
+    "assay.harness.core.client": (
+        "Client",
+        "Endpoint",
+    ),
+    "assay.harness.core.generator": (
+        "NOTHING",
+        "Context",
+        "Generator",
+        "as_generator",
+        "by_key",
+        "each_process",
+        "in_phase",
+        "keyed",
+        "limit",
+        "mix",
+        "on_event",
+        "once",
+        "phases",
+        "rate",
+        "repeat",
+        "reserve",
+        "sequence",
+        "stagger",
+        "time_limit",
+        "transform",
+        "unfold",
+        "until",
+    ),
+    "assay.harness.core.operation": (
+        "Completed",
+        "Completion",
+        "Effect",
+        "Operation",
+        "Outcome",
+        "Phase",
+    ),
+    "assay.harness.run.experiment": ("experiment",),
+    "assay.harness.run.settings": ("Settings",),
+}
+"""Module -> the names that come from it: the imports above, as data. A test holds the two together."""
+
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 - sorted without regard to case
+    "Action",
+    "BlockingClient",
+    "CONSUMER_ANOMALIES",
+    "COUNTER_ANOMALIES",
+    "Call",
+    "Client",
+    "Cluster",
+    "Completed",
+    "Completion",
+    "Context",
+    "Contract",
+    "DeploymentError",
+    "Effect",
+    "Endpoint",
+    "GROUP_ANOMALIES",
+    "Generator",
+    "LOG_ANOMALIES",
+    "MAX_REGISTER_ANOMALIES",
+    "Model",
+    "NOTHING",
+    "Node",
+    "NodeError",
+    "OWNERSHIP_ANOMALIES",
+    "Operation",
+    "Outcome",
+    "Phase",
+    "QUEUE_ANOMALIES",
+    "REGISTER_ANOMALIES",
+    "REPLICA_ANOMALIES",
+    "SET_ANOMALIES",
+    "Settings",
+    "System",
+    "TRANSACTION_ANOMALIES",
+    "Toleration",
+    "as_generator",
+    "by_key",
+    "by_role",
+    "each_process",
+    "experiment",
+    "forbid",
+    "in_phase",
+    "keyed",
+    "limit",
+    "mix",
+    "on_event",
+    "once",
+    "phases",
+    "rate",
+    "repeat",
+    "reserve",
+    "sequence",
+    "stagger",
+    "time_limit",
+    "transform",
+    "unfold",
+    "until",
+    "zookeeper_servers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -44,7 +44,7 @@ def process(folder: Path, name: str, *argv: str) -> Iterator[Path]:
     # A worker asks for the version of Scala before it starts an executor; a distribution tells it by its folders.
     env = {
         **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_CONF_DIR": str(folder), "JAVA_TOOL_OPTIONS": QUICK, "PYTHONPATH": str(ROOT),
+        "SPARK_CONF_DIR": str(folder), "JAVA_TOOL_OPTIONS": QUICK, "PYTHONPATH": str(ROOT / "src"),
     }  # fmt: skip
     with log.open("wb") as output:
         running = subprocess.Popen(
@@ -87,7 +87,7 @@ class Cluster:
         done = subprocess.run(
             [sys.executable, "-m", "assay.harness.cli.main", *argv, "--json", f"--spark-master={self.url}"],
             cwd=self.settings, capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(self.settings),
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_CONF_DIR": str(self.settings),
                  "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": QUICK},
         )  # fmt: skip
         assert done.stderr == ""

@@ -492,7 +492,7 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
     done = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", "-m", "assay.harness.cli.main", "check", str(folder), "--json",
          "--engine=auto", "--spark-master=local[1]"],
-        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "src")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stderr == ""

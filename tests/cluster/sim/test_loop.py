@@ -202,7 +202,7 @@ PROGRAM = textwrap.dedent(
 
 
 def trace(seed: int, hash_seed: int) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(hash_seed)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": str(hash_seed)}
     command = [sys.executable, "-c", PROGRAM, str(seed)]
     return subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
