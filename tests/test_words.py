@@ -1,0 +1,66 @@
+"""Prose keeps to the vocabulary of docs/glossary.md: none of the words that it says are not used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NOT_USED = (
+    "whoever",
+    "whomever",
+    "nobody",
+    "somebody",
+    "anybody",
+    "anew",
+    "amid",
+    "told",
+    "hears of",
+    "thereby",
+    "thereof",
+    "therein",
+    "whither",
+    "lest",
+    r"how-?manieth",
+    "to be had",
+    "as one likes",
+    "comes? upon",
+    "comes? past",
+    "bitten",
+    "bites?",
+)
+"""Regular expressions, matched as whole words."""
+
+CLEAN = ("docs/glossary.md",)
+"""Files and folders that are held to it."""
+
+TEXT = {".py", ".md", ".html", ".css", ".js", ".sql", ".yml", ".toml", ""}
+WRONG = re.compile(rf"\b({'|'.join(NOT_USED)})\b", re.IGNORECASE)
+
+
+def files(place: str) -> Iterator[Path]:
+    start = ROOT / place
+    assert start.exists(), f"{place} is not there any more: take it from the list"
+    for path in [start] if start.is_file() else sorted(start.rglob("*")):
+        if path.is_file() and path.suffix in TEXT and "__pycache__" not in path.parts:
+            yield path
+
+
+def prose(path: Path) -> str:
+    """A file's text, without the glossary's own list of words that are not used."""
+    text = path.read_text()
+    return text.partition("\n## Words not used")[0] if path.name == "glossary.md" else text
+
+
+@pytest.mark.parametrize("place", CLEAN)
+def test_words_that_the_glossary_rules_out_are_not_used(place: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in files(place)
+        for number, line in enumerate(prose(path).splitlines(), start=1)
+        for match in WRONG.finditer(line)
+    ]
+    assert not wrong
