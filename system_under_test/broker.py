@@ -34,9 +34,10 @@ from assay.system_under_test.controller.registration import IdTaken, register
 from assay.system_under_test.controller.shutdown import controlled_shutdown
 from assay.system_under_test.controller.term import known_epoch
 from assay.system_under_test.controller.topic_settings import TopicSettings
-from assay.system_under_test.controller.traits import traits
+from assay.system_under_test.controller.traits import controller_traits
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.defective import coordinator_class
+from assay.system_under_test.groups.coordinator import Coordinator
+from assay.system_under_test.groups.traits import group_traits
 from assay.system_under_test.log import directory
 from assay.system_under_test.log.checkpoints import CheckpointError
 from assay.system_under_test.log.defective import log_config_class
@@ -128,9 +129,9 @@ class Broker:
             self._events,
             self._background,
             self._cache,
-            traits(config.defects),
+            controller_traits(config.defects),
         )
-        self._coordinator = coordinator_class(config.defects)(
+        self._coordinator = Coordinator(
             config,
             runtime,
             self._zookeeper,
@@ -139,6 +140,7 @@ class Broker:
             self._events,
             self._background,
             self._make_offsets_topic,
+            group_traits(config.defects),
         )
         self._public_control = PublicControl(self._manager, self._zookeeper, self._cache)
         self._config_changes = ConfigChanges(self._zookeeper, self._configure)

@@ -28,7 +28,7 @@ from assay.system_under_test.controller.reassignment import Reassignments
 from assay.system_under_test.controller.rule import Action, Rule
 from assay.system_under_test.controller.term import NOBODY, Replaced, Term, claim, holder
 from assay.system_under_test.controller.topic_settings import TopicSettings, read_settings
-from assay.system_under_test.controller.traits import CORRECT, Traits
+from assay.system_under_test.controller.traits import CORRECT, ControllerTraits
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.topics import CreatableTopic
@@ -81,7 +81,7 @@ class Controller:
         events: EventLog,
         background: Background,
         cache: MetadataCache,
-        traits: Traits = CORRECT,
+        traits: ControllerTraits = CORRECT,
     ) -> None:
         self._config = config
         self._wall_clock = runtime.wall_clock

@@ -15,7 +15,7 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 
 @dataclass(frozen=True)
-class Traits:
+class ControllerTraits:
     """How it elects, how it writes, and whether it gives up when it has been replaced."""
 
     decide: Decide = leaders.next_state
@@ -23,19 +23,19 @@ class Traits:
     resigns: bool = True
 
 
-CORRECT = Traits()
+CORRECT = ControllerTraits()
 
 
-def traits(defects: Collection[str]) -> Traits:
+def controller_traits(defects: Collection[str]) -> ControllerTraits:
     """Of the build with these defects."""
     if "unclean-election" in defects:
-        return Traits(decide=whoever_lives)
+        return ControllerTraits(decide=any_living)
     if "zombie-controller" in defects:
-        return Traits(fence=NoFence, resigns=False)
+        return ControllerTraits(fence=NoFence, resigns=False)
     return CORRECT
 
 
-def whoever_lives(
+def any_living(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """The first living replica leads when nobody in sync is left, whatever it has missed."""

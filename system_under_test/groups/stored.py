@@ -1,8 +1,8 @@
 """One partition of the offsets topic, while this broker leads it: the groups that were loaded from it, and the way
 back into it.
 
-It is *ready* once all that former leaders wrote is known to be committed, and read. What is written counts when all
-in-sync replicas have it; where that cannot be told the outcome is unknown, and takes effect if it ever comes about.
+It is *ready* once all that former leaders wrote is known to be committed, and read. A record counts when all in-sync
+replicas have it. Where that is not known in time the outcome is unknown; the record takes effect if they get it later.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
@@ -34,19 +33,16 @@ _log = logging.getLogger("assay.groups")
 
 CHUNK: int = 256 * 1024
 """Bytes that are read at a time while groups are loaded; others have a turn in between."""
-_TOLD = {
+_ERRORS = {
     ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What members and committers are told when the offsets topic says this; else 15."""
+"""What members and committers get when the offsets topic answers this; else 15."""
 
 
 class StoredGroups:
-    """See the module. ``wall_clock`` in seconds since the epoch. Ended by whoever made it when the term is over."""
-
-    group_class: ClassVar[type[Group]] = Group
-    """A defect has another."""
+    """See the module. ``wall_clock`` in seconds since the epoch. Its maker ends it when the term is over."""
 
     def __init__(
         self,
@@ -118,14 +114,14 @@ class StoredGroups:
             return
         group = self.group(record.group)
         if isinstance(record, OffsetRecord):
-            group.offsets[record.topic, record.partition] = record.value
+            group.offsets.put(record)
         else:
             assert isinstance(record, GroupRecord)
             assert record.value is not None
             group.load(record.value)
 
     def end(self) -> None:
-        """The term is over: whoever waits looks for the new coordinator."""
+        """The term is over: clients that wait look for the new coordinator."""
         self.ready, self.ended = False, True
         groups, self.groups = self.groups, {}
         for group in groups.values():
@@ -143,39 +139,33 @@ class StoredGroups:
     def group(self, group_id: str) -> Group:
         """It, made when there is none."""
         if group_id not in self.groups:
-            self.groups[group_id] = self.group_class(group_id, self._store_group, self._events, self._spawn)
+            self.groups[group_id] = self._new_group(group_id)
         return self.groups[group_id]
+
+    def _new_group(self, group_id: str) -> Group:
+        return Group(group_id, self._store_group, self._events, self._spawn)
 
     async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
         """As :meth:`Group.join`; a group that is none yet becomes one by the first who may join it."""
         if sum(len(protocol.metadata) for protocol in request.protocols) > self._partition.config.max_message_bytes:
             raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
         known = self.groups.get(request.group_id)
-        group = known or self.group_class(request.group_id, self._store_group, self._events, self._spawn)
+        group = known or self._new_group(request.group_id)
         joined = group.join(request, client_id, client_host, new_id)
         self.groups.setdefault(request.group_id, group)
         return await joined
 
     async def commit(self, group: Group, records: Sequence[OffsetRecord]) -> ErrorCode:
-        """Known to fetches as soon as, and whenever, it is committed, which may be after this has given up waiting."""
-        keys = [(record.topic, record.partition) for record in records]
-        group.pending.update(keys)
+        """Fetches see the offsets as soon as they are committed, which may be after this has given up waiting."""
+        group.offsets.begin(records)
 
-        def committed(code: ErrorCode) -> None:
-            group.pending.subtract(keys)
-            if code:
-                return
-            for record in records:
-                key = record.topic, record.partition
-                if record.value is None:
-                    group.offsets.pop(key, None)
-                else:
-                    group.offsets[key] = record.value
+        def settle(code: ErrorCode) -> None:
+            group.offsets.settle(records, committed=not code)
 
-        return await self._append([encode_offset(record) for record in records], committed)
+        return await self._append([encode_offset(record) for record in records], settle)
 
     async def forget(self, group: Group) -> None:
-        """Ends a group that nobody needs any more, here and in the offsets topic; its generations may begin anew."""
+        """Ends a group that is no longer needed, here and in the offsets topic; its generations may begin again."""
         del self.groups[group.group_id]
         self._events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
         await self._append([encode_group(GroupRecord(group.group_id, None))])
@@ -196,9 +186,9 @@ class StoredGroups:
         records: Sequence[tuple[bytes, bytes | None]],
         on_outcome: Callable[[ErrorCode], None] = lambda code: None,
     ) -> ErrorCode:
-        """What to tell whoever asked: NONE once all in-sync replicas have it.
+        """The answer for the client: NONE once all in-sync replicas have the records.
 
-        ``on_outcome`` hears what became of it, once, however late.
+        ``on_outcome`` is called with their outcome, once, however late.
         """
         partition = self._partition
         now = int(self._wall_clock() * 1000)
@@ -206,11 +196,11 @@ class StoredGroups:
         try:
             if partition.leader is not self.term:
                 raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
-            _refuse_large(data, partition.config.max_message_bytes)
+            _reject_large(data, partition.config.max_message_bytes)
             _, last, _ = partition.append(data, len(records), wait_for_all=True)
         except PartitionError as error:
             on_outcome(error.code)
-            return _told(error.code)
+            return _answer(error.code)
         except OSError as error:
             _log.error("%s: %s", partition.key, error)
             on_outcome(ErrorCode.UNKNOWN)
@@ -218,7 +208,7 @@ class StoredGroups:
         future = partition.wait_for_commit(last)
         self._follow(future, last, on_outcome)
         await asyncio.wait([future], timeout=self._config.offsets_commit_timeout_ms / 1000)
-        return _told(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+        return _answer(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
     def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
         """Where too few are in sync the record stays in the log, and counts as soon as enough are again."""
@@ -234,10 +224,10 @@ class StoredGroups:
         future.add_done_callback(done)
 
 
-def _refuse_large(data: bytes, max_message_bytes: int) -> None:
+def _reject_large(data: bytes, max_message_bytes: int) -> None:
     if any(size > max_message_bytes for _, size, _ in message_set.scan(data)):
         raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def _told(code: ErrorCode) -> ErrorCode:
-    return code if code is ErrorCode.NONE else _TOLD.get(code, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
+def _answer(code: ErrorCode) -> ErrorCode:
+    return code if code is ErrorCode.NONE else _ERRORS.get(code, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, GroupState, Joined
+from assay.system_under_test.groups.draft.consumer import Joined
+from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, DraftState
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.groups.stored import StoredGroups
@@ -78,7 +79,7 @@ class DraftCoordinator:
     # -- terms -----------------------------------------------------------------------------------------------------
 
     def lead(self, index: int, epoch: int) -> DraftTerm:
-        """A term of this broker begins; ``begin`` and ``end`` of the answer are the caller's to call."""
+        """A term of this broker begins; the caller calls ``begin`` and ``end`` of the answer."""
         self._led[index] = DraftTerm(index, epoch, self._zookeeper, self._events, self._background.spawn)
         return self._led[index]
 
@@ -98,7 +99,7 @@ class DraftCoordinator:
         if term is None:
             return
         for group in list(term.groups.values()):
-            ended = group.state is GroupState.DEAD  # the term is over: what looks empty is the successor's
+            ended = group.state is DraftState.DEAD  # the term is over: what looks empty is the successor's
             if not ended and group.empty and group.group_id not in stored.groups:
                 await term.forget(group)
 
@@ -110,7 +111,7 @@ class DraftCoordinator:
         return term
 
     def _group(self, group_id: str) -> DraftGroup:
-        """Of somebody who says to be a consumer of it. Raises :class:`GroupError`: 14, 15, 16, 25."""
+        """For a request of one of its consumers. Raises :class:`GroupError`: 14, 15, 16, 25."""
         group = self._term(self._stored(group_id).index).groups.get(group_id)
         if group is None:
             raise GroupError(UNKNOWN_CONSUMER)
@@ -159,7 +160,7 @@ class DraftCoordinator:
         future = group.join(
             request.consumer_id, new_id, request.topics, request.strategy, request.session_timeout_ms / 1000
         )
-        term.groups.setdefault(group.group_id, group)  # by the first who may join it
+        term.groups.setdefault(group.group_id, group)  # by the first that may join it
         try:
             return await asyncio.wait_for(future, LONGEST_WAIT)
         except TimeoutError as error:  # it is cancelled: to the group the consumer has not joined
@@ -177,11 +178,11 @@ class DraftCoordinator:
 
     async def _heartbeat(self, request: DraftHeartbeatRequest, context: Context) -> DraftHeartbeatResponse:
         try:
-            told = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
+            handed = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
         except GroupError as error:
             return DraftHeartbeatResponse(error_code=error.code)
-        if told is not None:
-            context.after_response(told)
+        if handed is not None:
+            context.after_response(handed)
             return DraftHeartbeatResponse(error_code=ILLEGAL_GENERATION)
         return DraftHeartbeatResponse(error_code=ErrorCode.NONE)
 

@@ -1,12 +1,12 @@
 """One group of the draft: its consumers, their generation, and what each of them owns.
 
 A *change* (of the consumers, of their topics, of the topics' partitions) makes the group *prepare*: every heartbeat is
-answered with IllegalGeneration, which tells its consumer to commit and to join again. When all have joined, or fallen
-silent, the generation rises by one and the partitions are given out anew; both are in ZooKeeper, in one write, before
+answered with IllegalGeneration, upon which its consumer commits and joins again. When all have joined, or fallen
+silent, the generation rises by one and the partitions are assigned again; both are in ZooKeeper, in one write, before
 any consumer is answered. Then the group is *rebalancing* until every consumer has heartbeated in the new generation,
 and *steady* until the next change. Any join is a change.
 
-Five events mark the points at which a coordinator may die, each written when its step is done and nothing of the next:
+Five events mark the points at which a coordinator may die. Each is written when its step is done, and none of the next:
 draft-change, draft-told, draft-joined, draft-generation, draft-answered.
 """
 
@@ -21,8 +21,10 @@ from typing import Protocol
 
 from assay.system_under_test.assignors import ASSIGNORS, Partition
 from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.draft.consumer import Consumer, Joined
 from assay.system_under_test.groups.draft.metadata import ABSENT, Displaced, GroupMetadata, StoredConsumer, TooLarge
 from assay.system_under_test.groups.group import GroupError, Spawn
+from assay.system_under_test.groups.session_timers import SessionTimers
 from assay.system_under_test.protocol.draft_groups import ILLEGAL_GENERATION, UNKNOWN_CONSUMER
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.zookeeper.znodes import Versioned
@@ -30,21 +32,11 @@ from assay.system_under_test.zookeeper.znodes import Versioned
 NO_GENERATION = -1
 
 
-class GroupState(StrEnum):
+class DraftState(StrEnum):
     STEADY = "Steady"
     PREPARING = "PrepareForRebalance"
     REBALANCING = "Rebalancing"
     DEAD = "Dead"
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What a consumer that joins is told; ``handed`` is to be called when the answer has gone out."""
-
-    generation: int
-    consumer_id: str
-    partitions: tuple[Partition, ...]
-    handed: Callable[[], None]
 
 
 class Store(Protocol):
@@ -56,39 +48,11 @@ class Store(Protocol):
 
 
 @dataclass
-class Consumer:
-    """``session_timeout`` in seconds, ``deadline`` on the loop's clock.
-
-    ``told``: it has been told, since the group prepares, that its generation is over; ``seen``: it has heartbeated in
-    the present one.
-    """
-
-    consumer_id: str
-    topics: tuple[str, ...]
-    session_timeout: float
-    deadline: float = 0.0
-    timer: asyncio.TimerHandle | None = None
-    joining: asyncio.Future[Joined] | None = None
-    told: bool = False
-    seen: bool = False
-
-    @property
-    def waits(self) -> bool:
-        """Has it asked to join, and is not answered yet?"""
-        return self.joining is not None and not self.joining.done()
-
-    def refuse(self, code: ErrorCode) -> None:
-        """Of a join that waits."""
-        if self.joining is not None and not self.joining.done():
-            self.joining.set_exception(GroupError(code))
-        self.joining = None
-
-
-@dataclass
 class DraftGroup:
-    """A coordinator's: it ends with :meth:`end` when the coordinator does.
+    """Belongs to a coordinator, which ends it with :meth:`end` when it stops coordinating.
 
-    ``sizes`` gives the numbers of partitions of topics; ``on_displaced`` hears that somebody else wrote the group.
+    ``sizes`` gives the numbers of partitions of topics; ``on_displaced`` is called when another process wrote the
+    group.
     """
 
     group_id: str
@@ -97,7 +61,7 @@ class DraftGroup:
     events: EventLog
     spawn: Spawn
     on_displaced: Callable[[], None]
-    state: GroupState = GroupState.STEADY
+    state: DraftState = DraftState.STEADY
     generation: int = 0
     version: int = ABSENT
     strategy: str = ""
@@ -105,19 +69,22 @@ class DraftGroup:
     assignment: dict[str, list[Partition]] = field(default_factory=dict)
     _stored_sizes: Mapping[str, int] = field(default_factory=dict)
     _writing: bool = False
-    """The next generation is being made: whoever comes or goes meanwhile has missed it."""
+    """The next generation is being made: a consumer that comes or goes now has missed it."""
     _changed: bool = False
+
+    def __post_init__(self) -> None:
+        self._sessions: SessionTimers[Consumer] = SessionTimers(self._session_over)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def join(
         self, consumer_id: str, new_id: str, topics: Collection[str], strategy: str, session_timeout: float
     ) -> asyncio.Future[Joined]:
-        """Answered once the next generation is stored. ``new_id`` is for one who has none yet.
+        """Answered once the next generation is stored. ``new_id`` is for one that has none yet.
 
         Raises :class:`GroupError`: 14, 23, 25; so does the future.
         """
-        if self.state is GroupState.DEAD:
+        if self.state is DraftState.DEAD:
             raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)  # it is being forgotten
         if consumer_id and consumer_id not in self.consumers:
             raise GroupError(UNKNOWN_CONSUMER)
@@ -133,33 +100,34 @@ class DraftGroup:
         else:
             news = consumer.topics != wanted
             consumer.topics, consumer.session_timeout = wanted, session_timeout
-        self._hear(consumer)
-        consumer.refuse(ILLEGAL_GENERATION)  # to a former connection
+        self._sessions.renew(consumer)
+        consumer.reject(ILLEGAL_GENERATION)  # to a former connection
         consumer.joining = asyncio.get_running_loop().create_future()
         future = consumer.joining
         if self._writing:
             self._changed = self._changed or news
         else:
-            if news or self.state is not GroupState.PREPARING:
+            if news or self.state is not DraftState.PREPARING:
                 self._change("a consumer joins", consumer.consumer_id)
             self._note_joined(consumer)
             self._go_on_if_complete()
         return future
 
     def heartbeat(self, consumer_id: str, generation: int) -> Callable[[], None] | None:
-        """None where all is well. Else the consumer is to join again, and this is to be called when it was told so.
+        """None where all is well. Else the consumer has to join again, and this is to be called when that answer has
+        gone out.
 
         Raises :class:`GroupError`: 25.
         """
         consumer = self._consumer(consumer_id)
-        if self.state is GroupState.PREPARING or generation != self.generation:
-            if not consumer.told:
-                self._hear(consumer)  # from now on it has one session to join
-            return lambda: self._note_told(consumer)
-        self._hear(consumer)
+        if self.state is DraftState.PREPARING or generation != self.generation:
+            if not consumer.notified:
+                self._sessions.renew(consumer)  # from now on it has one session to join
+            return lambda: self._note_notified(consumer)
+        self._sessions.renew(consumer)
         consumer.seen = True
-        if self.state is GroupState.REBALANCING and all(other.seen for other in self.consumers.values()):
-            self.state = GroupState.STEADY
+        if self.state is DraftState.REBALANCING and all(other.seen for other in self.consumers.values()):
+            self.state = DraftState.STEADY
             self.events.emit("draft-steady", key=self.group_id, epoch=self.generation, value=len(self.consumers))
         return None
 
@@ -168,7 +136,7 @@ class DraftGroup:
         self._remove(self._consumer(consumer_id), "left")
 
     def may_commit(self, consumer_id: str, generation: int) -> None:
-        """A commit is a consumer's, of this generation, or anybody's while there are none.
+        """A consumer commits in its generation, any client while there are no consumers.
 
         Raises :class:`GroupError`: 22, 25, 27.
         """
@@ -179,37 +147,37 @@ class DraftGroup:
         consumer = self._consumer(consumer_id)
         if generation != self.generation:
             raise GroupError(ILLEGAL_GENERATION)
-        if not consumer.told:
-            self._hear(consumer)
+        if not consumer.notified:
+            self._sessions.renew(consumer)
 
     async def partitions_changed(self) -> None:
         """Some topic's number of partitions may be another than it was when they were given out."""
         sizes = await self.sizes(self._topics())
-        if self.consumers and not self._writing and self._differ(sizes) and self.state is not GroupState.DEAD:
+        if self.consumers and not self._writing and self._differ(sizes) and self.state is not DraftState.DEAD:
             self._change("partitions")
             self._go_on_if_complete()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def load(self, found: Versioned[GroupMetadata]) -> None:
-        """As the former coordinator left it; each consumer has one session to be heard of."""
+        """As the former coordinator left it; each consumer has one session to send something."""
         metadata = found.value
         self.version, self.generation, self.strategy = found.version, metadata.generation, metadata.strategy
         self._stored_sizes = metadata.partitions
         for name, stored in metadata.consumers.items():
             self.consumers[name] = Consumer(name, tuple(stored.topics), stored.session_timeout_ms / 1000)
-            self._hear(self.consumers[name])
+            self._sessions.renew(self.consumers[name])
             given = metadata.assignment.get(name, {})
             self.assignment[name] = [(topic, index) for topic, indexes in given.items() for index in indexes]
         if self.consumers:
-            self.state = GroupState.REBALANCING
+            self.state = DraftState.REBALANCING
 
     def end(self, code: ErrorCode) -> None:
-        """Nobody is answered by this group any more, except now."""
-        self.state = GroupState.DEAD
+        """Answers all who wait; this group answers no one afterwards."""
+        self.state = DraftState.DEAD
         for consumer in self.consumers.values():
-            consumer.refuse(code)
-            _cancel(consumer.timer)
+            consumer.reject(code)
+            self._sessions.stop(consumer)
         self.consumers = {}
 
     @property
@@ -230,33 +198,13 @@ class DraftGroup:
     def _topics(self) -> set[str]:
         return {topic for consumer in self.consumers.values() for topic in consumer.topics}
 
-    def _hear(self, consumer: Consumer) -> None:
-        """It lives: its session begins anew."""
-        loop = asyncio.get_running_loop()
-        consumer.deadline = loop.time() + consumer.session_timeout
-        if consumer.timer is not None and consumer.timer.when() > consumer.deadline:  # its session is shorter now
-            consumer.timer.cancel()
-            consumer.timer = None
-        if consumer.timer is None:
-            consumer.timer = loop.call_at(consumer.deadline, self._look_after, consumer)
-
-    def _look_after(self, consumer: Consumer) -> None:
-        """One timer for each consumer, moved on when it fires, not at each heartbeat."""
-        consumer.timer = None
-        if self.consumers.get(consumer.consumer_id) is not consumer:
-            return
-        loop = asyncio.get_running_loop()
-        if consumer.waits:
-            self._hear(consumer)  # for us
-        elif loop.time() < consumer.deadline:
-            consumer.timer = loop.call_at(consumer.deadline, self._look_after, consumer)
-        else:
-            self._remove(consumer, "its session is over")
+    def _session_over(self, consumer: Consumer) -> None:
+        self._remove(consumer, "its session is over")
 
     def _remove(self, consumer: Consumer, reason: str) -> None:
         del self.consumers[consumer.consumer_id]
-        _cancel(consumer.timer)
-        consumer.refuse(UNKNOWN_CONSUMER)
+        self._sessions.stop(consumer)
+        consumer.reject(UNKNOWN_CONSUMER)
         if self._writing:
             self._changed = True
         else:
@@ -266,18 +214,18 @@ class DraftGroup:
     # -- the next generation -----------------------------------------------------------------------------------------
 
     def _change(self, reason: str, owner: str | None = None) -> None:
-        """Everybody is to join again."""
-        if self.state is not GroupState.PREPARING:
-            self.state = GroupState.PREPARING
+        """All consumers have to join again."""
+        if self.state is not DraftState.PREPARING:
+            self.state = DraftState.PREPARING
             for consumer in self.consumers.values():
-                consumer.told = False
+                consumer.notified = False
         self.events.emit("draft-change", key=self.group_id, epoch=self.generation, owner=owner, reason=reason)
 
-    def _note_told(self, consumer: Consumer) -> None:
-        if self.consumers.get(consumer.consumer_id) is not consumer or consumer.told:
+    def _note_notified(self, consumer: Consumer) -> None:
+        if self.consumers.get(consumer.consumer_id) is not consumer or consumer.notified:
             return
-        consumer.told = True
-        left = sum(not (other.told or other.waits) for other in self.consumers.values())
+        consumer.notified = True
+        left = sum(not (other.notified or other.waits) for other in self.consumers.values())
         self.events.emit("draft-told", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=left)
 
     def _note_joined(self, consumer: Consumer) -> None:
@@ -289,7 +237,7 @@ class DraftGroup:
             )
 
     def _go_on_if_complete(self) -> None:
-        if self.state is not GroupState.PREPARING or self._writing:
+        if self.state is not DraftState.PREPARING or self._writing:
             return
         if all(consumer.waits for consumer in self.consumers.values()):
             self._writing, self._changed = True, False
@@ -320,11 +268,11 @@ class DraftGroup:
         except TooLarge:
             self._give_up(present)
             return
-        if self.state is GroupState.DEAD:
+        if self.state is DraftState.DEAD:
             return
         self.version, self.generation, self.assignment, self._stored_sizes = version, generation, assignment, sizes
         self._writing = False
-        self.state = GroupState.REBALANCING if present else GroupState.STEADY
+        self.state = DraftState.REBALANCING if present else DraftState.STEADY
         self.events.emit(
             "draft-generation",
             key=self.group_id,
@@ -356,21 +304,21 @@ class DraftGroup:
 
         for consumer in answered:
             name = consumer.consumer_id
-            consumer.told = consumer.seen = False
-            self._hear(consumer)
+            consumer.notified = consumer.seen = False
+            self._sessions.renew(consumer)
             assert consumer.joining is not None
             owned = tuple(self.assignment[name])
             consumer.joining.set_result(Joined(generation, name, owned, partial(handed, name)))
             consumer.joining = None
 
     def _give_up(self, present: list[Consumer]) -> None:
-        """Nothing of this can be stored: the last generation stays, without those who cannot be in it."""
+        """Nothing of this can be stored: the last generation stays, without those that cannot be in it."""
         self._writing = False
         for consumer in present:
             if self.consumers.get(consumer.consumer_id) is consumer:
-                consumer.refuse(ErrorCode.UNKNOWN)
+                consumer.reject(ErrorCode.UNKNOWN)
                 del self.consumers[consumer.consumer_id]
-                _cancel(consumer.timer)
+                self._sessions.stop(consumer)
         self._go_on_if_complete()
 
     def _differ(self, sizes: Mapping[str, int]) -> bool:
@@ -382,8 +330,3 @@ def _by_topic(partitions: list[Partition]) -> dict[str, list[int]]:
         topic: [index for name, index in partitions if name == topic]
         for topic in dict.fromkeys(topic for topic, _ in partitions)
     }
-
-
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()

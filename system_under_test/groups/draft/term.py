@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.group import DraftGroup, GroupState
+from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
 from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata, MetadataStore
 from assay.system_under_test.groups.draft.topics import TopicSizes
 from assay.system_under_test.groups.group import GroupError, Spawn
@@ -146,7 +146,7 @@ class DraftTerm:
 
     def _topic_changed(self, topic: str) -> None:
         for group in list(self.groups.values()):
-            if group.state is not GroupState.DEAD and group.wants(topic):
+            if group.state is not DraftState.DEAD and group.wants(topic):
                 self._spawn(group.partitions_changed(), f"partitions of {group.group_id}")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.group import DraftGroup, GroupState, Joined
+from assay.system_under_test.groups.draft.consumer import Joined
+from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
 from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -179,7 +180,7 @@ def test_whoever_comes_goes_and_sleeps_the_group_comes_to_rest(plan: list[tuple[
         for actor in actors:
             actor.wake()
         await asyncio.sleep(8 * SESSION)
-        assert scene.group.state is GroupState.STEADY
+        assert scene.group.state is DraftState.STEADY
         assert {actor.consumer_id for actor in actors} == set(scene.group.consumers)
         assert {actor.generation for actor in actors} == {scene.group.generation}
         assert scene.group.generation == len(scene.store.written)
@@ -261,9 +262,9 @@ def test_the_five_points_are_noted_in_their_order() -> None:
             "draft-answered",
         ]
         assert scene.group.heartbeat("one", 2) is None
-        assert scene.group.state is GroupState.REBALANCING
+        assert scene.group.state is DraftState.REBALANCING
         assert scene.group.heartbeat("two", 2) is None
-        assert scene.group.state is GroupState.STEADY
+        assert scene.group.state is DraftState.STEADY
 
     run(check())
 
@@ -302,7 +303,7 @@ def test_what_a_former_coordinator_stored_goes_on_and_a_silent_consumer_is_misse
         scene.group.load(Versioned(before, len(scene.store.written) - 1))
         await scene.group.partitions_changed()
         assert scene.group.heartbeat("one", before.generation) is None
-        assert scene.group.state is GroupState.REBALANCING
+        assert scene.group.state is DraftState.REBALANCING
         await asyncio.sleep(SESSION * 0.8)
         assert scene.group.heartbeat("one", before.generation) is None
         await asyncio.sleep(SESSION * 0.4)

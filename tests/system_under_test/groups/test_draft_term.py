@@ -14,7 +14,7 @@ from assay.cluster.sim.cluster import SimCluster
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
-from assay.system_under_test.groups.draft.group import GroupState
+from assay.system_under_test.groups.draft.group import DraftState
 from assay.system_under_test.groups.draft.metadata import GroupMetadata, StoredConsumer
 from assay.system_under_test.groups.draft.term import DraftTerm, Life
 from assay.system_under_test.groups.group import GroupError
@@ -148,7 +148,7 @@ def test_one_whose_term_ends_while_it_tidies_up_takes_nothing_away_from_its_succ
         await ready(term)
         tidying = asyncio.get_running_loop().create_task(coordinator.tidy(stored))
         await asyncio.sleep(0)
-        assert [group.group_id for group in term.groups.values() if group.state is GroupState.DEAD] == [nobody]
+        assert [group.group_id for group in term.groups.values() if group.state is DraftState.DEAD] == [nobody]
         coordinator.end(term)
         await tidying
         assert await zookeeper.get_children(paths.DRAFT_GROUPS) == ["g"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.group import Group, GroupError, GroupState
-from assay.system_under_test.groups.records import GroupRecord
+from assay.system_under_test.groups.records import GroupRecord, OffsetRecord
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import (
     GroupAssignment,
@@ -369,10 +369,11 @@ def test_somebody_who_goes_away_while_joining_is_forgotten_after_a_session() -> 
 def test_a_group_of_which_a_commit_is_under_way_is_not_forgotten() -> None:
     async def check() -> None:
         group = scene().group
+        record = OffsetRecord("g", "orders", 0, None)
         assert group.deletable
-        group.pending["orders", 0] += 1
+        group.offsets.begin([record])
         assert not group.deletable
-        group.pending["orders", 0] -= 1
+        group.offsets.settle([record], committed=False)
         assert group.deletable
 
     simulate(check())

@@ -1,0 +1,75 @@
+"""The requests of tools: which groups there are, and what each of them is like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.system_under_test.groups.group import GroupError, GroupState
+from assay.system_under_test.groups.terms import GroupTerms
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import (
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from assay.system_under_test.protocol.schema import Request
+
+
+class DescriptionRequests:
+    """Groups of the later design only; the draft has no such requests."""
+
+    def __init__(self, terms: GroupTerms) -> None:
+        self._terms = terms
+
+    def handlers(self) -> Mapping[type[Request[Any]], Handler]:
+        return {DescribeGroupsRequest: self._describe, ListGroupsRequest: self._list}
+
+    async def _describe(self, request: DescribeGroupsRequest, _: Context) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=[self._described(name) for name in dict.fromkeys(request.group_ids)])
+
+    def _described(self, group_id: str) -> DescribedGroup:
+        answer = DescribedGroup(
+            error_code=ErrorCode.NONE,
+            group_id=group_id,
+            state=GroupState.DEAD,
+            protocol_type="",
+            protocol="",
+            members=[],
+        )
+        try:
+            group = self._terms.stored(group_id).groups.get(group_id)
+        except GroupError as error:
+            answer.error_code, answer.state = error.code, ""
+            return answer
+        if group is None:
+            return answer
+        answer.state, answer.protocol_type = group.state, group.protocol_type
+        if group.state is GroupState.STABLE:
+            answer.protocol = group.protocol or ""
+        answer.members = [
+            DescribedMember(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.protocols.get(answer.protocol, b""),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ]
+        return answer
+
+    async def _list(self, _: ListGroupsRequest, __: Context) -> ListGroupsResponse:
+        loading = any(not stored.ready for stored in self._terms)
+        groups = [
+            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type)
+            for stored in self._terms
+            for group in stored.groups.values()
+        ]
+        code = ErrorCode.GROUP_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
+        return ListGroupsResponse(error_code=code, groups=groups)

@@ -1,0 +1,112 @@
+"""One member of a group: what it asked for, what it was assigned, and the answers it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assay.system_under_test.groups.records import StoredMember
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
+
+NO_GENERATION = -1
+LONGEST_REBALANCE = 3600.0
+"""Seconds for which a member may have the others wait, whatever it asks for."""
+
+
+@dataclass
+class Member:
+    """Timeouts in seconds; ``deadline`` on the loop's clock. ``announced``: it knows its id."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocols: dict[str, bytes]
+    assignment: bytes = b""
+    announced: bool = False
+    inherited: bool = False
+    """Loaded: of its protocols only the one that was chosen is known."""
+    notified: bool = False
+    """The latest news, that it has to join again or what it owns, was handed to its connection."""
+    deadline: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+    joining: asyncio.Future[JoinGroupResponse] | None = None
+    syncing: asyncio.Future[SyncGroupResponse] | None = None
+
+    @classmethod
+    def load(cls, stored: StoredMember, protocol: str) -> Member:
+        """As a former coordinator knew it, which had chosen ``protocol``."""
+        return cls(
+            stored.member_id,
+            stored.client_id,
+            stored.client_host,
+            stored.session_timeout / 1000,
+            stored.rebalance_timeout / 1000,
+            {protocol: stored.subscription},
+            stored.assignment,
+            announced=True,
+            inherited=True,
+            notified=True,
+        )
+
+    def stored(self, protocol: str, assignment: bytes) -> StoredMember:
+        return StoredMember(
+            member_id=self.member_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=int(self.rebalance_timeout * 1000),
+            session_timeout=int(self.session_timeout * 1000),
+            subscription=self.protocols.get(protocol, b""),
+            assignment=assignment,
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Has it asked something, and is not answered yet?"""
+        return any(asked is not None and not asked.done() for asked in (self.joining, self.syncing))
+
+    def same(self, protocols: Mapping[str, bytes]) -> bool:
+        """Does it join as it did before, as far as that is known?"""
+        known = {name: data for name, data in protocols.items() if name in self.protocols or not self.inherited}
+        return known == self.protocols
+
+    def update(self, request: JoinGroupRequest, client_id: str, client_host: str) -> None:
+        """It joins as this request says."""
+        self.client_id, self.client_host = client_id, client_host
+        self.protocols, self.inherited = protocols_of(request), False
+        self.session_timeout, self.rebalance_timeout = timeouts_of(request)
+
+    def answer_join(self, response: JoinGroupResponse) -> None:
+        if self.joining is not None and not self.joining.done():
+            self.joining.set_result(response)
+        self.joining = None
+
+    def reject_join(self, code: ErrorCode) -> None:
+        self.answer_join(rejected(self.member_id, code))
+
+    def answer_sync(self, code: ErrorCode) -> None:
+        if self.syncing is not None and not self.syncing.done():
+            assignment = b"" if code else self.assignment
+            self.syncing.set_result(SyncGroupResponse(error_code=code, assignment=assignment))
+        self.syncing = None
+
+
+def rejected(member_id: str, code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=code, generation_id=NO_GENERATION, protocol="", leader_id="", member_id=member_id, members=[]
+    )
+
+
+def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
+    """The metadata of each protocol that the member knows, the one that it likes best first."""
+    return {protocol.name: protocol.metadata for protocol in request.protocols}
+
+
+def timeouts_of(request: JoinGroupRequest) -> tuple[float, float]:
+    """Of a session and of a rebalance, in seconds."""
+    session = request.session_timeout_ms / 1000
+    rebalance = session if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms / 1000
+    return session, min(rebalance, LONGEST_REBALANCE)

@@ -1,0 +1,110 @@
+"""The requests of members: to join, to sync, to stay by heartbeats, and to leave."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
+from assay.system_under_test.groups.group import GroupError
+from assay.system_under_test.groups.member import rejected
+from assay.system_under_test.groups.terms import GroupTerms
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from assay.system_under_test.protocol.schema import Request
+
+LONGEST_CLIENT_ID: Final = 249
+"""Characters of a member's own name that become part of its id, which is stored and sent to the others."""
+
+
+class MemberRequests:
+    """A group with members of the draft's design takes no member of this one."""
+
+    def __init__(self, config: BrokerConfig, rng: random.Random, terms: GroupTerms, draft: DraftCoordinator) -> None:
+        self._config = config
+        self._random = rng
+        self._terms = terms
+        self._draft = draft
+
+    def handlers(self) -> Mapping[type[Request[Any]], Handler]:
+        return {
+            JoinGroupRequest: self._join,
+            HeartbeatRequest: self._heartbeat,
+            LeaveGroupRequest: self._leave,
+            SyncGroupRequest: self._sync,
+        }
+
+    async def _join(self, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+        try:
+            self._check_join(request)
+            stored = self._terms.stored(request.group_id)
+            if request.member_id and request.group_id not in stored.groups:
+                raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if not request.member_id and self._draft.known(stored.index, request.group_id) is not None:
+                raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            client_id = (context.client_id or "")[:LONGEST_CLIENT_ID]
+            new_id = f"{client_id}-{self._random.getrandbits(128):032x}"
+            host = context.peer.rpartition(":")[0]
+            return await stored.join(request, client_id, f"/{host}", new_id)
+        except GroupError as error:
+            return rejected(request.member_id, error.code)
+
+    def _check_join(self, request: JoinGroupRequest) -> None:
+        if not request.group_id:
+            raise GroupError(ErrorCode.INVALID_GROUP_ID)
+        config = self._config
+        limits = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not limits[0] <= request.session_timeout_ms <= limits[1]:
+            raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+    async def _sync(self, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+        try:
+            if sum(len(given.assignment) for given in request.assignments) > self._config.topic.max_message_bytes:
+                raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
+            answer = await self._terms.group(request.group_id).sync(request)
+        except GroupError as error:
+            answer = SyncGroupResponse(error_code=error.code, assignment=b"")
+        if answer.error_code == ErrorCode.NONE:
+            context.after_response(partial(self._has_assignment, request))
+        elif answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            context.after_response(partial(self._was_called, request))
+        return answer
+
+    async def _heartbeat(self, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+        try:
+            self._terms.group(request.group_id).heartbeat(request.member_id, request.generation_id)
+        except GroupError as error:
+            if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+                context.after_response(partial(self._was_called, request))
+            return HeartbeatResponse(error_code=error.code)
+        return HeartbeatResponse(error_code=ErrorCode.NONE)
+
+    def _was_called(self, request: SyncGroupRequest | HeartbeatRequest) -> None:
+        """The answer that has the member join again was handed to its connection."""
+        with suppress(GroupError):  # no longer the coordinator
+            self._terms.group(request.group_id).was_called(request.member_id, request.generation_id)
+
+    def _has_assignment(self, request: SyncGroupRequest) -> None:
+        with suppress(GroupError):
+            self._terms.group(request.group_id).has_assignment(request.member_id, request.generation_id)
+
+    async def _leave(self, request: LeaveGroupRequest, _: Context) -> LeaveGroupResponse:
+        try:
+            self._terms.group(request.group_id).leave(request.member_id)
+        except GroupError as error:
+            return LeaveGroupResponse(error_code=error.code)
+        return LeaveGroupResponse(error_code=ErrorCode.NONE)

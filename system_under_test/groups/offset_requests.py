@@ -1,0 +1,203 @@
+"""The requests to commit and to fetch offsets: in the offsets topic, or in ZooKeeper where version 0 asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups import zookeeper_offsets
+from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
+from assay.system_under_test.groups.group import Group, GroupError
+from assay.system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
+from assay.system_under_test.groups.stored import StoredGroups
+from assay.system_under_test.groups.terms import GroupTerms
+from assay.system_under_test.groups.traits import GroupTraits
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.group_offsets import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopicResponse,
+)
+from assay.system_under_test.protocol.internal import LiveBroker
+from assay.system_under_test.protocol.schema import Request
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.offsets import proven_end
+from assay.system_under_test.replication.partition import PartitionError
+from assay.system_under_test.runtime import ZooKeeper
+
+NO_OFFSET: Final = -1
+LATEST_TIME: Final = 2**63 - 1
+ZOOKEEPER_VERSION: Final = 0
+"""Version 0 of OffsetCommit and OffsetFetch means ZooKeeper."""
+CommitCodes = Mapping[tuple[str, int], ErrorCode]
+
+
+class Leaders(Protocol):
+    """What a coordinator asks of the cluster's metadata."""
+
+    def leaders(self, topic: str) -> Mapping[int, LiveBroker | None]:
+        """The live leader of each partition that is known; empty for a topic that does not exist."""
+        ...
+
+
+class OffsetRequests:
+    """``wall_clock`` in seconds since the epoch."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        wall_clock: Callable[[], float],
+        zookeeper: ZooKeeper,
+        manager: ReplicaManager,
+        cluster: Leaders,
+        events: EventLog,
+        terms: GroupTerms,
+        draft: DraftCoordinator,
+        traits: GroupTraits,
+    ) -> None:
+        self._config = config
+        self._wall_clock = wall_clock
+        self._zookeeper = zookeeper
+        self._manager = manager
+        self._cluster = cluster
+        self._events = events
+        self._terms = terms
+        self._draft = draft
+        self._traits = traits
+
+    def handlers(self) -> Mapping[type[Request[Any]], Handler]:
+        return {OffsetCommitRequest: self._commit, OffsetFetchRequest: self._fetch}
+
+    async def _commit(self, request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+        if context.api_version == ZOOKEEPER_VERSION:
+            codes = await zookeeper_offsets.commit(self._zookeeper, request, self._check_offset)
+        else:
+            codes = await self._commit_here(request)
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitTopicResponse(
+                    topic=topic.topic,
+                    partitions=[
+                        OffsetCommitPartitionResponse(
+                            partition=wanted.partition, error_code=codes[topic.topic, wanted.partition]
+                        )
+                        for wanted in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _check_offset(self, topic: str, partition: int, metadata: str | None) -> ErrorCode:
+        if partition not in self._cluster.leaders(topic):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    async def _commit_here(self, request: OffsetCommitRequest) -> CommitCodes:
+        """The offsets of one request are one append: all of them count, or none."""
+        now = int(self._wall_clock() * 1000)
+        retention = self._config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
+        codes: dict[tuple[str, int], ErrorCode] = {}
+        records = []
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                key = topic.topic, wanted.partition
+                codes[key] = self._check_offset(topic.topic, wanted.partition, wanted.metadata)
+                if codes[key]:
+                    continue
+                committed = now if wanted.timestamp < 0 else wanted.timestamp
+                value = OffsetValue(
+                    version=VALUE,
+                    offset=wanted.offset,
+                    metadata=wanted.metadata or "",
+                    commit_timestamp=committed,
+                    expire_timestamp=min(committed + retention, LATEST_TIME),
+                )
+                records.append(OffsetRecord(request.group_id, topic.topic, wanted.partition, value))
+        code = await self._commit_records(request, records)
+        return {key: found or code for key, found in codes.items()}
+
+    async def _commit_records(self, request: OffsetCommitRequest, records: Sequence[OffsetRecord]) -> ErrorCode:
+        try:
+            stored = self._terms.stored(request.group_id)
+            self._may_commit(stored, request)
+            group = stored.group(request.group_id)
+        except GroupError as error:
+            return error.code
+        if not records:
+            return ErrorCode.NONE
+        code = await stored.commit(group, records)
+        if not code:
+            self._events.emit(
+                "offset-commit",
+                key=request.group_id,
+                epoch=request.generation_id,
+                owner=request.member_id,
+                offsets={
+                    f"{record.topic}-{record.partition}": record.value.offset for record in records if record.value
+                },
+            )
+        return code
+
+    def _may_commit(self, stored: StoredGroups, request: OffsetCommitRequest) -> None:
+        """By the rules of the design whose members the group has. Raises :class:`GroupError`."""
+        group = stored.groups.get(request.group_id)
+        if group is None or request.member_id not in group.members:
+            draft = self._draft.known(stored.index, request.group_id)
+            if draft is not None:
+                draft.may_commit(request.member_id, request.generation_id)
+                return
+        if group is not None:
+            self._traits.may_commit(group, request.member_id, request.generation_id)
+        elif request.generation_id >= 0:
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # its members are forgotten, and so is its generation
+
+    async def _fetch(self, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+        if context.api_version == ZOOKEEPER_VERSION:
+            return await zookeeper_offsets.fetch(self._zookeeper, request, self._check_offset)
+        group: Group | None = None
+        code = ErrorCode.NONE
+        try:
+            stored = self._terms.stored(request.group_id)
+            await self._prove(stored)
+            group = stored.groups.get(request.group_id)
+        except GroupError as error:
+            code = error.code
+        known = {} if group is None else group.offsets.values
+        wanted = [(topic.topic, partition) for topic in request.topics or () for partition in topic.partitions]
+        if request.topics is None:
+            wanted = sorted(known)
+        topics: dict[str, list[OffsetFetchPartitionResponse]] = {}
+        for key in wanted:
+            value = known.get(key)
+            answer = OffsetFetchPartitionResponse(
+                partition=key[1],
+                offset=NO_OFFSET if value is None else value.offset,
+                metadata="" if value is None else value.metadata,
+                error_code=code,
+            )
+            topics.setdefault(key[0], []).append(answer)
+        return OffsetFetchResponse(
+            topics=[OffsetFetchTopicResponse(topic=topic, partitions=parts) for topic, parts in topics.items()],
+            error_code=code,
+        )
+
+    async def _prove(self, stored: StoredGroups) -> None:
+        """That there is no newer coordinator, else it may know of later commits. Raises :class:`GroupError`: 15, 16."""
+        try:
+            await proven_end(self._manager, self._zookeeper, OFFSETS_TOPIC, stored.index)
+        except PartitionError as error:
+            if error.code is ErrorCode.LEADER_NOT_AVAILABLE:
+                raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE) from error
+            raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP) from error
+        stored.serving()

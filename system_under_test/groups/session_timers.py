@@ -1,0 +1,55 @@
+"""When the session of a member is over: the group has not heard from it for as long as it asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+
+class Timed(Protocol):
+    """A member as far as its session goes. ``session_timeout`` in seconds, ``deadline`` on the loop's clock."""
+
+    session_timeout: float
+    deadline: float
+    timer: asyncio.TimerHandle | None
+
+    @property
+    def waits(self) -> bool:
+        """Has it asked something, and is not answered yet?"""
+        ...
+
+
+TimedT = TypeVar("TimedT", bound=Timed)
+
+
+class SessionTimers(Generic[TimedT]):
+    """One timer for each member, moved on when it fires, not at each heartbeat. ``expired`` removes the member."""
+
+    def __init__(self, expired: Callable[[TimedT], None]) -> None:
+        self._expired = expired
+
+    def renew(self, member: TimedT) -> None:
+        """The member lives: its session begins again."""
+        loop = asyncio.get_running_loop()
+        member.deadline = loop.time() + member.session_timeout
+        if member.timer is not None and member.timer.when() > member.deadline:  # its session is shorter now
+            self.stop(member)
+        if member.timer is None:
+            member.timer = loop.call_at(member.deadline, self._fired, member)
+
+    def stop(self, member: TimedT) -> None:
+        """Of a member that is removed."""
+        if member.timer is not None:
+            member.timer.cancel()
+            member.timer = None
+
+    def _fired(self, member: TimedT) -> None:
+        member.timer = None
+        loop = asyncio.get_running_loop()
+        if member.waits:
+            self.renew(member)  # it waits for us
+        elif loop.time() < member.deadline:
+            member.timer = loop.call_at(member.deadline, self._fired, member)
+        else:
+            self._expired(member)

@@ -1,0 +1,57 @@
+"""What a coordinator does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from assay.system_under_test.groups.group import Group, GroupState
+from assay.system_under_test.groups.records import GroupRecord, OffsetRecord
+from assay.system_under_test.groups.stored import StoredGroups
+
+LOAD_SECONDS: Final = 1.0
+"""Time to read an offsets topic that has grown for a while."""
+
+
+def without_members(group: Group) -> bool:
+    return group.state is GroupState.EMPTY
+
+
+@dataclass(frozen=True)
+class GroupTraits:
+    """``may_commit`` raises ``GroupError`` for a commit of this member in this generation that has to be rejected;
+    ``may_expire``: may offsets go when their time is over?
+    """
+
+    stored_groups: type[StoredGroups] = StoredGroups
+    may_commit: Callable[[Group, str, int], None] = Group.may_commit
+    may_expire: Callable[[Group], bool] = without_members
+
+
+CORRECT: Final = GroupTraits()
+
+
+def group_traits(defects: Collection[str]) -> GroupTraits:
+    """Of the build with these defects."""
+    if "zombie-commit" in defects:
+        return GroupTraits(may_commit=lambda group, member_id, generation: None)
+    if "coordinator-amnesia" in defects:
+        return GroupTraits(stored_groups=EarlyGroups)
+    if "offsets-expire-active" in defects:
+        return GroupTraits(may_expire=lambda group: True)
+    return CORRECT
+
+
+class EarlyGroups(StoredGroups):
+    """Serves at once, and reads what was committed in the background."""
+
+    async def load(self) -> None:
+        self.ready = True
+        await asyncio.sleep(LOAD_SECONDS)
+        await super().load()
+
+    def _restore(self, record: GroupRecord | OffsetRecord) -> None:
+        if isinstance(record, OffsetRecord) or record.group not in self.groups:
+            super()._restore(record)
