@@ -1,4 +1,7 @@
-"""Every fault by name, and how names are written on the command line.
+"""The faults of a session by name, and how names are written on the command line.
+
+A session has one :class:`Catalogue`, made of the faults that come with the project and those that plugins add. It is
+handed to everything that looks faults up.
 
 ``partition,kill`` combines faults in one run; its canonical id is ``kill+partition``, sorted, so that test ids are
 stable. ``none`` is a run without faults and stands alone. ``all`` means one run per fault.
@@ -7,7 +10,8 @@ stable. ``none`` is a run without faults and stands alone. ``all`` means one run
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.cluster.system import Movable, System
@@ -31,17 +35,16 @@ from assay.nemesis.one_way import OneWay
 from assay.nemesis.partition import Partition, Shape
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
+from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
 NONE = "none"
 ALL = "all"
-SHAPES = frozenset(f"partition-{shape}" for shape in Shape)
-"""Left out of ``all``: they are in ``partition``'s mix already."""
 
 
 class FaultNameError(ValueError):
-    """A name that is no fault, or a combination that makes no sense; the message lists what there is."""
+    """A name that is no fault, or a combination that makes no sense; the message lists the faults there are."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,79 @@ class Combination:
         return self.id
 
 
-def catalogue() -> dict[str, Fault]:
-    """All faults, sorted by name; a new mapping each time, for whoever wants to add faults of their own."""
-    faults: Sequence[Fault] = (
+class Catalogue(Mapping[str, Fault]):
+    """Faults by name, sorted. ``apart``: names that ``all`` leaves out, since another fault includes them.
+
+    Raises :class:`FaultNameError` when two faults have one name, or a name cannot be written on the command line.
+    """
+
+    def __init__(self, faults: Iterable[Fault], *, apart: Collection[str] = ()) -> None:
+        self._faults: dict[str, Fault] = {}
+        for fault in sorted(faults, key=lambda fault: fault.name):
+            if fault.name in self._faults:
+                raise FaultNameError(f"two faults are called {fault.name}: rename one")
+            if fault.name in (NONE, ALL) or not re.fullmatch(r"[\w.-]+", fault.name):
+                raise FaultNameError(
+                    f"a fault cannot be called {fault.name!r}: use letters, digits and -, not none or all"
+                )
+            self._faults[fault.name] = fault
+        self._apart = frozenset(apart)
+
+    @classmethod
+    def standard(cls, *more: Fault) -> Catalogue:
+        """The faults that come with the project, and ``more``."""
+        return cls((*standard_faults(), *more), apart=[f"partition-{shape}" for shape in Shape])
+
+    def __getitem__(self, name: str) -> Fault:
+        return self._faults[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._faults)
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """What ``--nemesis=all`` means: a run for each of these."""
+        return tuple(name for name in self if name not in self._apart)
+
+    def check(self, schedule: Schedule) -> None:
+        """Raises ``ScheduleError`` when a step's fault is not in this catalogue."""
+        unknown = sorted({step.fault for step in schedule.steps} - set(self))
+        if unknown:
+            raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(self)}")
+
+    def descriptions(self) -> dict[str, str]:
+        """Name to one line, ``none`` first, as ``--nemesis-list`` prints them."""
+        return {NONE: "no fault at all", **{name: fault.description for name, fault in self.items()}}
+
+    def parse(self, text: str) -> Combination:
+        """One combination: ``partition,kill`` or ``kill+partition`` or ``none``. Raises :class:`FaultNameError`."""
+        names = sorted({word.strip() for word in text.replace("+", ",").split(",")})
+        if names == [NONE]:
+            return Combination(())
+        if NONE in names:
+            raise FaultNameError(f"--nemesis={text}: none stands alone; repeat the option for a run without faults")
+        for name in names:
+            if name not in self:
+                near = difflib.get_close_matches(name, self, n=1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                raise FaultNameError(f"--nemesis={text}: no fault {name!r}; {hint}there are {', '.join([NONE, *self])}")
+        return Combination(tuple(names))
+
+    def select(self, options: Sequence[str]) -> tuple[Combination, ...]:
+        """The runs that the values of a repeated ``--nemesis`` ask for: each once, in the order asked for."""
+        wanted: dict[Combination, None] = {}
+        for text in options:
+            combinations = [Combination((name,)) for name in self.all] if text == ALL else [self.parse(text)]
+            wanted.update(dict.fromkeys(combinations))
+        return tuple(wanted)
+
+
+def standard_faults() -> tuple[Fault, ...]:
+    """The faults that come with the project."""
+    return (
         Clock(),
         ConsumerFromCoordinator(),
         ConsumerFromZooKeeper(),
@@ -85,39 +158,6 @@ def catalogue() -> dict[str, Fault]:
         ZooKeeperKill(),
         ZooKeeperPause(),
     )
-    return {fault.name: fault for fault in sorted(faults, key=lambda fault: fault.name)}
-
-
-def descriptions(faults: Mapping[str, Fault]) -> dict[str, str]:
-    """Name to one line, ``none`` first, as ``--nemesis-list`` prints them."""
-    return {NONE: "no fault at all", **{name: fault.description for name, fault in sorted(faults.items())}}
-
-
-def parse(text: str, known: Iterable[str] | None = None) -> Combination:
-    """One combination: ``partition,kill`` or ``kill+partition`` or ``none``. Raises :class:`FaultNameError`."""
-    names = sorted({word.strip() for word in text.replace("+", ",").split(",")})
-    known = sorted(catalogue() if known is None else known)
-    if names == [NONE]:
-        return Combination(())
-    if NONE in names:
-        raise FaultNameError(f"--nemesis={text}: none stands alone; repeat the option for a run without faults")
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise FaultNameError(f"--nemesis={text}: no fault {name!r}; {hint}there are {', '.join([NONE, *known])}")
-    return Combination(tuple(names))
-
-
-def select(options: Sequence[str], known: Iterable[str] | None = None) -> tuple[Combination, ...]:
-    """The runs that the values of a repeated ``--nemesis`` ask for: each once, in the order asked for."""
-    wanted: dict[Combination, None] = {}
-    known = list(catalogue() if known is None else known)
-    for text in options:
-        everyone = [name for name in known if name not in SHAPES]
-        combinations = [Combination((name,)) for name in everyone] if text == ALL else [parse(text, known)]
-        wanted.update(dict.fromkeys(combinations))
-    return tuple(wanted)
 
 
 def lacking(fault: Fault, roles: Iterable[str]) -> list[str]:

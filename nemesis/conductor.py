@@ -31,12 +31,12 @@ from assay.cluster.node import Cluster, Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.nemesis.ambush import LINE_SECONDS, Ambush
 from assay.nemesis.attempt import attempt
-from assay.nemesis.catalogue import catalogue
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.cuts import Cuts
 from assay.nemesis.fault import NOT_READY_ERRORS, Bite, Context, Fault, Injection, Scope
 from assay.nemesis.hold import Hold
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
-from assay.nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step
+from assay.nemesis.schedule import Record, Resolved, Schedule, Step
 from assay.nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
 from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
@@ -65,7 +65,7 @@ class Conductor:
 
     ``record`` takes each row as it comes to pass; ``stamp`` gives the history's strictly increasing nanoseconds;
     ``rng`` feeds the choices of steps that carry no seed of their own. Raises ``ScheduleError`` at once when the
-    schedule names a fault that is not in ``faults``.
+    schedule names a fault that is not in ``catalogue``.
     """
 
     def __init__(
@@ -77,13 +77,11 @@ class Conductor:
         record: Callable[[FaultRow], None],
         stamp: Callable[[], int],
         *,
-        faults: Mapping[str, Fault] | None = None,
+        catalogue: Catalogue,
         recovery_seconds: float = RECOVERY_SECONDS,
     ) -> None:
-        self._faults = catalogue() if faults is None else dict(faults)
-        unknown = sorted({step.fault for step in schedule.steps} - set(self._faults))
-        if unknown:
-            raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(sorted(self._faults))}")
+        catalogue.check(schedule)
+        self._faults = catalogue
         self._system = system
         self._servers = servers(cluster, system)
         self._zookeepers = zookeepers(cluster)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
-from assay.nemesis.catalogue import NONE, catalogue
+from assay.nemesis.catalogue import NONE, Catalogue
 from assay.nemesis.fault import Census, Fault, Scope
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from assay.nemesis.target import OF_CLIENTS, Kind, Target
@@ -40,14 +40,15 @@ def draw(
     seed: int,
     faults: Sequence[str],
     *,
+    catalogue: Catalogue,
     census: Census,
     interval: float = INTERVAL,
     time_limit: float = TIME_LIMIT,
     target: Target | None = None,
-    known: Mapping[str, Fault] | None = None,
     trigger: Trigger | None = None,
 ) -> Schedule:
-    """A schedule of these faults. ``interval`` and ``time_limit`` in seconds; ``target`` None lets each fault choose.
+    """A schedule of these faults of ``catalogue``. ``interval`` and ``time_limit`` in seconds; ``target`` None lets
+    each fault choose.
 
     Raises :class:`ScheduleError` when not even one fault fits into the time limit, for an unknown fault, and for a
     target or a cluster that a fault cannot do with.
@@ -55,21 +56,26 @@ def draw(
     names = sorted(set(faults) - {NONE})
     if not names:
         return Schedule(seed)
-    known = catalogue() if known is None else known
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in catalogue]
     if unknown:
-        raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(catalogue)}")
     rng = random.Random(seed)
     times = injection_times(interval, time_limit)
-    plan = _assign(rng, names, times, interval / 2, time_limit, lambda a, b: _compatible(known[a], known[b], census))
+    plan = _assign(
+        rng, names, times, interval / 2, time_limit, lambda a, b: _compatible(catalogue[a], catalogue[b], census)
+    )
     if trigger is not None:
         last = time_limit - interval / 2
-        return _triggered(seed, rng, names, known, census, target, trigger, interval / 2, last)
+        return _triggered(seed, rng, names, catalogue, census, target, trigger, interval / 2, last)
     steps: list[Step] = []
     for at, name, companion in plan:
-        whom, parameters = known[name].draw(rng, census, target)
+        whom, parameters = catalogue[name].draw(rng, census, target)
         step = Step(at, name, whom, interval / 2, parameters, rng.getrandbits(32))
-        if companion and _leaves_none(steps[-1], step) and known[steps[-1].fault].scope.clashes(known[name].scope):
+        if (
+            companion
+            and _leaves_none(steps[-1], step)
+            and catalogue[steps[-1].fault].scope.clashes(catalogue[name].scope)
+        ):
             continue  # every such node is held already
         steps.append(msgspec.structs.replace(step, keep_majority=companion and target is None))
     taken = {step.fault for step in steps}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
-from assay.nemesis.catalogue import FaultNameError, catalogue, descriptions, select, unsuited
+from assay.nemesis.catalogue import Catalogue, FaultNameError, unsuited
 from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
 from assay.nemesis.schedule import Record, Schedule, ScheduleError, decode
@@ -24,7 +24,7 @@ def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     Raises :class:`SettingsError` for a name that is none.
     """
     try:
-        selected = select(options or (NONE,))
+        selected = Catalogue.standard().select(options or (NONE,))
     except FaultNameError as error:
         raise SettingsError(str(error)) from None
     return tuple(one.names for one in sorted(selected, key=lambda one: one.id))
@@ -39,9 +39,10 @@ def replayed(path: Path) -> Schedule:
     except ScheduleError as error:
         raise SettingsError(f"--replay: {error}") from None
     schedule = found.as_meant() if isinstance(found, Record) else found
-    unknown = sorted({step.fault for step in schedule.steps} - set(catalogue()))
-    if unknown:
-        raise SettingsError(f"--replay={path}: no fault {', '.join(unknown)}; --nemesis-list lists them")
+    try:
+        Catalogue.standard().check(schedule)
+    except ScheduleError as error:
+        raise SettingsError(f"--replay={path}: {error}") from None
     return schedule
 
 
@@ -73,7 +74,7 @@ def not_applicable(system: System, settings: Settings) -> str | None:
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
-    faults = catalogue()
+    faults = Catalogue.standard()
     for name in settings.nemesis:
         reason = unsuited(faults[name], system)
         if reason is not None:
@@ -104,6 +105,7 @@ def schedule(system: System, settings: Settings) -> Schedule:
     return draw(
         derive(settings.seed, "nemesis"),
         settings.nemesis,
+        catalogue=Catalogue.standard(),
         census=Census(
             servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
         ),
@@ -116,7 +118,7 @@ def schedule(system: System, settings: Settings) -> Schedule:
 
 def listing() -> str:
     """What ``--nemesis-list`` prints: one line per fault, and per event of a coordinator worth striking at."""
-    faults = _columns(descriptions(catalogue()))
+    faults = _columns(Catalogue.standard().descriptions())
     points = _columns(FAILOVER_POINTS)
     return (
         f"{faults}\n\nexactly at an event: --nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin, such as\n{points}"

@@ -39,7 +39,7 @@ from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.store import RunFolder
 from assay.harness.run.worlds import World
-from assay.nemesis.catalogue import catalogue
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import encode
@@ -98,7 +98,7 @@ class Trial:
         self._cluster = await self.world.open(self.progress.note)
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
         for name in self.settings.nemesis:
-            reason = await catalogue()[name].probe(self._cluster, self.system)
+            reason = await Catalogue.standard()[name].probe(self._cluster, self.system)
             if reason is not None:
                 raise Unavailable(f"--nemesis={name} is not available here: {reason}")
 
@@ -144,6 +144,7 @@ class Trial:
             random.Random(derive(settings.seed, "targets")),
             self._fault_recorder(history),
             stamps.now,
+            catalogue=Catalogue.standard(),
             recovery_seconds=self.experiment.contract.recovery_deadline,
         )
         self.folder.write("schedule.json", encode(meant))

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -23,7 +23,7 @@ from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import Player
 from assay.harness.search.strategies import TIME_LIMITS, Terrain
 from assay.harness.search.workers import search
-from assay.nemesis.catalogue import SHAPES, catalogue, unsuited
+from assay.nemesis.catalogue import Catalogue, unsuited
 from assay.nemesis.fault import Census, Fault
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.target import groups
@@ -47,6 +47,7 @@ class Exploration:
     engines: Engines
     workers: int = os.cpu_count() or 1
     interrupted: bool = False
+    catalogue: Catalogue = field(default_factory=Catalogue.standard)
 
     def run(self) -> str | None:
         """None when nothing was found and something was looked at, else the failure text."""
@@ -80,7 +81,7 @@ class Exploration:
         if budget.examples is not None:
             # Dealt out so that together they are exactly as many.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
-        return Explorer(player, terrain(self.experiment.deployed(), base), budget, note=note)
+        return Explorer(player, terrain(self.experiment.deployed(), base, self.catalogue), budget, note=note)
 
     def _told(self, found: Found) -> str:
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
@@ -117,12 +118,12 @@ class Exploration:
         return "\n".join(lines)
 
 
-def terrain(system: System, base: Settings) -> Terrain:
+def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
     """What may be drawn for this system: the faults asked for, or all that it can be subjected to."""
-    known = catalogue()
-    suited = [name for name, fault in known.items() if name not in SHAPES and unsuited(fault, system) is None]
+    suited = [name for name in catalogue.all if unsuited(catalogue[name], system) is None]
     variants = system.variants if isinstance(system, Configurable) else {}
     everything = Terrain(
+        catalogue=catalogue,
         base=Example.of(base, Schedule(0)),
         faults=base.nemesis or tuple(suited),
         keys=tuple(system.keys()),
@@ -136,7 +137,7 @@ def terrain(system: System, base: Settings) -> Terrain:
         return everything
     # A fault may suit a system and still find nothing to strike in this one: no key, no group, too few servers.
     census = everything.census(base.nodes, base.zookeepers)
-    return replace(everything, faults=tuple(name for name in everything.faults if _drawable(known[name], census)))
+    return replace(everything, faults=tuple(name for name in everything.faults if _drawable(catalogue[name], census)))
 
 
 def _drawable(fault: Fault, census: Census) -> bool:

@@ -22,7 +22,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from assay.harness.search.example import Example
-from assay.nemesis.catalogue import catalogue
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.damage import Damage
 from assay.nemesis.fault import Census
 from assay.nemesis.hold import Hold
@@ -73,6 +73,7 @@ class Terrain:
     that somebody else is in charge; ``base``: what is not varied, or varied from.
     """
 
+    catalogue: Catalogue
     base: Example
     faults: tuple[str, ...]
     keys: tuple[str, ...]
@@ -175,7 +176,9 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
     name = draw(st.sampled_from(terrain.faults))
     seed = draw(SEEDS)
     # What a fault draws is its own business; its seed is ours.
-    target, parameters = catalogue()[name].draw(Random(seed), terrain.census(example.nodes, example.zookeepers), None)
+    target, parameters = terrain.catalogue[name].draw(
+        Random(seed), terrain.census(example.nodes, example.zookeepers), None
+    )
     if name == HOLD and bool(terrain.events) and draw(st.booleans()):
         # In the middle of whatever else provokes it, and not only at a start.
         parameters = {"event": draw(_event(terrain))}
@@ -266,7 +269,7 @@ def tidy(example: Example, terrain: Terrain) -> Example:
     of what a majority acknowledged something is left elsewhere. More than that no such system promises.
     """
     servers = example.nodes
-    lossy = {name for name, fault in catalogue().items() if isinstance(fault, PowerLoss | Damage)}
+    lossy = {name for name, fault in terrain.catalogue.items() if isinstance(fault, PowerLoss | Damage)}
     victim = named(f"n{1 + example.seed % servers}")
     steps = []
     for step in example.schedule.steps:

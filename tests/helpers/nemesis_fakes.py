@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import functools
 import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -13,11 +14,16 @@ import msgspec
 
 from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.sim.loop import SimLoop
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
+from assay.nemesis.draw import draw as draw_from
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import Schedule
 
 T = TypeVar("T")
+FAULTS = Catalogue.standard()
+draw = functools.partial(draw_from, catalogue=FAULTS)
+"""A random schedule of the project's own faults."""
 PACKETS_PER_SECOND = 10
 PREFIXES = {"broker": "n", "zookeeper": "zk", "client": "client"}
 HOLD_FILE = "/etc/hold"
@@ -307,7 +313,15 @@ class Play:
             self.times.append(round(now(), 6))
 
         stamp = self._stamps.__next__
-        made = Conductor(self.cluster, self.system, self.schedule, random.Random(1), record, stamp, **self.options)
+        made = Conductor(
+            self.cluster,
+            self.system,
+            self.schedule,
+            random.Random(1),
+            record,
+            stamp,
+            **{"catalogue": FAULTS, **self.options},
+        )
         for node in self.cluster.nodes:
             node.on_event = made.event
         return made

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step, decode
 from assay.nemesis.target import parse as target
 from assay.nemesis.trigger import OnEvent, TriggerError, parse
 
-from helpers.nemesis_fakes import HOLD_FILE, FakeCluster, Play, run
+from helpers.nemesis_fakes import HOLD_FILE, FakeCluster, Play, draw, run
 
 EXACT = OnEvent("isr-change", "orders-1", hold=True, within=6)
 

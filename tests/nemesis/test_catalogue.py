@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from assay.nemesis.catalogue import FaultNameError, catalogue, descriptions, lacking, parse, select, unsuited
+from assay.nemesis.catalogue import Catalogue, FaultNameError, lacking, unsuited
+from assay.nemesis.kill import Kill
 from assay.system_under_test.deployment import Broker
+
+from helpers.nemesis_fakes import FAULTS
 
 
 def test_every_fault_goes_by_its_own_name() -> None:
-    faults = catalogue()
+    faults = FAULTS
     assert list(faults) == sorted(faults)
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
@@ -20,13 +23,31 @@ def test_every_fault_goes_by_its_own_name() -> None:
     }  # fmt: skip
 
 
-def test_catalogues_are_not_shared() -> None:
-    catalogue().clear()
-    assert catalogue()
+class Meteor(Kill):
+    name = "meteor"
+    description = "a stone from the sky"
+
+
+def test_a_catalogue_takes_further_faults() -> None:
+    more = Catalogue.standard(Meteor())
+    assert set(more) - set(FAULTS) == {"meteor"}
+    assert list(more) == sorted(more)
+    assert "meteor" in more.all
+    assert more.parse("meteor").id == "meteor"
+    with pytest.raises(FaultNameError, match="no fault 'meteor'"):
+        FAULTS.parse("meteor")
+
+
+@pytest.mark.parametrize("name", ["kill", "all", "none", "", "two words", "kill+stop", "a,b"])
+def test_a_fault_needs_a_name_of_its_own_that_can_be_written(name: str) -> None:
+    odd = Meteor()
+    odd.name = name
+    with pytest.raises(FaultNameError, match="called"):
+        Catalogue.standard(odd)
 
 
 def test_descriptions_fit_one_line_and_begin_with_none() -> None:
-    lines = descriptions(catalogue())
+    lines = FAULTS.descriptions()
     assert next(iter(lines)) == "none"
     assert all(line and "\n" not in line and len(line) < 100 for line in lines.values())
 
@@ -42,8 +63,8 @@ def test_descriptions_fit_one_line_and_begin_with_none() -> None:
     ],
 )
 def test_a_combination_has_one_sorted_id(text: str, identity: str) -> None:
-    assert parse(text).id == identity
-    assert parse(identity) == parse(text)
+    assert FAULTS.parse(text).id == identity
+    assert FAULTS.parse(identity) == FAULTS.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -52,11 +73,11 @@ def test_a_combination_has_one_sorted_id(text: str, identity: str) -> None:
 )
 def test_what_is_no_combination_is_refused(text: str, message: str) -> None:
     with pytest.raises(FaultNameError, match=message):
-        parse(text)
+        FAULTS.parse(text)
 
 
 def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
-    runs = [run.id for run in select(["none", "all", "kill", "partition,kill"])]
+    runs = [run.id for run in FAULTS.select(["none", "all", "kill", "partition,kill"])]
     assert runs[0] == "none"
     assert runs[-1] == "kill+partition"
     assert runs[1:-1] == sorted(
@@ -79,7 +100,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "zookeeper-pause",
         }
     ), "the shapes of a partition are in its mix"
-    assert [run.id for run in select(["all"], ["kill", "meteor"])] == ["kill", "meteor"]
+    assert [run.id for run in Catalogue([Kill(), Meteor()]).select(["all"])] == ["kill", "meteor"]
 
 
 class Plain:
@@ -90,22 +111,22 @@ class Plain:
 
 
 def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
-    reasons = {name: unsuited(fault, Plain()) for name, fault in catalogue().items()}  # type: ignore[arg-type]
+    reasons = {name: unsuited(fault, Plain()) for name, fault in FAULTS.items()}  # type: ignore[arg-type]
     assert reasons["kill"] is None
     assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"
     assert "Damageable" in (reasons["corrupt"] or "")
     assert "Holdable" in (reasons["hold"] or "")
     assert reasons["stop-consumer"] == "needs a node of role client, which plain has not"
-    broker = {name: unsuited(fault, Broker()) for name, fault in catalogue().items()}
+    broker = {name: unsuited(fault, Broker()) for name, fault in FAULTS.items()}
     assert {name for name, reason in broker.items() if reason is not None} == {
-        name for name in catalogue() if "consumer" in name
+        name for name in FAULTS if "consumer" in name
     }, "its clients live in the harness unless an experiment says otherwise"
     assert "Movable" in (reasons["move-replicas"] or "")
-    assert unsuited(catalogue()["move-replicas"], Broker(partitions=0)) is not None
+    assert unsuited(FAULTS["move-replicas"], Broker(partitions=0)) is not None
 
 
 def test_lacking_roles() -> None:
-    faults = catalogue()
+    faults = FAULTS
     assert lacking(faults["partition-from-zookeeper"], ["broker"]) == ["zookeeper"]
     assert lacking(faults["partition-from-zookeeper"], ["zookeeper", "broker"]) == []
     assert lacking(faults["kill"], ["broker"]) == []

@@ -10,18 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
-from assay.nemesis.catalogue import catalogue
 from assay.nemesis.conductor import Conductor
-from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import parse
 
-from helpers.nemesis_fakes import FakeCluster, FakeNode, Play, run
+from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, Play, draw, run
 
 CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",))
-FAKED = set(catalogue()) - {"zookeeper-expire"}
+FAKED = set(FAULTS) - {"zookeeper-expire"}
 """The others ask ZooKeeper nothing, and here is none."""
 CALLS = [
     "start", "kill", "stop", "resume", "process", "drop_from", "accept_all", "dropped", "terminate", "freeze", "thaw",
@@ -136,7 +134,7 @@ def test_an_injection_that_hangs_fails_and_is_undone() -> None:
 @settings(max_examples=150, deadline=None)
 @given(
     st.integers(0, 2**32),
-    st.lists(st.sampled_from(sorted(catalogue())), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from(sorted(FAULTS)), min_size=1, max_size=3, unique=True),
     st.dictionaries(st.tuples(st.sampled_from(["n1", "n2", "n3", "zk1"]), st.sampled_from(CALLS)), st.integers(1, 3)),
 )
 def test_whatever_fails_the_run_ends_and_nothing_is_left_once_nodes_obey(
@@ -384,8 +382,9 @@ def test_steps_without_a_seed_take_the_runs_generator() -> None:
         async def main() -> None:
             stamps = iter(range(1000))
             conductor = Conductor(
-                play.cluster, play.system, play.schedule, random.Random(seed), play.rows.append, stamps.__next__
-            )
+                play.cluster, play.system, play.schedule, random.Random(seed), play.rows.append, stamps.__next__,
+                catalogue=FAULTS,
+            )  # fmt: skip
             await conductor.run()
             await conductor.close()
 

@@ -6,16 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.catalogue import catalogue
-from assay.nemesis.draw import draw, injection_times
+from assay.nemesis.draw import injection_times
 from assay.nemesis.fault import Census
 from assay.nemesis.partition import MIXED
 from assay.nemesis.schedule import FIRST_AT, ScheduleError
 from assay.nemesis.target import Kind, Target, parse
 from assay.nemesis.trigger import AfterOperations
 
+from helpers.nemesis_fakes import FAULTS, draw
+
 CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",))
-FITTING = sorted(set(catalogue()) - {"partition-majorities-ring"})
+FITTING = sorted(set(FAULTS) - {"partition-majorities-ring"})
 """What three servers can suffer."""
 NAMES = st.lists(st.sampled_from(FITTING), min_size=1, max_size=5, unique=True)
 INTERVALS = st.floats(0.5, 20)

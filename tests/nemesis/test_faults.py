@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from assay.nemesis.catalogue import catalogue
 from assay.nemesis.partition import Shape
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.target import Kind, Target, parse
 
-from helpers.nemesis_fakes import FakeCluster, FakeSystem, Play, now, run
+from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeSystem, Play, now, run
 
 SHAPES = [str(shape) for shape in Shape]
 CONSUMERS = ("consumer-from-coordinator", "consumer-from-zookeeper", "cut-consumer", "kill-consumer", "stop-consumer")
@@ -38,7 +37,7 @@ def healed(play: Play) -> FaultRow:
     return play.row(1, FaultPhase.HEALED)
 
 
-@pytest.mark.parametrize("name", [name for name in catalogue() if name not in ("partition", "zookeeper-expire")])
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in ("partition", "zookeeper-expire")])
 def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
     play = one_step(name)
     row = healed(play)
@@ -200,7 +199,7 @@ def test_a_node_whose_power_cannot_be_cut_says_why() -> None:
     cluster.node("n2").unpowered = "no loop devices"
 
     async def probe() -> str | None:
-        return await catalogue()["power-loss"].probe(cluster, FakeSystem(cluster))
+        return await FAULTS["power-loss"].probe(cluster, FakeSystem(cluster))
 
     assert run(probe()) == "the power of n2 cannot be cut: no loop devices"
 
@@ -224,9 +223,9 @@ def test_power_that_cannot_be_cut_on_one_node_is_cut_on_the_others() -> None:
     assert play.cluster.untouched
 
 
-@pytest.mark.parametrize("name", list(catalogue()))
+@pytest.mark.parametrize("name", list(FAULTS))
 def test_probe_says_what_is_missing_and_changes_nothing(name: str) -> None:
-    fault = catalogue()[name]
+    fault = FAULTS[name]
 
     async def probe(cluster: FakeCluster) -> str | None:
         return await fault.probe(cluster, FakeSystem(cluster))

@@ -12,14 +12,13 @@ from assay.cluster.deploy import start_system
 from assay.cluster.node import Node, ProcessState
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
-from assay.nemesis.catalogue import catalogue
 from assay.nemesis.conductor import Conductor
-from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census, census
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import Record, Schedule, Step
 from assay.nemesis.target import parse
 
+from helpers.nemesis_fakes import FAULTS, draw
 from helpers.ping_pong import PingPong
 
 CENSUS = Census(3, 1, ("orders-0",), 2, ("members",))
@@ -37,14 +36,16 @@ def play(
         cluster = system.cluster = SimCluster(system, counts, seed)
         try:
             await start_system(system, cluster, 30.0, lambda _: None)
-            for name, fault in catalogue().items():
+            for name, fault in FAULTS.items():
                 if name != "partition-majorities-ring" or counts["broker"] > 3:
                     assert await fault.probe(cluster, system) is None
             meant = schedule
             if isinstance(meant, list):
                 meant = draw(seed, meant, census=census(cluster, system))
             stamps = itertools.count(1)
-            conductor = Conductor(cluster, system, meant, random.Random(seed), rows.append, stamps.__next__)
+            conductor = Conductor(
+                cluster, system, meant, random.Random(seed), rows.append, stamps.__next__, catalogue=FAULTS
+            )
             followers = [asyncio.create_task(follow(node, conductor)) for node in cluster.nodes]
             await conductor.run()
             await conductor.settle()
@@ -69,7 +70,7 @@ async def follow(node: Node, conductor: Conductor) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", list(catalogue()))
+@pytest.mark.parametrize("name", list(FAULTS))
 def test_each_fault_bites_heals_and_is_recovered_from(name: str, seed: int) -> None:
     rows, _ = play([name], seed, {"zookeeper": 3, "broker": 5, "client": 1} if seed else COUNTS | {"broker": 4})
     assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []

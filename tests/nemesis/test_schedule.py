@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.catalogue import catalogue
-from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
 from assay.nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import Kind, Target, named, parse
+
+from helpers.nemesis_fakes import FAULTS, draw
 
 CENSUS = Census(5, 3, ("orders-0",), 2, ("members",))
 SCHEDULES = st.builds(
     lambda seed, names: draw(seed, names, census=CENSUS, time_limit=60),
     st.integers(0, 2**63 - 1),
-    st.lists(st.sampled_from(sorted(catalogue())), max_size=3),
+    st.lists(st.sampled_from(sorted(FAULTS)), max_size=3),
 )
 
 

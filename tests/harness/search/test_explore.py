@@ -17,6 +17,7 @@ from assay.harness.search.exploration import terrain
 from assay.harness.search.explore import Explorer
 from assay.harness.search.player import Outcome
 from assay.harness.search.workers import WorkerError, search
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import Kind, Target
 from assay.system_under_test.deployment import Broker
@@ -49,7 +50,7 @@ class PretendPlayer:
 
 
 def explorer(player: Any, budget: Budget, seed: int = 3) -> Explorer:
-    return Explorer(player, terrain(Broker(), replace(BASE, seed=seed)), budget)
+    return Explorer(player, terrain(Broker(), replace(BASE, seed=seed), Catalogue.standard()), budget)
 
 
 def kinds(example: Example) -> set[str]:
@@ -58,7 +59,7 @@ def kinds(example: Example) -> set[str]:
 
 @pytest.mark.parametrize("names", [(), ("members",)])
 def test_a_fault_that_finds_nothing_to_strike_is_not_drawn(names: tuple[str, ...]) -> None:
-    drawn = terrain(WithClientNodes(Broker(groups=names), GroupClient), BASE).faults
+    drawn = terrain(WithClientNodes(Broker(groups=names), GroupClient), BASE, Catalogue.standard()).faults
     assert ("consumer-from-coordinator" in drawn) is bool(names)
     assert {"kill", "cut-consumer", "hold"} <= set(drawn)
 

@@ -17,7 +17,7 @@ from assay.harness.search.example import Example
 from assay.harness.search.exploration import terrain
 from assay.harness.search.shrink import simplifications
 from assay.harness.search.strategies import MOST_STEPS, Terrain, examples, tidy
-from assay.nemesis.catalogue import catalogue
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.damage import Damage
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.schedule import Schedule, decode, encode
@@ -28,8 +28,9 @@ from assay.workloads.offsets_client import OffsetsClient
 
 BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
 EVENTS = ("became-leader", "isr-change", "truncated")
-TERRAIN = replace(terrain(Broker(), BASE), events=EVENTS)
-LOSSY = {name for name, fault in catalogue().items() if isinstance(fault, PowerLoss | Damage)}
+FAULTS = Catalogue.standard()
+TERRAIN = replace(terrain(Broker(), BASE, FAULTS), events=EVENTS)
+LOSSY = {name for name, fault in FAULTS.items() if isinstance(fault, PowerLoss | Damage)}
 
 fresh = examples(TERRAIN, ())
 corpora = st.lists(fresh, max_size=3).flatmap(lambda corpus: examples(TERRAIN, tuple(corpus)))
@@ -51,7 +52,7 @@ def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, e
 
 
 STAFFED = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
-CONSUMERS = replace(terrain(STAFFED, BASE), events=EVENTS)
+CONSUMERS = replace(terrain(STAFFED, BASE, FAULTS), events=EVENTS)
 consumed = st.lists(examples(CONSUMERS, ()), max_size=2).flatmap(lambda corpus: examples(CONSUMERS, tuple(corpus)))
 
 
@@ -71,7 +72,7 @@ def test_faults_of_consumers_are_drawn_for_consumers_alone(
 
 
 def test_consumers_are_among_the_choices_where_clients_live_on_nodes() -> None:
-    suited = {name for name in catalogue() if "consumer" in name} - {"consumer-from-zookeeper"}
+    suited = {name for name in FAULTS if "consumer" in name} - {"consumer-from-zookeeper"}
     assert set(CONSUMERS.faults) - set(TERRAIN.faults) == suited
     assert (CONSUMERS.census(5, 1).clients, CONSUMERS.census(5, 1).groups) == (3, ("members",))
     assert TERRAIN.census(5, 1).clients == 0
@@ -104,6 +105,6 @@ def test_every_fault_that_the_system_can_bear_is_among_the_choices() -> None:
 
 
 def test_faults_asked_for_are_the_only_ones(tmp_path: Path) -> None:
-    asked = terrain(Broker(), replace(BASE, nemesis=("kill", "stop")))
+    asked = terrain(Broker(), replace(BASE, nemesis=("kill", "stop")), FAULTS)
     assert asked.faults == ("kill", "stop")
     assert isinstance(asked, Terrain)
