@@ -29,7 +29,7 @@ from typing import Any, Final
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine
 from assay.checkers.judge import judge
-from assay.checkers.source import register_history
+from assay.checkers.source import open_history, register_history
 from assay.checkers.transactions.cycles import ORDERS
 from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY, PLANTED, generate
@@ -104,7 +104,7 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
 
 
 def _judged(path: Path, engine: Engine, contract: Contract) -> dict[str, Any]:
-    judged = judge(path, contract, engine=engine)
+    judged = judge(open_history(path), contract, engine)
     costliest = max(judged.examined, key=lambda examined: examined.seconds)
     return {
         "verdict": judged.verdict,

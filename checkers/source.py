@@ -17,12 +17,20 @@ OPTIONAL: Final = ("faults", "events", "replicas")
 """Data sets that a history brought along may lack; they are empty then."""
 
 
+def open_history(folder: Path) -> HistoryReader:
+    """A history to be judged, and reported on: opened once, and handed to all that read it.
+
+    Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
+    """
+    return HistoryReader(folder, optional=OPTIONAL)
+
+
 def register_history(engine: Engine, folder: Path) -> HistoryReader:
     """Makes the views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas``, and the table ``effect_kinds``.
 
     Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
-    reader = HistoryReader(folder, optional=OPTIONAL)
+    reader = open_history(folder)
     register_parts(engine, reader)
     count_kinds(engine, engine)
     return reader

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -17,14 +16,13 @@ NANOSECONDS: Final = 1_000_000_000
 RESULT_WIDTH: Final = 100
 
 
-def look_up(history: Path, judgement: Judgement) -> Evidence:
+def look_up(history: HistoryReader, judgement: Judgement) -> Evidence:
     """What :func:`assay.reports.failure_text.describe` asks for; empty when nothing was found."""
     operations = operations_wanted(judgement)
     faults = {number for finding in forbidden_findings(judgement)[:1] for number in finding.faults}
     if not operations and not faults:
         return Evidence()
-    reader = HistoryReader(history, optional=("faults", "events", "replicas"))
-    return Evidence(_operations(reader.dataset("ops"), operations), _faults(reader, faults))
+    return Evidence(_operations(history.dataset("ops"), operations), _faults(history, faults))
 
 
 def operations_of(ops: ds.Dataset, judgement: Judgement) -> Evidence:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from assay.checkers.engine import EngineError
 from assay.checkers.verdict import Finding, Judgement
-from assay.harness.core.history import HistoryError
+from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.reports.coverage import CheckRow, Policy, coverage, policy
 from assay.reports.faults import FaultBand, fault_bands
 from assay.reports.files import RunFiles, read_files
@@ -108,8 +108,11 @@ class Report:
         return tuple(finding for group in self.groups for finding in group.findings)
 
 
-def read(run_dir: Path) -> Report:
-    """Never raises for what a folder lacks or holds damaged; raises ``FileNotFoundError`` when there is no folder."""
+def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
+    """Never raises for what a folder lacks or holds damaged; raises ``FileNotFoundError`` when there is no folder.
+
+    ``history``: that of the run, if the caller has it open.
+    """
     if not run_dir.is_dir():
         raise FileNotFoundError(f"{run_dir} is not a folder: a report is made of a run's folder")
     files = read_files(run_dir)
@@ -119,7 +122,8 @@ def read(run_dir: Path) -> Report:
     recorded, rows = None, {}
     if (run_dir / "history").is_dir():
         try:
-            with Recording(run_dir / "history") as recording:
+            history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
+            with Recording(history) as recording:
                 rows = find(recording, _named(told))
                 recorded = _recorded(recording, run_dir, files, told, rows)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:

@@ -23,6 +23,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from assay.checkers.verdict import Verdict
+from assay.harness.core.history import HistoryReader
 from assay.reports.leadership import natural
 from assay.reports.model import FindingView, Recorded, Report, read
 from assay.reports.operations import OperationRow
@@ -40,14 +41,15 @@ LONG: Final = 110
 """Characters of an argument or a result that are shown at once; the rest unfolds."""
 
 
-def render(run_dir: Path) -> Path:
+def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
     """Writes ``report.html`` into the run's folder, in one step, and returns its path.
 
+    ``history``: that of the run, if the caller has it open.
     Raises ``FileNotFoundError`` when there is no such folder, ``OSError`` when it cannot be written.
     """
     target = run_dir / "report.html"
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_text(page(read(run_dir)), encoding="utf-8")
+    temporary.write_text(page(read(run_dir, history)), encoding="utf-8")
     os.replace(temporary, target)
     return target
 

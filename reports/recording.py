@@ -6,13 +6,12 @@ history may be cut short, or lack data sets that it never had: those are empty.
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from assay.checkers.engine import DuckDB, Row
 from assay.checkers.source import register_parts
-from assay.harness.core.history import SCHEMAS, HistoryReader
+from assay.harness.core.history import HistoryReader
 
 __all__ = ["Recording", "Row"]
 
@@ -24,11 +23,11 @@ KEPT_ROWS: Final = 1_000_000
 class Recording:
     """The views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas`` of one history; close it after use.
 
-    Raises ``HistoryError`` naming the file when a part cannot be read, ``EngineError`` for a query that fails.
+    Raises ``HistoryError`` for a part that cannot be read, ``EngineError`` for a query that fails.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._reader = HistoryReader(folder, optional=tuple(SCHEMAS))
+    def __init__(self, history: HistoryReader) -> None:
+        self._reader = history
         self.engine = DuckDB(memory=MEMORY, kept_rows=KEPT_ROWS)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
         register_parts(self.engine, self._reader)

@@ -19,9 +19,11 @@ import msgspec
 
 from assay.checkers.engine import Engines
 from assay.checkers.judge import judge
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster.owner import current
 from assay.cluster.system import Configurable, System
+from assay.harness.core.history import HistoryReader
 from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.interrupt import Interrupt
@@ -64,7 +66,7 @@ class Attempt:
     """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again.
 
     ``reports``: of which runs a page is written; of hundreds of repetitions that pass nobody reads them.
-    ``engines``: the session's, which judge the run; without any, an engine is started for it.
+    ``engines``: the session's, which judge the run.
     """
 
     experiment: Experiment
@@ -74,7 +76,7 @@ class Attempt:
     progress: Progress = field(default_factory=Silent)
     interrupt: Interrupt = field(default_factory=Interrupt)
     reports: Reports = Reports.ALL
-    engines: Engines | None = None
+    engines: Engines = field(default_factory=Engines)
     judgement: Judgement | None = None
     _folder: RunFolder | None = None
     _world: World | None = None
@@ -149,13 +151,17 @@ class Attempt:
             problem="; ".join(ended.problems) or None,
         )
         self.progress.note("checking the history")
-        judgement = self.judgement = self._judge(ended)
+        history = open_history(self.folder.history)
+        judgement = self.judgement = self._judge(history, ended)
         self.folder.write_json("verdict.json", judgement)
         self._write(verdict=judgement.verdict)
         passed = judgement.verdict is Verdict.PASS
         wanted = self.reports is Reports.ALL or (self.reports is Reports.FAILED and not passed)
-        report = self._report() if wanted else ""
-        return None if passed else self._text(judgement, ended, report)
+        report = self._report(history) if wanted else ""
+        if passed:
+            return None
+        ending = Ending(self.settings.seed, self.command, report, ended.digest)
+        return describe(judgement, look_up(history, judgement), ending)
 
     def tear_down(self) -> None:
         """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
@@ -177,28 +183,19 @@ class Attempt:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
-    def _judge(self, ended: Ended) -> Judgement:
-        return judge(
-            self.folder.history,
-            self.experiment.contract,
-            engine=self.engines or "auto",
-            interrupted=ended.interrupted,
-            notes=ended.notes,
-        )
+    def _judge(self, history: HistoryReader, ended: Ended) -> Judgement:
+        with self.engines.open(history) as engine:
+            return judge(history, self.experiment.contract, engine, interrupted=ended.interrupted, notes=ended.notes)
 
-    def _report(self) -> str:
+    def _report(self, history: HistoryReader) -> str:
         """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""
         try:
-            return str(render(self.folder.path))
+            return str(render(self.folder.path, history))
         except Exception as error:  # noqa: BLE001 - told to the user and kept with the run
             told = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
             self._write(problem="".join(traceback.format_exception(error)))
             self.progress.note(f"report {told}")
             return told
-
-    def _text(self, judgement: Judgement, ended: Ended, report: str) -> str:
-        ending = Ending(self.settings.seed, self.command, report, ended.digest)
-        return describe(judgement, look_up(self.folder.history, judgement), ending)
 
     def _described(self, trial: Trial) -> dict[str, Any]:
         """``settings.json``: everything needed to repeat the run, and what it was done with."""

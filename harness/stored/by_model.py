@@ -74,7 +74,8 @@ def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limit
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
             history = store_register(_batches(ops), Path(folder) / "history")
             if history is not None:
-                return judge(history.folder, Contract(), engine=engines, watch=watch)
+                with engines.open(history) as engine:
+                    return judge(history, Contract(), engine, watch=watch)
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _in_memory(ops)

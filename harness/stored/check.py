@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
 from assay.checkers.linearizability.limits import DEFAULT, Limits
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Examined, Judgement
 from assay.harness.cli.check_options import AUTO, PARQUET, Asked
 from assay.harness.cli.estimate import Estimate
@@ -62,14 +63,15 @@ def check(asked: Asked, engines: Engines, estimate: Estimate) -> Checked:
     if asked.seconds is not None or asked.bytes is not None:
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     stored = open_stored(asked.path).of_family(asked.family)
-    judgement = judge_again(stored, engines, _watch(estimate))
+    opened = open_history(stored.history)
+    judgement = judge_again(stored, opened, engines, _watch(estimate))
     ending = Ending(
         seed=stored.info.seed if stored.info else None,
         command=stored.info.command if stored.info else None,
         report=str(stored.report) if stored.report else None,
         digest=stored.info.digest if stored.info else None,
     )
-    return Checked(judgement, describe(judgement, look_up(stored.history, judgement), ending))
+    return Checked(judgement, describe(judgement, look_up(opened, judgement), ending))
 
 
 def _foreign_file(asked: Asked) -> Path | None:

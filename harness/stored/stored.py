@@ -15,7 +15,6 @@ import msgspec
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch, judge
-from assay.checkers.source import OPTIONAL
 from assay.checkers.validate import untouched
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
@@ -72,29 +71,31 @@ def open_stored(path: Path) -> Stored:
     )
 
 
-def judge_again(stored: Stored, engines: Engines, watch: Watch | None = None) -> Judgement:
+def judge_again(stored: Stored, history: HistoryReader, engines: Engines, watch: Watch | None = None) -> Judgement:
     """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
+
+    ``history``: that of ``stored``, open.
 
     Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
     themselves, and ``EngineUnavailable``.
     """
     notes = () if stored.info is None else stored.info.notes
-    judgement = judge(
-        stored.history,
-        stored.contract,
-        engine=engines,
-        interrupted=stored.interrupted,
-        complete=stored.closed,
-        notes=notes,
-        watch=watch,
-    )
+    with engines.open(history) as engine:
+        judgement = judge(
+            history,
+            stored.contract,
+            engine,
+            interrupted=stored.interrupted,
+            complete=stored.closed,
+            notes=notes,
+            watch=watch,
+        )
     if judgement.interrupted:
         return judgement
     # After the rules, which say more exactly what is wrong with a row.
-    reader = HistoryReader(stored.history, optional=OPTIONAL)
-    untouched(reader)
+    untouched(history)
     told = None if stored.info is None else stored.info.digest
-    if told is not None and reader.closed is not None and reader.closed.digest != told:
+    if told is not None and history.closed is not None and history.closed.digest != told:
         raise HistoryError(f"{stored.history / CLOSED}: run.json tells another digest; it is not this run's history")
     return judgement
 

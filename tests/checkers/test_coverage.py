@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from assay.checkers.contract import NO_RECOVERY, forbid
-from assay.checkers.judge import judge
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.verdict import Judgement, Verdict
 
+from helpers.judging import judge
 from helpers.log_histories import write
 from helpers.register_histories import Ledger
 

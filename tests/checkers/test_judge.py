@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assay.checkers.check import Check, Family, Told, View
 from assay.checkers.contract import NO_RECOVERY, Contract, forbid
-from assay.checkers.judge import judge
+from assay.checkers.families import FAMILIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import SCHEMAS, HistoryError
 
+from helpers.judging import judge
 from helpers.log_histories import Book, Row, write
 
 SECOND = 1_000_000_000
@@ -266,11 +268,47 @@ def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Pa
     assert any("nothing shows that it bit" in told for told in judged.unknown)
 
 
+EARLY = Check(
+    anomaly="early-send",
+    views=(
+        View(
+            "found_early_send",
+            "select key, op as early_op, call from effects where kind = 'append' and call < 1000000000",
+            keep=True,
+        ),
+    ),
+    evidence="select key, early_op from found_early_send order by call nulls first, early_op limit 1",
+    examined="select count(*) as examined from effects where kind = 'append'",
+    tell=lambda row, evidence: Told(f"{evidence.who(row['early_op'])} could not wait.", (row["early_op"],)),
+)
+OWN = Family(
+    name="own",
+    views=(),
+    checks=(EARLY,),
+    applies="select count(*) as examined from effects where kind = 'append'",
+    anomalies=("early-send",),
+)
+
+
+def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Path) -> None:
+    watched: list[tuple[str, int, int]] = []
+    families = (*FAMILIES, OWN)
+    given = {"families": families, "watch": lambda *step: watched.append(step)}
+    judged = verdict(tmp_path / "a", run(), CONTRACT.tolerate("early-send"), faults=partition(), **given)
+    assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
+    assert judged.anomalies["early-send"] > 1
+    assert judged.findings[0].claim == "process 1 could not wait."
+    assert [what for what, *_ in watched] == [*LOG_ANOMALIES, "early-send"]
+    assert {total for *_, total in watched} == {sum(len(family.checks) for family in families)}
+    judged = verdict(tmp_path / "b", run(), forbid("early-send"), faults=partition(), families=families)
+    assert judged.verdict is Verdict.FAIL
+    judged = verdict(tmp_path / "c", run(), forbid("early-send"), faults=partition())
+    assert "early-send is forbidden, but the history has nothing to which it applies" in judged.unknown
+
+
 def test_what_is_no_history_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HistoryError):
         judge(tmp_path / "nowhere", CONTRACT)
-    with pytest.raises(ValueError, match="no engine is called"):
-        judge(tmp_path, CONTRACT, engine="abacus")
 
 
 @pytest.mark.parametrize("offset", [2**61 - 1, 2**61, 2**62 + 75, 2**63 - 2, 2**63 - 1])

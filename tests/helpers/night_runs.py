@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from assay.checkers.contract import Contract
-from assay.checkers.judge import judge
 from assay.checkers.verdict import Finding, Judgement
 from assay.cluster.owner import current
 from assay.harness.core.history import HistoryWriter
@@ -20,6 +19,8 @@ from assay.harness.nights.rows import NONE, FaultLife, Found, Return, Run
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
+
+from helpers.judging import judge
 
 _JUDGED: list[Judgement] = []
 SECOND = 1_000_000_000

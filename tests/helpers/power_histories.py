@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.checkers.contract import Contract, forbid
-from assay.checkers.judge import judge
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.verdict import Judgement
 
+from helpers.judging import judge
 from helpers.log_histories import Book, Row, write
 
 M = 5

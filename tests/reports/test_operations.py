@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.checkers.source import open_history
 from assay.harness.core.history import SCHEMAS
 from assay.harness.core.operation import Outcome
 from assay.reports.operations import MOST_AROUND, MOST_LANES, MOST_SAMPLED, TEXT, find, lanes, merged
@@ -33,7 +34,7 @@ def test_merged_intervals_are_disjoint_and_cover_the_same_moments(spans: list[tu
 
 def test_a_small_run_is_drawn_whole_and_an_unknown_end_lasts_to_the_workers_next_call(tmp_path: Path) -> None:
     write_history(tmp_path / "h", ordinary(60))
-    with Recording(tmp_path / "h") as recording:
+    with Recording(open_history(tmp_path / "h")) as recording:
         told = lanes(recording, list(find(recording, [4, 5]).values()), recording.end())
     assert told.complete
     assert told.workers == ("w0", "w1", "w2")
@@ -48,7 +49,7 @@ def test_a_small_run_is_drawn_whole_and_an_unknown_end_lasts_to_the_workers_next
 def test_a_long_run_is_sampled_but_keeps_what_findings_name_and_their_neighbours(tmp_path: Path) -> None:
     count, workers, lone = 200_000, 60, 123_457
     synthetic(tmp_path / "h", count, workers)
-    with Recording(tmp_path / "h") as recording:
+    with Recording(open_history(tmp_path / "h")) as recording:
         named = list(find(recording, [lone]).values())
         told = lanes(recording, named, recording.end())
     assert len(told.bars) <= MOST_AROUND + MOST_SAMPLED + 3
@@ -64,7 +65,7 @@ def test_a_long_run_is_sampled_but_keeps_what_findings_name_and_their_neighbours
 
 def test_long_texts_are_cut_before_they_reach_python(tmp_path: Path) -> None:
     write_history(tmp_path / "h", [completed(0, 1, argument="x" * 100_000)])
-    with Recording(tmp_path / "h") as recording:
+    with Recording(open_history(tmp_path / "h")) as recording:
         row = find(recording, [0, 99])[0]
     assert len(row.argument) == TEXT
     assert row.argument.endswith("…")
@@ -72,7 +73,7 @@ def test_long_texts_are_cut_before_they_reach_python(tmp_path: Path) -> None:
 
 def test_operations_that_the_history_lacks_are_not_found(tmp_path: Path) -> None:
     write_history(tmp_path / "h", [completed(0, 1, outcome=Outcome.OK)])
-    with Recording(tmp_path / "h") as recording:
+    with Recording(open_history(tmp_path / "h")) as recording:
         assert find(recording, [7]) == {}
         assert find(recording, []) == {}
 
@@ -99,6 +100,6 @@ def synthetic(folder: Path, count: int, workers: int) -> None:
 @pytest.mark.parametrize("count", [1, 7_000, 7_001])
 def test_the_number_of_bars_is_bounded_at_the_limit_too(tmp_path: Path, count: int) -> None:
     synthetic(tmp_path / "h", count, 3)
-    with Recording(tmp_path / "h") as recording:
+    with Recording(open_history(tmp_path / "h")) as recording:
         told = lanes(recording, [], recording.end())
     assert len(told.bars) == count if count <= 7_000 else len(told.bars) <= MOST_SAMPLED + 1

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Outcome
 from assay.reports.recording import Recording
@@ -40,7 +41,7 @@ def test_every_operation_counts_once_in_at_most_240_intervals(rows: list[tuple[i
         with HistoryWriter(history) as writer:
             for index, (call, outcome, took) in enumerate(rows):
                 writer.completed(completed(index, call, outcome=outcome, took=took))
-        with Recording(history) as recording:
+        with Recording(open_history(history)) as recording:
             found = series(recording, recording.end())
     assert len(found.time) <= MOST_POINTS + 1
     for name in Outcome:
@@ -60,7 +61,7 @@ def test_every_operation_counts_once_in_at_most_240_intervals(rows: list[tuple[i
 def test_a_latency_counts_from_when_the_operation_was_due(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "h") as writer:
         writer.completed(completed(0, 3 * SECOND, scheduled=SECOND, took=SECOND))
-    with Recording(tmp_path / "h") as recording:
+    with Recording(open_history(tmp_path / "h")) as recording:
         found = series(recording, recording.end())
     assert np.nanmax(found.longest) == pytest.approx(3000.0)
     assert found.time[int(np.nanargmax(found.longest))] == pytest.approx(1.0, abs=found.width)
@@ -68,7 +69,7 @@ def test_a_latency_counts_from_when_the_operation_was_due(tmp_path: Path) -> Non
 
 def test_verbs_and_errors_are_counted(tmp_path: Path) -> None:
     write_history(tmp_path / "h", ordinary())
-    with Recording(tmp_path / "h") as recording:
+    with Recording(open_history(tmp_path / "h")) as recording:
         by_name = {verb.f: verb for verb in verbs(recording)}
         errors = complaints(recording)
     assert (by_name["send"].total, by_name["send"].ok) == (30, 30)

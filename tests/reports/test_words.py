@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.stamps import Origin
 from assay.reports import words as module
@@ -62,7 +63,7 @@ def recording(tmp_path: Path) -> Recording:
     writer.close()
     (tmp_path / "logs" / "n1").mkdir(parents=True)
     (tmp_path / "logs" / "n1" / "process.log").write_text(" 105.500000 INFO hello\n")
-    return Recording(tmp_path / "history")
+    return Recording(open_history(tmp_path / "history"))
 
 
 def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: Recording) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.judge import judge
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.verdict import Verdict
@@ -18,6 +17,8 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.records import message_set
 from assay.workloads import test_storage
 from assay.workloads.test_storage import PLACES, UNIT, StorageClient
+
+from helpers.judging import judge
 
 
 def workload(name: str) -> Experiment:

@@ -20,8 +20,8 @@ import pytest
 from assay.checkers.check import Family, ask, build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
+from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import GROUPS
-from assay.checkers.judge import FAMILIES, OBJECT_FAMILIES, judge
 from assay.checkers.log.family import LOG, LOG_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
 from assay.checkers.register.family import REGISTER_ANOMALIES
@@ -35,6 +35,7 @@ from helpers.fencing_histories import lease_history, violations
 from helpers.group_histories import group_history, owned_twice, zombies
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
 from helpers.hold_histories import owned_twice as given_twice
+from helpers.judging import judge
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.object_histories import broken as broken_object
 from helpers.object_histories import counter, max_register, queue, some_set

@@ -10,13 +10,13 @@ import pytest
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
-from assay.checkers.judge import judge
 from assay.checkers.linearizability import MODELS, Limits
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.stored.by_model import rejudge, stored_operations
 from assay.harness.synthetic.generate import generate
 from assay.harness.synthetic.plan import Plan
 
+from helpers.judging import judge
 from helpers.linearizability_histories import history, stored, table
 from helpers.standalone import WORKERS, Cluster
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from assay.checkers.check import View
+from assay.checkers.families import FAMILIES
 from assay.checkers.groups.holds import HOLD_VIEWS
-from assay.checkers.judge import FAMILIES
 from assay.checkers.objects.counters import COUNTER_VIEWS
 from assay.checkers.objects.kinds import KEYS, KINDS, SHAPES
 from assay.checkers.objects.max_registers import MAX_VIEWS

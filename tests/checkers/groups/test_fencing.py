@@ -12,11 +12,11 @@ from assay.checkers.check import build
 from assay.checkers.contract import Contract, forbid
 from assay.checkers.engine import DuckDB
 from assay.checkers.groups.fencing import FENCING_VIOLATION
-from assay.checkers.judge import judge
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding, Verdict
 
 from helpers.fencing_histories import lease_history, violations
+from helpers.judging import judge
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000

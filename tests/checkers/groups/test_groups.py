@@ -14,11 +14,11 @@ from assay.checkers.engine import DuckDB
 from assay.checkers.groups.family import GENERATIONS, GROUP_ANOMALIES
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
-from assay.checkers.judge import judge
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
 from helpers.group_histories import group_history, owned_twice, zombies
+from helpers.judging import judge
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000

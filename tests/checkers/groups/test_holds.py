@@ -15,11 +15,11 @@ from assay.checkers.engine import DuckDB
 from assay.checkers.groups.family import GENERATIONS, HOLDING
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
-from assay.checkers.judge import judge
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping, owned_twice
+from helpers.judging import judge
 from helpers.log_histories import Row, effect, write
 
 CONTRACT = Contract(rebalance_deadline=DEADLINE / 1000)

@@ -12,10 +12,10 @@ from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
 from assay.checkers.groups.ownership import OWNERSHIP, OWNERSHIP_ANOMALIES
-from assay.checkers.judge import judge
 from assay.checkers.source import register_history
 from assay.checkers.verdict import Finding
 
+from helpers.judging import judge
 from helpers.log_histories import Row, write
 
 

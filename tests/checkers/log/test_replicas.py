@@ -11,11 +11,11 @@ import pytest
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
-from assay.checkers.judge import judge
 from assay.checkers.log.replicas import REPLICA_DIVERGENCE
 from assay.checkers.source import register_history
 from assay.checkers.verdict import Finding
 
+from helpers.judging import judge
 from helpers.log_histories import Row, write
 
 

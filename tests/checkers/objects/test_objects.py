@@ -13,7 +13,6 @@ import pytest
 from assay.checkers.check import Family, build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
-from assay.checkers.judge import judge
 from assay.checkers.objects.counters import COUNTER_ANOMALIES, COUNTERS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_ANOMALIES, QUEUES
@@ -21,6 +20,7 @@ from assay.checkers.objects.sets import SET_ANOMALIES, SETS
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Verdict
 
+from helpers.judging import judge
 from helpers.log_histories import Row, effect, write
 from helpers.object_histories import broken, counter, max_register, queue, some_set
 from helpers.object_oracle import (

@@ -10,13 +10,13 @@ import pytest
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract, forbid
 from assay.checkers.engine import DuckDB
-from assay.checkers.judge import judge
 from assay.checkers.register.chains import climb, keep, prepare
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from assay.checkers.register.views import CLUSTER_VIEWS, SOURCE_VIEWS
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding, Verdict
 
+from helpers.judging import judge
 from helpers.log_histories import Row, write
 from helpers.register_histories import Ledger
 from helpers.register_oracle import linearizable

@@ -12,6 +12,7 @@ import pytest
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import EngineError, Engines
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator
@@ -135,7 +136,7 @@ def test_a_client_that_raises_cannot_pass_and_its_traceback_is_kept(
 def test_a_report_that_cannot_be_drawn_leaves_the_verdict_as_it_is(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(run: Path) -> Path:
+    def broken(*_arguments: Any) -> Path:
         raise ZeroDivisionError("a bug in the report")
 
     monkeypatch.setattr("assay.harness.run.attempt.render", broken)
@@ -182,7 +183,31 @@ def test_a_run_that_could_not_be_judged_can_be_judged_again(
     assert (info.status, info.verdict) == (store.FINISHED, None)
     assert info.digest == HistoryReader(run.folder.history).digest()
     with Engines("duckdb") as engines:
-        assert judge_again(open_stored(run.folder.path), engines).verdict is Verdict.PASS
+        stored = open_stored(run.folder.path)
+        assert judge_again(stored, open_history(stored.history), engines).verdict is Verdict.PASS
+
+
+def test_a_history_is_opened_once_for_verdict_text_and_report(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+
+    def opening(self: HistoryReader, folder: Path, **given: Any) -> None:
+        opened.append(folder)
+        really(self, folder, **given)
+
+    really = HistoryReader.__init__
+    run = attempt(toy, tmp_path, defect="forgetful")
+    with monkeypatch.context() as patched:
+        patched.setattr(HistoryReader, "__init__", opening)
+        try:
+            run.set_up()
+            text = str(run.run())
+        finally:
+            run.tear_down()
+    assert text.startswith("FAIL lost-write: ")
+    assert (run.folder.path / "report.html").exists()
+    assert opened == [run.folder.history]
 
 
 def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, tmp_path: Path) -> None:

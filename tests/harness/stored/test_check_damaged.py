@@ -15,6 +15,7 @@ import pytest
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement
 from assay.harness.cli.main import Exit, main
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryWriter
@@ -291,7 +292,7 @@ def test_a_killed_run_may_have_effects_whose_operations_were_not_written(tmp_pat
     (history / CLOSED).unlink()
     stored = Stored(history=history, run=history.parent, info=None, contract=Contract(), closed=False)
     with Engines() as engines:
-        assert "not closed" in " ".join(judge_again(stored, engines).unknown)
+        assert "not closed" in " ".join(judge_again(stored, open_history(history), engines).unknown)
 
 
 def test_two_engines_or_a_master_for_duckdb_is_wrong_usage(history: Path, capsys: pytest.CaptureFixture[str]) -> None:

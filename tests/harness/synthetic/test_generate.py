@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.contract import Contract
+from assay.checkers.families import FAMILIES
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.judge import FAMILIES, judge
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
@@ -41,6 +41,7 @@ from assay.harness.synthetic.plan import LEAST_TO_PLANT, Made, Plan, PlanError, 
 from assay.harness.synthetic.state import Cursors, Highest, Latest, Tally
 from assay.harness.synthetic.traffic import Traffic
 
+from helpers.judging import judge
 from helpers.plain_objects import PLAIN
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,61 @@
+"""What was going on around a finding: the faults in force, and who led the key then.
+
+For the reader of a finding, never for a verdict: events carry their nodes' clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from assay.checkers import coverage
+from assay.checkers.engine import Engine, Row
+from assay.checkers.verdict import Finding
+
+
+def with_context(engine: Engine, found: Sequence[Finding]) -> list[Finding]:
+    """The findings with the faults in force between their first call and their moment, and the leader then."""
+    if not found:
+        return []
+    faults = coverage.faults(engine)
+    leaders = engine.rows(
+        "select time, node, key, epoch from events where event = 'became-leader' and key is not null "
+        "order by time nulls first, node nulls first, seq nulls first"
+    )
+    spans = _spans(engine, found)
+    return [_in_context(finding, faults, leaders, spans) for finding in found]
+
+
+def _spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:
+    ops = sorted({op for finding in found for op in finding.operations})
+    if not ops:
+        return {}
+    rows = engine.rows(
+        "select op, min(call) as call, max(coalesce(ret, call)) as ret from effects "
+        f"where op in ({', '.join(map(str, ops))}) group by op"
+    )
+    return {row["op"]: (row["call"], row["ret"]) for row in rows}
+
+
+def _in_context(
+    finding: Finding, faults: Sequence[coverage.Fault], leaders: Sequence[Row], spans: Mapping[int, tuple[int, int]]
+) -> Finding:
+    moment = finding.time
+    if moment is None:
+        return finding
+    # Only the two that contradict each other: others may be anywhere in the run.
+    pair = [spans[op] for op in finding.operations[:2] if op in spans]
+    start = min([moment, *(call for call, _ in pair)])
+    end = max([moment, *(ret for _, ret in pair)])
+    leader = max(
+        (row for row in leaders if row["key"] == finding.key and row["time"] <= moment and row["epoch"] is not None),
+        key=lambda row: (row["epoch"], row["time"]),
+        default=None,
+    )
+    return msgspec.structs.replace(
+        finding,
+        faults=finding.faults or tuple(fault.id for fault in faults if fault.overlaps(start, end)),
+        leader=None if leader is None else leader["node"],
+        epoch=None if leader is None else leader["epoch"],
+    )

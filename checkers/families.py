@@ -1,0 +1,38 @@
+"""Every family of checks that comes along, in the order in which they are judged.
+
+The order counts where one family reads what another made: ``unflushed`` takes away what a power loss took before the
+log is judged, ``register-cas`` and the ordered transactions read the tables of the family before them. Families of
+your own go after these: ``judge(..., families=(*FAMILIES, mine))``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Family
+from assay.checkers.groups.family import GROUPS
+from assay.checkers.groups.offsets import OFFSETS
+from assay.checkers.groups.ownership import OWNERSHIP
+from assay.checkers.log.family import LOG
+from assay.checkers.log.replicas import REPLICAS
+from assay.checkers.log.unflushed import UNFLUSHED
+from assay.checkers.objects.counters import COUNTERS
+from assay.checkers.objects.max_registers import MAX_REGISTERS
+from assay.checkers.objects.queues import QUEUES
+from assay.checkers.objects.sets import SETS
+from assay.checkers.register.family import REGISTER, REGISTER_CAS
+from assay.checkers.transactions.family import TRANSACTION_FAMILIES
+
+OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
+FAMILIES: Final[tuple[Family, ...]] = (
+    UNFLUSHED,
+    LOG,
+    REGISTER,
+    REGISTER_CAS,
+    *OBJECT_FAMILIES,
+    *OWNERSHIP,
+    *GROUPS,
+    OFFSETS,
+    REPLICAS,
+    *TRANSACTION_FAMILIES,
+)
