@@ -92,6 +92,80 @@ class System(Protocol):
 
 
 @runtime_checkable
+class Switchable(Protocol):
+    """A system with built-in defects."""
+
+    def with_defect(self, name: str) -> System:
+        """The same system with this defect switched on."""
+        ...
+
+
+class Defect(Protocol):
+    """One built-in defect, as ``assay defects`` lists it and ``assay nights`` requires that it is caught."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str:
+        """What goes wrong."""
+        ...
+
+    @property
+    def fault(self) -> str:
+        """What shows it."""
+        ...
+
+    @property
+    def anomalies(self) -> Sequence[str]:
+        """What must be reported."""
+        ...
+
+    @property
+    def reference(self) -> str: ...
+    @property
+    def run(self) -> str:
+        """What to give to pytest, in addition to ``--defect``, for a run that catches it."""
+        ...
+
+
+@runtime_checkable
+class DefectsDescribed(Protocol):
+    """A system that describes its built-in defects."""
+
+    @property
+    def described_defects(self) -> Sequence[Defect]: ...
+
+
+@runtime_checkable
+class Standalone(Protocol):
+    """A system that other programs can use: ``assay up`` starts it."""
+
+    def standalone(self, partitions: int) -> System:
+        """The same with nothing of a workload on it; ``partitions``: of a topic that is first asked for."""
+        ...
+
+
+@runtime_checkable
+class StrikePoints(Protocol):
+    """A system that names events of its event logs at which a fault is worth trying (``--nemesis-list`` lists them)."""
+
+    @property
+    def strike_points(self) -> Mapping[str, str]:
+        """Event to what has happened by then."""
+        ...
+
+
+@runtime_checkable
+class ZooKeeperClients(Protocol):
+    """A system that brings the ZooKeeper client that its own clients get from their runtime on real machines."""
+
+    @property
+    def zookeeper_client(self) -> str:
+        """``module:callable``, called with ``host:port,...`` and the session timeout in seconds."""
+        ...
+
+
+@runtime_checkable
 class Configurable(Protocol):
     """A system with settings of its own that a run, or a search, may vary."""
 

@@ -133,13 +133,13 @@ def _whom(fault: str, rng: random.Random, census: Census, target: Target | None)
     if target is not None and target.kind not in (*OF_CLIENTS, Kind.NAMED):
         raise ScheduleError(f"{fault} hits consumers, it takes no target {target}; consumer, consumers or client1")
     if not census.clients:
-        raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., workers=True) has them")
+        raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., client_nodes=True) has them")
     return with_key(target if target is not None else Target(Kind.CONSUMER), rng, census)
 
 
 async def _probe(nodes: Sequence[Node]) -> str | None:
     if not nodes:
-        return "no client lives on a node here (@experiment(..., workers=True))"
+        return "no client lives on a node here (@experiment(..., client_nodes=True))"
     try:
         for node in nodes:
             await node.process()

@@ -178,7 +178,9 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
     if target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and not census.zookeepers:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
     if target.kind in OF_CLIENTS and not census.clients:
-        raise ScheduleError(f"target {target}: no client lives on a node here; @experiment(..., workers=True) has them")
+        raise ScheduleError(
+            f"target {target}: no client lives on a node here; @experiment(..., client_nodes=True) has them"
+        )
     grouped = target.kind is Kind.COORDINATOR
     known = census.groups if grouped else census.keys
     if target.kind not in KEYED or known is None:

@@ -17,8 +17,9 @@ import msgspec
 from assay.system_under_test import disks, movement
 from assay.system_under_test.broker import entry
 from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
-from assay.system_under_test.defects import DEFECTS
+from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disks import DATA
+from assay.system_under_test.groups.points import FAILOVER_POINTS
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
@@ -108,6 +109,14 @@ class Broker:
         return replace(self, active_defects=(name,))
 
     @property
+    def described_defects(self) -> Sequence[Defect]:
+        return tuple(DEFECTS.values())
+
+    def standalone(self, partitions: int) -> Broker:
+        """The same without the workload's topic; topics are made when they are first asked for."""
+        return replace(self, partitions=0, auto_create_topics=True, auto_create_partitions=partitions)
+
+    @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         return {
             "flush.messages": ("1", "10"),
@@ -169,10 +178,13 @@ class Broker:
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         return await entry(runtime, argv[3:])
 
+    zookeeper_client = "assay.system_under_test.zookeeper.adapter:KazooZooKeeper"
+
     # -- for faults -------------------------------------------------------------------------------------------------
 
     start_events = ("registered", "recovered", "became-follower")
     turning_points = ("became-leader", "became-follower", "became-controller", "isr-change", "groups-loaded")
+    strike_points = FAILOVER_POINTS
 
     def hold_file(self, node: _Node) -> str:
         return HOLD_FILE

@@ -37,7 +37,7 @@ CONTRACT = forbid(
 )
 
 
-@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, workers=True)
+@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, client_nodes=True)
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and nobody of an old generation commits."""
     keys, seconds = SYSTEM.keys(), CONTRACT.recovery_deadline

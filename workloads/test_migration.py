@@ -25,7 +25,7 @@ SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""
 
 
-@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, workers=True)
+@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True)
 def test_migration(settings: Settings) -> Generator:
     """No offset is lost, and none goes back, from one storage to the other and back again."""
     keys = SYSTEM.keys()

@@ -41,7 +41,7 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     return Operation(f, key, argument), number + 1
 
 
-@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, workers=True)
+@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, client_nodes=True)
 def test_offsets(settings: Settings) -> Generator:
     """A fetch tells the latest commit, and no commit of an old generation is one."""
     return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]

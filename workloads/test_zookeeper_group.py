@@ -47,7 +47,7 @@ CONTRACT = forbid(
 )
 
 
-@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, workers=True)
+@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True)
 def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner at a time, and no offset goes back."""
     keys = SYSTEM.keys()

@@ -13,11 +13,11 @@ from rich.console import Console
 from assay.harness.run.progress import LIVE_INTERVAL, OnTerminal
 
 SETTLED: Final = 1.0
-"""Seconds before anything is said of the rest: what has just begun tells nothing."""
+"""Seconds before the rest is estimated: work that has just begun has no speed yet."""
 
 
 class Estimate:
-    """Turns ``done`` of ``total``, in whatever unit, into a line for ``show``, at most five a second."""
+    """Turns ``done`` of ``total``, in any unit, into a line for ``show``, at most five a second."""
 
     def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._show = show
@@ -27,7 +27,7 @@ class Estimate:
         self._next = 0.0
 
     def step(self, what: str, done: float, total: float) -> None:
-        """``what`` is under way, and ``done`` begins anew at 0 with each stage of the work."""
+        """``what`` is under way; ``done`` starts at 0 again with each stage of the work."""
         now = self._clock()
         if done == 0:
             self._begun = now
@@ -42,11 +42,11 @@ def line(what: str, done: float, total: float, elapsed: float) -> str:
     if total <= 0:
         return what
     share = min(done / total, 1.0)
-    told = f"{what}: {share:.0%}"
+    text = f"{what}: {share:.0%}"
     if elapsed < SETTLED or done <= 0:
-        return told
+        return text
     left = elapsed / share - elapsed
-    return f"{told}, about {_rounded(left)} left"
+    return f"{text}, about {_rounded(left)} left"
 
 
 def _rounded(seconds: float) -> str:

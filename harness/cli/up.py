@@ -1,87 +1,60 @@
-"""A cluster to play with: the broker on containers, until it is told to stop.
-
-Everything else that needs a broker can be pointed at it, the test suites of other people's clients first of all: the
-addresses are reachable from this machine, and topics are made when they are first asked for.
-"""
+"""``assay up``: a cluster in Docker until Ctrl-C."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final
+import argparse
+from typing import TYPE_CHECKING, Any
 
-from assay.cluster.deploy import start_system
-from assay.cluster.node import Cluster, ProcessState, by_role
-from assay.cluster.system import ZOOKEEPER_PORT
-from assay.harness.run.settings import DOCKER, Settings
-from assay.harness.run.worlds import World, open_world
-from assay.system_under_test.deployment import BROKER, PORT, ZOOKEEPER, Broker
+from assay.harness.cli.command import Exit, InputError, note, positive, reading, system_option
+from assay.harness.run.systems import system_named
 
-START_SECONDS: Final = 90.0
-WATCH_SECONDS: Final = 5.0
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+if TYPE_CHECKING:
+    from assay.cluster.system import System
 
 
-@dataclass(frozen=True)
-class Addresses:
-    """Where the cluster serves: ``host:port``, joined by commas, as clients take them."""
+def add(commands: Any) -> None:
+    parser = commands.add_parser("up", help="a broker cluster in Docker, until Ctrl-C", description=(
+        "Starts the broker and its ZooKeeper in containers, prints the brokers' addresses, which this machine reaches, "
+        "on one line of standard output, and takes it all away at Ctrl-C. Topics are made when first asked for."),
+        epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
+    parser.add_argument("--nodes", type=positive, default=3, metavar="N", help="brokers (3)")
+    parser.add_argument("--zookeepers", type=positive, default=1, metavar="N", help="ZooKeeper servers (1)")
+    parser.add_argument("--partitions", type=positive, default=4, metavar="N", help="of a topic that is asked for (4)")
+    parser.add_argument("--defect", metavar="NAME", help="one of `assay defects` switched on")
+    system_option(parser)
+    parser.set_defaults(run=run)
 
-    bootstrap: str
-    zookeeper: str
 
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.cluster.doctor import engine_available
+    from assay.cluster.node import NodeError
+    from assay.cluster.system import DeploymentError
+    from assay.harness.cli.serving import Addresses, serve
 
-def up(
-    system: Broker, nodes: int, zookeepers: int, note: Callable[[str], None], serving: Callable[[Addresses], None]
-) -> None:
-    """Starts the cluster, tells ``serving``, and takes it away at the first SIGINT or SIGTERM.
+    if not engine_available():
+        raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
+    system = reading(lambda: _system(arguments))
 
-    Raises ``NodeError`` or ``DeploymentError`` when it does not come up.
-    """
-    settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=zookeepers)
-    world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}")
+    def serving(addresses: Addresses) -> None:
+        print(addresses.bootstrap, flush=True)
+        zookeeper = f", ZooKeeper at {addresses.zookeeper}" if addresses.zookeeper else ""
+        note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C takes it all away")
+
     try:
-        world.loop.run_until_complete(_life(world, system, note, serving))
-    finally:
-        world.loop.close()
+        serve(system, arguments.nodes, arguments.zookeepers, note, serving)
+    except (NodeError, DeploymentError) as error:
+        raise InputError(str(error)) from error
+    return Exit.PASS
 
 
-async def _life(
-    world: World, system: Broker, note: Callable[[str], None], serving: Callable[[Addresses], None]
-) -> None:
-    """Serves until it fails or a signal comes; further signals do not keep it from clearing up."""
-    loop, serve = asyncio.get_running_loop(), asyncio.ensure_future(_serve(world, system, note, serving))
-    for number in SIGNALS:
-        loop.add_signal_handler(number, serve.cancel)
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await serve
-    finally:
-        note("taking the cluster away")
-        await world.close(keep=False)
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+def _system(arguments: argparse.Namespace) -> System:
+    """Raises ``SettingsError``, ``InputError``."""
+    from assay.cluster.system import Standalone
+    from assay.harness.run.variant import with_defect
 
-
-async def _serve(
-    world: World, system: Broker, note: Callable[[str], None], serving: Callable[[Addresses], None]
-) -> None:
-    """Never ends by itself once it serves; tells of each broker that ends or comes back."""
-    cluster = await world.open(note)
-    await start_system(system, cluster, START_SECONDS, note)
-    serving(Addresses(_joined(cluster, BROKER, PORT), _joined(cluster, ZOOKEEPER, ZOOKEEPER_PORT)))
-    states = {node.name: ProcessState.RUNNING for node in by_role(cluster, BROKER)}
-    while True:
-        await asyncio.sleep(WATCH_SECONDS)
-        for node in by_role(cluster, BROKER):
-            state = (await node.process()).state
-            if state is not states[node.name]:
-                note(f"{node.name}: its broker is {state}")
-                states[node.name] = state
-
-
-def _joined(cluster: Cluster, role: str, port: int) -> str:
-    return ",".join(f"{node.address}:{port}" for node in by_role(cluster, role))
+    system = system_named(arguments.system)
+    if isinstance(system, Standalone):
+        system = system.standalone(arguments.partitions)
+    if arguments.defect is not None and arguments.defect not in system.defects:
+        raise InputError(f"no defect {arguments.defect!r}; there are {', '.join(system.defects)}")
+    return with_defect(system, arguments.defect)

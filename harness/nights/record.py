@@ -28,7 +28,7 @@ from assay.harness.core.history import HistoryError
 from assay.harness.nights.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultLife, Found, Return, Run
 from assay.harness.run import store
 from assay.harness.run.store import RunInfo
-from assay.harness.stored.stored import Stored, open_stored
+from assay.harness.stored.by_contract import Stored, open_stored
 
 STAMP: Final = "%Y%m%dT%H%M%S"
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")

@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from assay.harness.plugin import own_modules
-from assay.harness.plugin.options import (
-    DEFAULT_TRIGGER,
-    Options,
-    add_options,
-    read_options,
-    repeat_command,
-    settings_for,
-)
+from assay.harness.plugin.options import Options, add_options, read_options, settings_for
+from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
 from assay.harness.run.settings import DOCKER, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
@@ -67,8 +61,9 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not config.getoption("--nemesis-list"):
         return None
     from assay.harness.run.faults import listing
+    from assay.harness.run.systems import system_named
 
-    print(listing())
+    print(listing([system_named()]))
     return 0
 
 

@@ -6,13 +6,20 @@ environment that has the plugin, whatever is being tested.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pytest
 
+from assay.harness.run.command_line import (
+    DEFAULT_CONCURRENCY,
+    DEFAULT_INTERVAL,
+    DEFAULT_NODES,
+    DEFAULT_TIME_LIMIT,
+    DEFAULT_TIMEOUT,
+    DEFAULT_TRIGGER,
+    DEFAULT_ZOOKEEPERS,
+)
 from assay.harness.run.settings import (
     CLUSTERS,
     ENGINES,
@@ -30,14 +37,6 @@ from assay.harness.run.settings import (
     parse_setting,
     repeated_seed,
 )
-
-DEFAULT_INTERVAL: Final = "10"
-DEFAULT_TRIGGER: Final = "every"
-DEFAULT_TIME_LIMIT: Final = "30"
-DEFAULT_TIMEOUT: Final = "5"
-DEFAULT_CONCURRENCY: Final = "2n"
-DEFAULT_NODES: Final = "3"
-DEFAULT_ZOOKEEPERS: Final = "1"
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -115,7 +114,7 @@ class Options:
     nemesis_trigger: str
     configuration: tuple[str, ...]
     explore: Budget | None
-    workers: int | None = None
+    client_nodes: int | None = None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -152,7 +151,7 @@ def read_options(config: pytest.Config) -> Options:
         nemesis_trigger=text("--nemesis-trigger"),
         configuration=tuple(parse_setting("--set", word) for word in config.getoption("--set")),
         explore=None if (explore := optional("--explore")) is None else parse_budget("--explore", explore),
-        workers=None if (workers := optional("--workers")) is None else parse_count("--workers", workers),
+        client_nodes=None if (count := optional("--workers")) is None else parse_count("--workers", count),
     )
 
 
@@ -176,29 +175,5 @@ def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[st
         replay=options.replay,
         nemesis_trigger=options.nemesis_trigger,
         configuration=options.configuration,
-        workers=options.workers,
+        client_nodes=options.client_nodes,
     )
-
-
-def repeat_command(test: str, settings: Settings) -> str:
-    """What to type to do exactly this run again; options at their default are left out."""
-    options: list[tuple[str, str | None, str | None]] = [
-        ("--cluster", settings.cluster, None),
-        ("--replay", None if settings.replay is None else str(settings.replay), None),
-        ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
-        ("--nemesis-interval", f"{settings.nemesis_interval:g}", DEFAULT_INTERVAL),
-        ("--nemesis-target", settings.nemesis_target, None),
-        ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
-        ("--time-limit", f"{settings.time_limit:g}", DEFAULT_TIME_LIMIT),
-        ("--rate", None if settings.rate is None else f"{settings.rate:g}", None),
-        ("--operation-timeout", f"{settings.operation_timeout:g}", DEFAULT_TIMEOUT),
-        ("--nodes", str(settings.nodes), DEFAULT_NODES),
-        ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
-        ("--concurrency", str(settings.concurrency), str(2 * settings.nodes)),
-        ("--workers", None if settings.workers is None else str(settings.workers), None),
-        ("--defect", settings.defect, None),
-        ("--seed", str(settings.seed), None),
-    ]
-    options += [("--set", setting, None) for setting in settings.configuration]
-    given = [f"{name}={value}" for name, value, default in options if value is not None and value != default]
-    return shlex.join(["pytest", test, *given])

@@ -2,11 +2,12 @@
 
 On each node of role ``client`` runs one worker process (:mod:`assay.harness.remote.server`; ``python -m
 assay.harness.remote`` on a real machine, the same coroutine in the simulation). It listens for connections, one for
-each logical process of the history, and runs the workload's client as it is told to. In the harness a
+each logical process of the history, and runs the workload's client on request. In the harness a
 :class:`assay.harness.remote.proxy.RemoteClient` stands for it. :mod:`assay.harness.remote.messages` is what they say to
-each other.
+each other, and :mod:`assay.harness.remote.runtime` what clients get from the real world.
 
-What runs on a node imports ``assay.harness.core``, ``assay.system_under_test.process`` and the workload's client alone.
+A worker process imports ``assay.harness.core``, this package and the workload's client, and nothing else. Imported by
+``harness.run`` alone.
 """
 
 from assay.harness.remote.messages import PORT

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
+import resource
+import signal
 import sys
+from collections.abc import Sequence
 
-from assay.harness.remote.server import entry
-from assay.system_under_test.process import ProcessRuntime, run
+from assay.harness.remote.runtime import ClientRuntime
+from assay.harness.remote.server import arguments, entry
+
+
+async def serve(words: Sequence[str]) -> int:
+    """Serves until SIGTERM or SIGINT."""
+    task = asyncio.ensure_future(entry(ClientRuntime(random.SystemRandom(), arguments(words).zookeeper), words))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await task
+
 
 if __name__ == "__main__":
-    sys.exit(run(entry(ProcessRuntime(None), sys.argv[1:])))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # A login shell's limit may be below the number of connections of all clients.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    sys.exit(asyncio.run(serve(sys.argv[1:])))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import logging
 import traceback
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from assay.harness.remote.messages import (
     encode,
     receive,
 )
+from assay.harness.remote.runtime import loaded
 
 GREETING: Final = 1.0
 """Seconds that a worker process has to answer."""
@@ -41,14 +41,16 @@ GREETING: Final = 1.0
 _log = logging.getLogger("assay.worker")
 
 
-def argv(client: str) -> list[str]:
-    """The command of a worker process; ``client``: ``module:Class``, importable on its node."""
-    return ["python3", "-m", "assay.harness.remote", "--client", client]
+def argv(client: str, zookeeper: str | None) -> list[str]:
+    """The command of a worker process; ``client``: ``module:Class``, importable on its node, as is ``zookeeper``."""
+    more = [] if zookeeper is None else ["--zookeeper", zookeeper]
+    return ["python3", "-m", "assay.harness.remote", "--client", client, *more]
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m assay.harness.remote", description=__doc__)
     parser.add_argument("--client", required=True, metavar="MODULE:CLASS", help="the workload's client")
+    parser.add_argument("--zookeeper", metavar="MODULE:CALLABLE", help="the ZooKeeper client that it gets, if any")
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"where to listen ({PORT})")
     return parser.parse_args(words)
 
@@ -56,10 +58,11 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 async def entry(runtime: Any, words: Sequence[str]) -> int:
     """The process itself, in every world, until it is told to stop. ``words``: the arguments, ``--client ...``.
 
-    ``runtime`` is the node's, for all its clients: see ``assay.system_under_test.runtime``.
+    ``runtime`` is the node's, for all its clients: :class:`~assay.harness.remote.runtime.ClientRuntime`, or the
+    simulation's.
     """
     options = arguments(words)
-    make = load(options.client)
+    make = loaded(options.client)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _Session(make, runtime, reader, writer).run()
@@ -70,15 +73,6 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
     except asyncio.CancelledError:
         return 0
     return 0
-
-
-def load(name: str) -> Callable[[], Any]:
-    """Raises ``ImportError`` or ``AttributeError`` for a name that is none."""
-    module, _, attribute = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for word in attribute.split("."):
-        found = getattr(found, word)
-    return found  # type: ignore[no-any-return]
 
 
 async def ready(address: str, port: int = PORT) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import enum
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 
@@ -22,15 +22,15 @@ from assay.checkers.judge import judge
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster.owner import current
-from assay.cluster.system import Configurable, System
 from assay.harness.core.history import HistoryReader
 from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress, Silent
-from assay.harness.run.settings import Settings, SettingsError
+from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import Ended, Trial, Unavailable
+from assay.harness.run.variant import configured, with_defect
 from assay.harness.run.versions import versions
 from assay.harness.run.worlds import World, open_world
 from assay.reports.evidence import look_up
@@ -50,15 +50,6 @@ class Reports(enum.Enum):
 
 class InfrastructureError(Exception):
     """The cluster or the system on it could not be started: nothing is known of the system's correctness."""
-
-
-@runtime_checkable
-class Switchable(Protocol):
-    """A system with built-in defects."""
-
-    def with_defect(self, name: str) -> System:
-        """The same system with this defect switched on."""
-        ...
 
 
 @dataclass
@@ -231,31 +222,6 @@ class Attempt:
 def run_id(folder: Path) -> str:
     """A name for this run's containers and networks, from its folder: ``20260102t030405.678z``."""
     return folder.name.lower()
-
-
-def with_defect(system: System, name: str | None) -> System:
-    """The system with one of its defects switched on; it says how, in ``with_defect(name)``."""
-    if name is None:
-        return system
-    if not isinstance(system, Switchable):
-        raise TypeError(f"{system.name} lists defects, but has no with_defect(name) that switches one on")
-    return system.with_defect(name)
-
-
-def configured(system: System, configuration: Sequence[str]) -> System:
-    """The system with other settings of its own, each ``name=value``; it says how, in ``with_setting(name, value)``.
-
-    Raises ``SettingsError`` for one that it has not, or of another type.
-    """
-    for text in configuration:
-        name, _, value = text.partition("=")
-        if not isinstance(system, Configurable):
-            raise SettingsError(f"--set={text}: {system.name} has no settings to be set here")
-        try:
-            system = system.with_setting(name, value)
-        except ValueError as error:
-            raise SettingsError(f"--set={text}: {error}") from None
-    return system
 
 
 def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:

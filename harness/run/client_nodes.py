@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import CLIENT_ROLE, System
+from assay.cluster.system import CLIENT_ROLE, System, ZooKeeperClients
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.remote import PORT, server
 
-CODE: Final = ("assay/harness/core", "assay/harness/remote", "assay/system_under_test")
-"""What a worker process imports besides the client's own package."""
+CODE: Final = ("assay/harness/core", "assay/harness/remote")
+"""What a worker process imports in addition to the system's source and the client's own package."""
 OURS: Final = "assay"
 """Of this package only the part that a client lies in travels, not all of it."""
 
@@ -31,6 +31,9 @@ class WithClientNodes:
             raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
         self._system = system
         self._client = importable(client)
+        self._argv = server.argv(
+            self._client, system.zookeeper_client if isinstance(system, ZooKeeperClients) else None
+        )
         # Not by __getattr__: whether a protocol is satisfied is seen by the attributes that are really there.
         for name in dir(system):
             if not name.startswith("_") and name not in vars(WithClientNodes):
@@ -63,7 +66,7 @@ class WithClientNodes:
         return PORT if role == CLIENT_ROLE else self._system.port(role)
 
     def argv(self, node: Node) -> Sequence[str]:
-        return server.argv(self._client) if node.role == CLIENT_ROLE else self._system.argv(node)
+        return self._argv if node.role == CLIENT_ROLE else self._system.argv(node)
 
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
         return {} if node.role == CLIENT_ROLE else self._system.files(node, cluster)
@@ -78,9 +81,8 @@ class WithClientNodes:
         return await (server.ready(node.address) if node.role == CLIENT_ROLE else self._system.ready(node))
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
-        own = server.argv(self._client)
-        if list(argv) == own:
-            return await server.entry(runtime, own[3:])
+        if list(argv) == self._argv:
+            return await server.entry(runtime, self._argv[3:])
         return await self._system.entry(runtime, argv)
 
     async def set_up(self, cluster: Cluster) -> None:

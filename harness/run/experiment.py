@@ -35,32 +35,32 @@ Body = Callable[[Settings], Generator]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A system, how it is driven, and what it promises. ``workers``: its clients live on nodes of their own."""
+    """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own."""
 
     name: str
     system: System
     client: type[Client] | type[BlockingClient]
     contract: Contract
     body: Body
-    workers: bool = False
+    client_nodes: bool = False
 
     def deployed(self, system: System | None = None) -> System:
         """The system, or this variant of it, with the nodes that its clients live on if they do."""
         system = self.system if system is None else system
-        return WithClientNodes(system, self.client) if self.workers else system
+        return WithClientNodes(system, self.client) if self.client_nodes else system
 
 
 def experiment(
-    *, system: System, client: type[Client] | type[BlockingClient], contract: Contract, workers: bool = False
+    *, system: System, client: type[Client] | type[BlockingClient], contract: Contract, client_nodes: bool = False
 ) -> Callable[[Body], Callable[..., None]]:
     """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
 
-    ``workers``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
+    ``client_nodes``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
     harness. Then operations and results must be what JSON can say.
     """
 
     def decorate(body: Body) -> Callable[..., None]:
-        made = Experiment(body.__name__, system, client, contract, body, workers)
+        made = Experiment(body.__name__, system, client, contract, body, client_nodes)
         made.deployed()  # what cannot be is said where it is written, not when a cluster starts
 
         def test(assay_trial: Any) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, StrikePoints, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.nemesis.catalogue import Catalogue, FaultNameError, unsuited
 from assay.nemesis.draw import draw
@@ -15,7 +15,6 @@ from assay.nemesis.target import TargetError, groups
 from assay.nemesis.target import parse as parse_target
 from assay.nemesis.trigger import EVERY, TriggerError
 from assay.nemesis.trigger import parse as parse_trigger
-from assay.system_under_test.groups.points import FAILOVER_POINTS
 
 
 def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -88,7 +87,7 @@ def not_applicable(system: System, settings: Settings) -> str | None:
 
 def node_counts(system: System, settings: Settings) -> dict[str, int]:
     """Nodes per role, in the order in which they start."""
-    special = {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_nodes}
+    special = {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
     return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
@@ -116,13 +115,16 @@ def schedule(system: System, settings: Settings) -> Schedule:
     )
 
 
-def listing() -> str:
-    """What ``--nemesis-list`` prints: one line per fault, and per event of a coordinator worth striking at."""
-    faults = _columns(Catalogue.standard().descriptions())
-    points = _columns(FAILOVER_POINTS)
-    return (
-        f"{faults}\n\nexactly at an event: --nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin, such as\n{points}"
-    )
+def listing(systems: Iterable[System]) -> str:
+    """What ``--nemesis-list`` prints: one line per fault, and per event at which a system is worth striking."""
+    parts = [_columns(Catalogue.standard().descriptions())]
+    points: dict[str, str] = {}
+    for system in systems:
+        points |= system.strike_points if isinstance(system, StrikePoints) else {}
+    if points:
+        parts.append("exactly at an event: --nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin, such as")
+        parts[-1] += "\n" + _columns(points)
+    return "\n\n".join(parts)
 
 
 def _columns(lines: Mapping[str, str]) -> str:

@@ -70,7 +70,7 @@ class Settings:
     """The system's own settings, each ``name=value``."""
     nemesis_trigger: str = "every"
     """What the faults wait for; ``every`` is nothing but the interval."""
-    workers: int | None = None
+    client_nodes: int | None = None
     """Nodes that clients live on, for an experiment whose clients do; None: as many as ``nodes``, at most three."""
 
     @property
@@ -79,9 +79,9 @@ class Settings:
         return "+".join(self.nemesis) or NONE
 
     @property
-    def client_nodes(self) -> int:
-        """How many nodes clients live on, if they do not live in the harness."""
-        return min(self.nodes, MOST_CLIENT_NODES) if self.workers is None else self.workers
+    def client_node_count(self) -> int:
+        """How many nodes clients live on, in an experiment whose clients do."""
+        return min(self.nodes, MOST_CLIENT_NODES) if self.client_nodes is None else self.client_nodes
 
 
 def derive(seed: int, *parts: str | int) -> int:

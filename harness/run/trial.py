@@ -269,11 +269,11 @@ class Trial:
 
     def _endpoints(self) -> list[Endpoint]:
         found = endpoints(self.system, self.cluster, self.settings.defect)
-        return housed(found, self.cluster) if self.experiment.workers else found
+        return housed(found, self.cluster) if self.experiment.client_nodes else found
 
     def _client(self) -> Any:
         kind = self.experiment.client
-        return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.workers else kind()
+        return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.client_nodes else kind()
 
 
 def crashes(cluster: Cluster) -> list[str]:

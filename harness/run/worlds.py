@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.cluster.node import Cluster, NodeError
-from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
+from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
 from assay.nemesis.power_loss import PowerLoss
@@ -41,7 +40,7 @@ class World(Protocol):
         ...
 
     def runtime(self) -> Any:
-        """What clients get: see ``assay.system_under_test.runtime``."""
+        """What clients get: ``random``, ``wall_clock()``, ``zookeeper(servers, session_timeout)``."""
         ...
 
     async def save_logs(self, folder: Path) -> list[str]:
@@ -51,23 +50,6 @@ class World(Protocol):
     async def close(self, *, keep: bool) -> None:
         """Takes the cluster away, or leaves it running when ``keep`` says so. Idempotent."""
         ...
-
-
-@dataclass(frozen=True)
-class HarnessRuntime:
-    """What a client outside of any node may ask for in a real world: chance, the time of day, and ZooKeeper."""
-
-    random: random.Random
-
-    def zookeeper(self, servers: str, session_timeout: float) -> Any:
-        """A client of ``host:port,host:port``, not yet connected; ``session_timeout`` in seconds."""
-        from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
-
-        return KazooZooKeeper(servers, session_timeout)
-
-    def wall_clock(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
 
 
 def default_cluster() -> tuple[str, str]:
@@ -182,7 +164,8 @@ class DockerWorld:
         return list(asyncio.all_tasks(self._loop))
 
     def runtime(self) -> Any:
-        return HarnessRuntime(random.Random(derive(self._settings.seed, "client")))
+        zookeeper = self._system.zookeeper_client if isinstance(self._system, ZooKeeperClients) else None
+        return ClientRuntime(random.Random(derive(self._settings.seed, "client")), zookeeper)
 
     async def save_logs(self, folder: Path) -> list[str]:
         return [] if self._cluster is None else await self._cluster.collect_logs(folder)

@@ -130,7 +130,7 @@ def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
         turning_points=tuple(system.turning_points) if isinstance(system, Eventful) else (),
         variants=tuple((name, tuple(values)) for name, values in variants.items()),
         ensemble=ZOOKEEPER_ROLE in system.roles,
-        clients=lambda nodes: replace(base, nodes=nodes).client_nodes if CLIENT_ROLE in system.roles else 0,
+        clients=lambda nodes: replace(base, nodes=nodes).client_node_count if CLIENT_ROLE in system.roles else 0,
         groups=groups(system),
     )
     if base.nemesis:

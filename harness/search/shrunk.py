@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from assay.harness.core.history import HistoryError
-from assay.harness.plugin.options import repeat_command
 from assay.harness.run import store
+from assay.harness.run.command_line import repeat_command
 from assay.harness.run.settings import SIM, Settings
 from assay.harness.search.example import Example
 from assay.harness.search.explore import seeded

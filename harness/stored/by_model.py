@@ -25,7 +25,7 @@ from assay.checkers.validate import untouched, validate
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
-from assay.harness.stored.register_effects import store_register
+from assay.harness.stored.effects_from_ops import store_register
 
 if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark

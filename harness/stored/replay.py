@@ -1,6 +1,6 @@
 """A stored run done again, and what came of it compared with the first time.
 
-In the simulation the command that ``run.json`` tells does exactly this run again: the same history, by its digest. On
+In the simulation the command that ``run.json`` has does exactly this run again: the same history, by its digest. On
 real nodes nothing is exact: there the faults are played as they came out, on the same nodes at the same times, and what
 can be compared is which anomalies are found.
 """
@@ -35,7 +35,7 @@ class Comparison:
     first: Path
     again: Path
     same: bool
-    told: str
+    summary: str
 
 
 def replay(path: Path, root: Path | None = None) -> Comparison:
@@ -84,8 +84,8 @@ def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Compar
         relation = "is the same" if same else f"was {info.digest}: other code, settings or packages"
         return Comparison(first, again, same, f"history {found.digest} {relation}")
     before, now = forbidden_found(first), forbidden_found(again)
-    told = f"found again: {_listed(before & now)}; not again: {_listed(before - now)}; new: {_listed(now - before)}"
-    return Comparison(first, again, bool(before & now) or before == now, told)
+    summary = f"found again: {_listed(before & now)}; not again: {_listed(before - now)}; new: {_listed(now - before)}"
+    return Comparison(first, again, bool(before & now) or before == now, summary)
 
 
 def forbidden_found(run: Path) -> set[str]:

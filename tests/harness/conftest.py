@@ -17,7 +17,7 @@ for name in (
     "duckdb",
     "assay.harness.run.attempt",
     "assay.harness.run.faults",
-    "assay.harness.stored.stored",
+    "assay.harness.stored.by_contract",
     "assay.harness.plugin.terminal",
     "assay.workloads.log_drain",
 ):

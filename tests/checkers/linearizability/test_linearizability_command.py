@@ -18,7 +18,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.engine.spark import Spark
 from assay.checkers.linearizability import MODELS, Limits
 from assay.checkers.verdict import Judgement
-from assay.harness.cli.main import Exit
+from assay.harness.cli.command import Exit
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.stored.by_model import rejudge, stored_operations
 

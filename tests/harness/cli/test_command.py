@@ -11,7 +11,8 @@ import pytest
 from assay.checkers.contract import Contract, forbid
 from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster.owner import current
-from assay.harness.cli.main import Exit, main
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.harness.run import store
@@ -170,7 +171,7 @@ def test_an_internal_error_is_70_with_its_traceback(
     def broken(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("assay.harness.stored.stored.judge", broken)
+    monkeypatch.setattr("assay.harness.stored.by_contract.judge", broken)
     assert main(["check", str(run_folder(tmp_path, STRICT))]) == Exit.INTERNAL
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 

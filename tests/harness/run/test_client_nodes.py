@@ -79,6 +79,8 @@ def test_a_client_node_runs_the_workloads_client_and_the_others_what_they_did() 
         "assay.harness.remote",
         "--client",
         "assay.workloads.offsets_client:OffsetsClient",
+        "--zookeeper",
+        Broker.zookeeper_client,
     ]  # type: ignore[arg-type]
     assert system.argv(broker) == Broker().argv(broker)  # type: ignore[arg-type]
     assert system.files(client, cluster) == {}  # type: ignore[arg-type]
@@ -87,15 +89,13 @@ def test_a_client_node_runs_the_workloads_client_and_the_others_what_they_did() 
     assert (system.event_log(broker), system.port("broker")) == (Broker().event_log(broker), Broker().port("broker"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "workers", "count"), [(1, None, 1), (3, None, 3), (5, None, 3), (3, 1, 1), (2, 7, 7)]
-)
+@pytest.mark.parametrize(("nodes", "asked", "count"), [(1, None, 1), (3, None, 3), (5, None, 3), (3, 1, 1), (2, 7, 7)])
 def test_there_are_as_many_as_servers_and_at_most_three_unless_asked_for(
-    nodes: int, workers: int | None, count: int
+    nodes: int, asked: int | None, count: int
 ) -> None:
-    counts = node_counts(WithClientNodes(Broker(), OffsetsClient), Settings(1, nodes=nodes, workers=workers))
+    counts = node_counts(WithClientNodes(Broker(), OffsetsClient), Settings(1, nodes=nodes, client_nodes=asked))
     assert counts == {"zookeeper": 1, "broker": nodes, "client": count}
-    assert "client" not in node_counts(Broker(), Settings(1, workers=2))
+    assert "client" not in node_counts(Broker(), Settings(1, client_nodes=2))
 
 
 @pytest.mark.parametrize(("servers", "homes"), [(3, 3), (3, 2), (2, 3), (5, 3), (1, 1)])
@@ -134,9 +134,10 @@ class OnlyWhatANodeHas:
 sys.meta_path.insert(0, OnlyWhatANodeHas())
 sys.path[:] = [sys.argv[1], *(entry for entry in sys.path if entry.endswith("-packages") or "lib/python" in entry)]
 import assay.harness.remote.__main__
-from assay.harness.remote.server import load
-for name in sys.argv[3:]:
-    assert load(name)().effects
+from assay.harness.remote.runtime import loaded
+assert callable(loaded(sys.argv[3]))
+for name in sys.argv[4:]:
+    assert loaded(name)().effects
 assert assay.harness.remote.__main__.__file__.startswith(sys.argv[1]), assay.harness.remote.__main__.__file__
 print("imported")
 """
@@ -145,7 +146,7 @@ print("imported")
 def shipped() -> list[Experiment]:
     """The workloads whose clients live on nodes."""
     found = [experiment_of(value) for value in vars(test_offsets).values()]
-    return [one for one in found if one is not None and one.workers]
+    return [one for one in found if one is not None and one.client_nodes]
 
 
 def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path
     assert not (copied / "assay" / "harness" / "run").exists()
     allowed = ",".join([*REQUIREMENTS, "assay"])
     client = f"{experiment.client.__module__}:{experiment.client.__qualname__}"
-    command = [sys.executable, "-c", BLOCKED, str(copied), allowed, client]
+    command = [sys.executable, "-c", BLOCKED, str(copied), allowed, system.zookeeper_client, client]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert done.stdout == "imported\n", done.stderr
 

@@ -21,7 +21,7 @@ from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
-from assay.harness.stored.stored import judge_again, open_stored
+from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
 

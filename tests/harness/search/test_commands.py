@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.cli.main import Exit, main
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
 from assay.nemesis.schedule import Schedule, decode
 
 pytestmark = pytest.mark.slow

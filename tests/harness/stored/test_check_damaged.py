@@ -17,11 +17,12 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement
-from assay.harness.cli.main import Exit, main
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.run.store import FINISHED, RunInfo
-from assay.harness.stored.stored import Stored, judge_again
+from assay.harness.stored.by_contract import Stored, judge_again
 
 KEY = "orders-0"
 STEP = 1_000_000

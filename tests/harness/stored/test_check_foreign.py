@@ -17,15 +17,17 @@ from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
 from assay.checkers.linearizability import MODELS, Limits
 from assay.checkers.verdict import Judgement, Verdict
-from assay.harness.cli import check_options, estimate
+from assay.harness.cli import estimate
+from assay.harness.cli.command import Exit
 from assay.harness.cli.estimate import Estimate
-from assay.harness.cli.main import Exit, main
+from assay.harness.cli.main import main
 from assay.harness.core.history import OPS, HistoryWriter
 from assay.harness.foreign import MODELS as SHAPES
 from assay.harness.foreign import Format, Keys, Order
-from assay.harness.stored import check as checking
+from assay.harness.stored import check_path as checking
+from assay.harness.stored import request
 from assay.harness.stored.by_model import doubts, rejudge, stored_operations
-from assay.harness.stored.register_effects import store_register
+from assay.harness.stored.effects_from_ops import store_register
 
 
 def register(reads: dict[int, int], writes: int = 12) -> str:
@@ -198,10 +200,10 @@ def test_options_say_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_options_offer_what_there_is() -> None:
     """They are written down a second time, so that ``assay --help`` loads nothing heavy."""
-    assert tuple(MODELS) == tuple(SHAPES) == check_options.MODELS
-    assert ("auto", "parquet", *Format) == check_options.FORMATS
-    assert tuple(Keys) == check_options.KEYS
-    assert tuple(Order) == check_options.ORDERS
+    assert tuple(MODELS) == tuple(SHAPES) == request.MODELS
+    assert ("auto", "parquet", *Format) == request.FORMATS
+    assert tuple(Keys) == request.KEYS
+    assert tuple(Order) == request.ORDERS
 
 
 def test_help_has_an_example_for_each_format(capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,9 +307,9 @@ def test_ctrl_c_prints_the_checks_that_were_done_and_exits_130(
     reads: dict[int, int],
     word: str,
 ) -> None:
-    """Amid the second check; the first has found the value that nobody wrote."""
+    """During the second check; the first has found the value that no operation wrote."""
     monkeypatch.setattr(
-        checking, "_watch", lambda _: lambda what, done, total: done and signal.raise_signal(signal.SIGINT)
+        checking, "_checking", lambda _: lambda what, done, total: done and signal.raise_signal(signal.SIGINT)
     )
     (tmp_path / "h.edn").write_text(register(reads))
     assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.INTERRUPTED

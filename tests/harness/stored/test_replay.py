@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.harness.cli.main import Exit, main
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
 from assay.harness.run import store
 from assay.harness.stored.replay import AS_RESOLVED, _as_resolved
 from assay.nemesis.schedule import Record, Resolved, Schedule, Step, decode, encode

@@ -29,11 +29,12 @@ from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.transactions.cycles import REAL_TIME
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from assay.checkers.verdict import Verdict
-from assay.harness.cli.main import Exit, main
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import effects as effects_of_transaction
-from assay.harness.stored.stored import open_stored
+from assay.harness.stored.by_contract import open_stored
 from assay.harness.synthetic import alone, log_drain, segments, slots
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate

@@ -1,22 +1,19 @@
-"""The options of ``assay check`` that say what a history is; loads nothing heavy, for ``assay --help`` reads it."""
+"""``assay check PATH``: judges a stored history, or one from elsewhere."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
-from dataclasses import dataclass
+import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from assay.checkers.contract import OBJECTS
+from assay.harness.cli.command import Exit, reading
+from assay.harness.run.settings import ENGINES, parse_engine
+from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, Request
 
-AUTO: Final = "auto"
-PARQUET: Final = "parquet"
-FORMATS: Final = (AUTO, PARQUET, "edn", "jepsen-log")
-MODELS: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set")
-KEYS: Final = (AUTO, "tuples", "none")
-ORDERS: Final = ("time", "file")
 UNITS: Final = {f"{name}b": 1000**at for at, name in enumerate("kmgt", 1)} | {
     f"{name}ib": 1024**at for at, name in enumerate("kmgt", 1)
 }
@@ -31,7 +28,7 @@ EXAMPLES: Final = """\
 examples:
   assay check store/latest                                the last run, by its own contract
   assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
-  assay check history/ --family=counter                   where effects do not tell what its objects are
+  assay check history/ --family=counter                   where effects do not say what its objects are
   assay check history/ --model=kv                         Parquet folder ops/, by a model
   assay check history.edn --model=cas-register            Jepsen's: a vector of operations, or one map per line
   assay check history.edn --model=register --keys=tuples  values are [key value], of jepsen.independent
@@ -50,25 +47,10 @@ exit codes: 0 pass, 1 fail, 2 unknown (also for next to no operations), 64 wrong
 """
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What lies at ``path``. ``model`` None: judge by the contract, in which ``family`` says what objects are."""
-
-    path: Path
-    format: str = AUTO
-    model: str | None = None
-    keys: str = AUTO
-    order: str = ORDERS[0]
-    refusals: bool = False
-    family: str | None = None
-    seconds: float | None = None
-    """Per key, for the search; None: as much as it takes by default."""
-    bytes: int | None = None
-    """For the whole search."""
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments."""
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "check", help="judge a stored history, or one from elsewhere", description=DESCRIPTION,
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("path", type=Path, metavar="PATH", help="a run, a history folder, a file, or Jepsen's folder")
     parser.add_argument(
         "--format", choices=FORMATS, default=AUTO, help="of a file: edn or jepsen-log (default: by how it begins)"
@@ -84,7 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit", type=_bytes, metavar="SIZE",
-        help="that the search may take on this machine, all cores together, beside the history: 2GB, 512MB (4GiB)",
+        help="that the search may take on this machine, all cores together, without the history: 2GB, 512MB (4GiB)",
     )  # fmt: skip
     parser.add_argument(
         "--keys", choices=KEYS, default=AUTO,
@@ -97,11 +79,37 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--cas-refusals", action="store_true",
         help="a cas that ended :fail without an error found another value there (default: it says nothing)",
     )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
+    parser.add_argument(
+        "--engine", choices=ENGINES, default=ENGINES[0], help="default: duckdb while it fits, else spark"
+    )
+    parser.add_argument(
+        "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
+    )
+    parser.set_defaults(run=run)
 
 
-def asked(arguments: argparse.Namespace) -> Asked:
-    """What the arguments say."""
-    return Asked(
+def run(arguments: argparse.Namespace) -> Exit:
+    import msgspec
+
+    from assay.checkers.engine import Engines
+    from assay.checkers.verdict import Verdict
+    from assay.harness.cli.estimate import estimating
+    from assay.harness.stored.check_path import check
+
+    engine = reading(lambda: parse_engine(arguments.engine, arguments.spark_master))
+    with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
+        checked = reading(lambda: check(request(arguments), engines, estimate.step))
+    print(msgspec.json.encode(checked.judgement).decode() if arguments.json else checked.text)
+    if checked.judgement.interrupted:
+        print("assay: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[checked.judgement.verdict]
+
+
+def request(arguments: argparse.Namespace) -> Request:
+    """What the arguments ask for."""
+    return Request(
         path=arguments.path,
         format=arguments.format,
         model=arguments.model,

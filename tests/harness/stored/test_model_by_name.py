@@ -11,8 +11,9 @@ import pytest
 
 from assay.checkers.linearizability import MODELS
 from assay.checkers.verdict import Judgement, Verdict
-from assay.harness.cli.main import Exit, main
-from assay.harness.stored.named_model import model_of
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.stored.model_by_name import model_of
 
 MODULE = """
 from abc import abstractmethod

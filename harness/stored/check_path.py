@@ -18,15 +18,14 @@ from assay.checkers.judge import Watch
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Examined, Judgement
-from assay.harness.cli.check_options import AUTO, PARQUET, Asked
-from assay.harness.cli.estimate import Estimate
 from assay.harness.core.history import HistoryError
 from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
 from assay.harness.run import store
 from assay.harness.run.settings import SettingsError
+from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
-from assay.harness.stored.named_model import model_of
-from assay.harness.stored.stored import judge_again, open_stored
+from assay.harness.stored.model_by_name import model_of
+from assay.harness.stored.request import AUTO, PARQUET, Request
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
 
@@ -41,30 +40,33 @@ class Checked:
     text: str
 
 
-def check(asked: Asked, engines: Engines, estimate: Estimate) -> Checked:
-    """Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage."""
-    if asked.family is not None and asked.model is not None:
+def check(request: Request, engines: Engines, watch: Watch) -> Checked:
+    """Judges the history at ``request.path``; ``watch`` is called with what is being done, and how far it is.
+
+    Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage.
+    """
+    if request.family is not None and request.model is not None:
         raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
-    if asked.refusals and asked.model is not None and "cas" not in MODELS.get(asked.model, ("cas",)):
-        raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={asked.model} has none")
-    path = _foreign_file(asked)
+    if request.refusals and request.model is not None and "cas" not in MODELS.get(request.model, ("cas",)):
+        raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
+    path = _foreign_file(request)
     if path is not None:
-        return _foreign(asked, path, engines, estimate)
-    if asked.refusals:
+        return _foreign(request, path, engines, watch)
+    if request.refusals:
         raise SettingsError(
-            f"--cas-refusals is for a file, and {asked.path} is a folder, in which refusals are results"
+            f"--cas-refusals is for a file, and {request.path} is a folder, in which refusals are results"
         )
-    if asked.format not in (AUTO, PARQUET):
-        raise SettingsError(f"--format={asked.format} is for a file, and {asked.path} is a folder")
-    if asked.model is not None:
-        model, history = model_of(asked.model), store.resolve(asked.path)
+    if request.format not in (AUTO, PARQUET):
+        raise SettingsError(f"--format={request.format} is for a file, and {request.path} is a folder")
+    if request.model is not None:
+        model, history = model_of(request.model), store.resolve(request.path)
         ops = stored_operations(history)
-        return _told(rejudge(ops, model, engines, _watch(estimate), _limits(asked)), ops.dataset("ops"))
-    if asked.seconds is not None or asked.bytes is not None:
+        return _described(rejudge(ops, model, engines, _checking(watch), _limits(request)), ops.dataset("ops"))
+    if request.seconds is not None or request.bytes is not None:
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
-    stored = open_stored(asked.path).of_family(asked.family)
+    stored = open_stored(request.path).of_family(request.family)
     opened = open_history(stored.history)
-    judgement = judge_again(stored, opened, engines, _watch(estimate))
+    judgement = judge_again(stored, opened, engines, _checking(watch))
     ending = Ending(
         seed=stored.info.seed if stored.info else None,
         command=stored.info.command if stored.info else None,
@@ -74,38 +76,38 @@ def check(asked: Asked, engines: Engines, estimate: Estimate) -> Checked:
     return Checked(judgement, describe(judgement, look_up(opened, judgement), ending))
 
 
-def _foreign_file(asked: Asked) -> Path | None:
-    path = asked.path
+def _foreign_file(request: Request) -> Path | None:
+    path = request.path
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     if path.is_dir():
         inside = path / JEPSEN_HISTORY
         return inside if inside.is_file() and not (path / "ops").is_dir() and not (path / "history").is_dir() else None
-    if asked.format == PARQUET:
+    if request.format == PARQUET:
         raise SettingsError(f"--format=parquet is for a folder with ops/ in it, and {path} is a file")
     return path
 
 
-def _foreign(asked: Asked, path: Path, engines: Engines, estimate: Estimate) -> Checked:
-    if asked.model is None:
+def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Checked:
+    if request.model is None:
         raise SettingsError(f"say what {path} is a history of: --model={'|'.join(MODELS)}, or your own")
-    model = model_of(asked.model)
+    model = model_of(request.model)
     try:
-        format = recognise(path) if asked.format == AUTO else Format(asked.format)
+        format = recognise(path) if request.format == AUTO else Format(request.format)
         size = path.stat().st_size
         foreign = read(
             path,
             format,
-            asked.model,
-            keys=Keys(asked.keys),
-            order=Order(asked.order),
-            refusals=asked.refusals,
-            progress=lambda done: estimate.step(f"reading {path.name}", done, size),
+            request.model,
+            keys=Keys(request.keys),
+            order=Order(request.order),
+            refusals=request.refusals,
+            progress=lambda done: watch(f"reading {path.name}", done, size),
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
-    judgement = rejudge(foreign.ops, model, engines, _watch(estimate), _limits(asked))
-    return _told(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.told)
+    judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
+    return _described(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.told)
 
 
 def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:
@@ -114,17 +116,17 @@ def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Jud
     return msgspec.structs.replace(judgement, examined=(reading, *judgement.examined))
 
 
-def _limits(asked: Asked) -> Limits:
+def _limits(request: Request) -> Limits:
     return Limits(
-        seconds=DEFAULT.seconds if asked.seconds is None else asked.seconds,
-        bytes=DEFAULT.bytes if asked.bytes is None else asked.bytes,
+        seconds=DEFAULT.seconds if request.seconds is None else request.seconds,
+        bytes=DEFAULT.bytes if request.bytes is None else request.bytes,
     )
 
 
-def _told(judgement: Judgement, ops: ds.Dataset, *more: str) -> Checked:
+def _described(judgement: Judgement, ops: ds.Dataset, *more: str) -> Checked:
     text = describe(judgement, operations_of(ops, judgement), Ending())
     return Checked(judgement, "\n".join((text, *more)))
 
 
-def _watch(estimate: Estimate) -> Watch:
-    return lambda what, done, total: estimate.step(f"checking, now {what}", done, total)
+def _checking(watch: Watch) -> Watch:
+    return lambda what, done, total: watch(f"checking, now {what}", done, total)

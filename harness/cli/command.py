@@ -1,0 +1,87 @@
+"""What all verbs of the ``assay`` command share: exit codes, wrong input, the parser, types of arguments."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import date
+from enum import IntEnum
+from typing import NoReturn, TypeVar
+
+from assay.harness.run.settings import SettingsError
+from assay.harness.run.systems import DEFAULT
+
+T = TypeVar("T")
+
+
+class Exit(IntEnum):
+    """64 and 70 are those of ``sysexits.h``, 130 is a shell's for SIGINT."""
+
+    PASS = 0
+    FAIL = 1
+    UNKNOWN = 2
+    USAGE = 64
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+class InputError(Exception):
+    """The input cannot be used; the message says what to give instead."""
+
+
+class Parser(argparse.ArgumentParser):
+    """As argparse's, with exit code 64."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(Exit.USAGE, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
+
+
+def reading(read: Callable[[], T]) -> T:
+    """What ``read`` returns. Wrong files and options become ``InputError``: they are no internal error."""
+    from assay.checkers.engine import EngineUnavailable
+    from assay.harness.core.history import HistoryError
+    from assay.harness.nights.dataset import DataSetError
+
+    wrong = (FileNotFoundError, NotADirectoryError, HistoryError, EngineUnavailable, SettingsError, DataSetError)
+    try:
+        return read()
+    except wrong as error:
+        raise InputError(str(error)) from error
+
+
+def note(line: str) -> None:
+    """Prints progress on standard error."""
+    print(f"assay: {line}", file=sys.stderr, flush=True)
+
+
+def system_option(parser: argparse.ArgumentParser) -> None:
+    """``--system``, for verbs that work with a system where there is no run."""
+    parser.add_argument(
+        "--system", default=DEFAULT, metavar="NAME", help="your own: package.module:Class (default: the broker)"
+    )
+
+
+def day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21") from None
+
+
+def count(text: str) -> int:
+    """A whole number, 0 or more."""
+    return _at_least(0, text)
+
+
+def positive(text: str) -> int:
+    """A whole number, 1 or more."""
+    return _at_least(1, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    value = int(text)
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text} is below {least}")
+    return value

@@ -1,0 +1,33 @@
+"""``assay doctor``: what this machine can do, and what to install."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from assay.harness.cli.command import Exit
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("doctor", help="what this machine can do, and what to install")
+    parser.add_argument("--json", action="store_true", help="as a JSON list")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.cluster.doctor import diagnose
+
+    findings = diagnose()
+    if arguments.json:
+        import msgspec
+
+        print(msgspec.json.encode(findings).decode())
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            mark = "ok" if finding.good else "MISSING" if finding.required else "no"
+            print(f"{mark:<8}{finding.name:<{width}}  {finding.detail}")
+            if not finding.good:
+                purpose = f" (for {finding.enables})" if finding.enables else ""
+                print(f"{'':<8}{'':<{width}}  {finding.remedy}{purpose}")
+    return Exit.FAIL if any(finding.required and not finding.good for finding in findings) else Exit.PASS

@@ -1,0 +1,84 @@
+"""``assay generate MODEL``: writes a synthetic history of any size, with anomalies planted in it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, Final
+
+from assay.harness.cli.command import Exit, InputError, count, reading
+from assay.harness.synthetic.catalogue import CATALOGUE
+
+DESCRIPTION: Final = """\
+Writes the history that many clients of correct objects could have had, with one anomaly for each --plant in it, and
+says where those are (also in DIR/planted.json). `assay check DIR` must find them, and nothing else. Memory does not
+grow with the number of operations.
+
+  assay generate log --operations=10000000 --keys=1000 --seed=7 --plant=lost-write --out=big
+  assay check big                            1: it is found
+  assay generate register --clients=200 --info-share=0.1 --bursts=3 --out=hard
+  assay check hard                           0: nothing is, although every tenth operation timed out
+"""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("generate", help="write a synthetic history of any size to check",
+        description=DESCRIPTION, epilog=_catalogue(), formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    option = parser.add_argument
+    option("model", choices=tuple(CATALOGUE), metavar="MODEL", help=f"{', '.join(CATALOGUE)}")
+    option("--out", type=Path, required=True, metavar="DIR", help="a folder that holds nothing yet")
+    option("--operations", type=count, default=100_000, metavar="N", help="default: 100000")
+    option("--clients", type=count, default=50, metavar="N", help="operations open at once (50)")
+    option("--keys", type=count, default=100, metavar="N", help="partitions, registers, leases... (100)")
+    option("--seed", type=count, default=0, metavar="N", help="the same seed, the same history (0)")
+    option("--info-share", type=float, default=0.01, metavar="SHARE", help="that time out (0.01)")
+    option("--bursts", type=count, metavar="N", help="they time out in N windows of time, in which hardly any client "
+        "is answered, as under network faults; 0: anywhere (default: one for each 25000 operations)")  # fmt: skip
+    option("--plant", action="append", default=[], metavar="ANOMALY",
+        help="plant one, in a key of its own; may be given more than once")  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def _catalogue() -> str:
+    """What can be made, and planted in it."""
+    lines = []
+    for name, entry in CATALOGUE.items():
+        lines += textwrap.wrap(entry.about, 100, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12)
+        lines += textwrap.wrap(
+            "plant: " + ", ".join(entry.anomalies), 100, initial_indent=" " * 12, subsequent_indent=" " * 19,
+            break_on_hyphens=False,
+        )  # fmt: skip
+    return "\n".join(["models, and what can be planted in each:", *lines])
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.harness.synthetic.generate import generate
+    from assay.harness.synthetic.plan import Plan, PlanError
+
+    try:
+        plan = Plan(
+            operations=arguments.operations,
+            clients=arguments.clients,
+            keys=arguments.keys,
+            seed=arguments.seed,
+            info_share=arguments.info_share,
+            bursts=arguments.bursts,
+            plant=tuple(arguments.plant),
+        )
+        made = reading(lambda: generate(arguments.model, plan, arguments.out))
+    except PlanError as error:
+        raise InputError(str(error)) from error
+    print(f"{arguments.out}: {made.operations} operations, {made.effects} effects")
+    for planted in made.planted:
+        where = "" if planted.position is None else f" at offset {planted.position}"
+        what = "" if planted.value is None else f", value {planted.value}"
+        when = f"{planted.time / 1e9:.6f} s to {planted.until / 1e9:.6f} s"
+        operations = ", ".join(map(str, planted.operations))
+        place = "" if planted.key is None else f" in {planted.key}"
+        print(f"planted: {planted.anomaly}{place}{where}{what}, from {when}, operations {operations}")
+    family = CATALOGUE[arguments.model].family
+    check = f"assay check {arguments.out}" + ("" if family is None else f" --family={family}")
+    print(f"in {made.seconds:.1f} s; to check it: {check}", file=sys.stderr)
+    return Exit.PASS

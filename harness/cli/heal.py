@@ -1,0 +1,29 @@
+"""``assay heal``: undoes what sessions that were killed left behind."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from assay.harness.cli.command import Exit
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("heal", help="undo what broken-off runs left behind", description=(
+        "Replays the undo journals of sessions that are dead and removes their containers and networks."))  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="also what sessions that are still alive have done")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.cluster.undo import heal
+
+    report = heal(everything=arguments.all)
+    for line in report.undone:
+        print(line)
+    for line in report.failed:
+        print(f"failed: {line}", file=sys.stderr)
+    if not report.undone and not report.failed:
+        print("nothing to undo")
+    return Exit.FAIL if report.failed else Exit.PASS

@@ -1,0 +1,91 @@
+"""``assay nights add`` and ``assay nights show``: the runs of many nights."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from assay.harness.cli.command import Exit, day, note, reading, system_option
+from assay.harness.run.systems import described_defects
+
+DESCRIPTION: Final = """\
+Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
+tables over it, by Spark.
+
+  assay nights add store --into=nights                 tonight's runs; again, or from other machines, as often as wanted
+  assay nights show nights                             verdicts, recovery times, what changed, which defects were caught
+  assay nights show nights --json --require-detection  for a program; 1: the newest night missed a defect
+"""
+
+
+def add(commands: Any) -> None:
+    about = commands.add_parser("nights", help="tables over the runs of many nights", description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    actions = about.add_subparsers(required=True, metavar="ACTION")
+    _add_parser(actions)
+    _show_parser(actions)
+
+
+def _add_parser(actions: Any) -> None:
+    parser = actions.add_parser("add", help="add the runs of stores to a data set", description=(
+        "Each run becomes one row; added again, it takes its own place. Runs that did not come to their end, or are "
+        "damaged, are rows without a verdict, and named on standard error."))  # fmt: skip
+    parser.add_argument("stores", nargs="+", type=Path, metavar="STORE", help="a folder with <test>/<time>/ in it")
+    parser.add_argument("--into", type=Path, required=True, metavar="DATASET", help="made if it is not there")
+    parser.add_argument("--night", type=day, metavar="DATE", help="2026-11-21 (default: the UTC day each run began on)")
+    parser.set_defaults(run=add_runs)
+
+
+def _show_parser(actions: Any) -> None:
+    parser = actions.add_parser("show", help="the tables over a data set, by Spark", description=(
+        "Verdicts and recovery times of the newest night, what changed since the one before, and which runs caught "
+        "which defect, over all nights."))  # fmt: skip
+    parser.add_argument("dataset", type=Path, metavar="DATASET")
+    parser.add_argument("--json", action="store_true", help="all tables of all nights as one JSON object")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write each as Parquet and CSV, too")
+    parser.add_argument(
+        "--require-detection", action="store_true",
+        help="exit 1 unless the newest night caught every one of `assay defects`, and every other that was ever run",
+    )  # fmt: skip
+    parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
+    system_option(parser)
+    parser.set_defaults(run=show_tables)
+
+
+def add_runs(arguments: argparse.Namespace) -> Exit:
+    from assay.harness.nights.dataset import add
+    from assay.harness.nights.rows import Run
+
+    def added(run: Run) -> None:
+        if run.verdict is None:
+            note(f"{run.folder} has no verdict ({run.status}): {run.problem}")
+
+    number = reading(lambda: add(arguments.stores, arguments.into, arguments.night, added))
+    print(f"{number} runs added to {arguments.into}")
+    return Exit.PASS
+
+
+def show_tables(arguments: argparse.Namespace) -> Exit:
+    from rich.console import Console
+
+    from assay.checkers.engine import Engines
+    from assay.harness.nights import show
+
+    reading(Engines("spark", spark_master=arguments.spark_master).check)
+    from assay.harness.nights.tables import compute
+
+    zoo = {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
+    tables = reading(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
+    if arguments.json:
+        print(show.as_json(tables))
+    else:
+        show.show(tables, Console(width=None if sys.stdout.isatty() else show.WIDTH))
+    if arguments.out is not None:
+        for path in reading(lambda: show.write(tables, arguments.out)):
+            note(str(path))
+    if not arguments.require_detection or not tables.missed:
+        return Exit.PASS
+    note(f"{tables.night} did not catch {', '.join(tables.missed)}")
+    return Exit.FAIL

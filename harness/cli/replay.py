@@ -1,0 +1,26 @@
+"""``assay replay RUN``: does a stored run again and compares."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from assay.harness.cli.command import Exit, reading
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("replay", help="do a stored run again and compare", description=(
+        "Does the run again: in the simulation exactly, so that the history's digest must be the same; on real nodes "
+        "with the faults as they came out, and compares what is found. Exit code 0: the same, 1: not."))  # fmt: skip
+    parser.add_argument("path", type=Path, metavar="RUN")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="where the new run is kept (next to the first)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.harness.stored.replay import replay
+
+    compared = reading(lambda: replay(arguments.path, arguments.store))
+    print(f"assay: {compared.summary}\nassay: replayed as {compared.again}")
+    return Exit.PASS if compared.same else Exit.FAIL

@@ -1,0 +1,88 @@
+"""The cluster of ``assay up``: started, watched, and taken away at the first signal.
+
+Any program that needs the system can use it, the test suites of other people's clients first of all: the addresses are
+reachable from this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from assay.cluster.deploy import start_system
+from assay.cluster.node import Node, ProcessState
+from assay.cluster.system import System, zookeeper_servers
+from assay.harness.run.settings import DOCKER, Settings
+from assay.harness.run.worlds import World, open_world
+from assay.nemesis.target import servers
+
+START_SECONDS: Final = 90.0
+WATCH_SECONDS: Final = 5.0
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the cluster serves: ``host:port``, joined by commas, as clients take them. No ZooKeeper: empty."""
+
+    bootstrap: str
+    zookeeper: str
+
+
+def serve(
+    system: System, nodes: int, zookeepers: int, note: Callable[[str], None], serving: Callable[[Addresses], None]
+) -> None:
+    """Starts the cluster, calls ``serving``, and takes it away at the first SIGINT or SIGTERM.
+
+    Raises ``NodeError`` or ``DeploymentError`` when it does not come up.
+    """
+    settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=zookeepers)
+    world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}")
+    try:
+        world.loop.run_until_complete(_life(world, system, note, serving))
+    finally:
+        world.loop.close()
+
+
+async def _life(
+    world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
+) -> None:
+    """Serves until it fails or a signal comes; further signals do not keep it from clearing up."""
+    loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_serve(world, system, note, serving))
+    for number in SIGNALS:
+        loop.add_signal_handler(number, served.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await served
+    finally:
+        note("taking the cluster away")
+        await world.close(keep=False)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def _serve(
+    world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
+) -> None:
+    """Never ends by itself once it serves; reports each server that ends or comes back."""
+    cluster = await world.open(note)
+    await start_system(system, cluster, START_SECONDS, note)
+    nodes = servers(cluster, system)
+    serving(Addresses(_joined(system, nodes), zookeeper_servers(cluster)))
+    states = {node.name: ProcessState.RUNNING for node in nodes}
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for node in nodes:
+            state = (await node.process()).state
+            if state is not states[node.name]:
+                note(f"{node.name}: its {node.role} is {state}")
+                states[node.name] = state
+
+
+def _joined(system: System, nodes: Iterable[Node]) -> str:
+    return ",".join(f"{node.address}:{system.port(node.role)}" for node in nodes)

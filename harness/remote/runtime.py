@@ -1,0 +1,36 @@
+"""What clients get from the real world, in the harness and in worker processes; the simulation has its own."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import time
+from typing import Any
+
+
+class ClientRuntime:
+    """Randomness, the time of day and, for clients of a system that brings one, a client of ZooKeeper."""
+
+    def __init__(self, random: random.Random, zookeeper: str | None) -> None:
+        """``zookeeper``: ``module:callable``, importable where this runs."""
+        self.random = random
+        self._zookeeper = zookeeper
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def zookeeper(self, servers: str, session_timeout: float) -> Any:
+        """A client of ``host:port,host:port``, not yet connected; ``session_timeout`` in seconds."""
+        if self._zookeeper is None:
+            raise RuntimeError("the system brings no ZooKeeper client for its own clients: it has no zookeeper_client")
+        return loaded(self._zookeeper)(servers, session_timeout)
+
+
+def loaded(name: str) -> Any:
+    """The object ``module:qualified.name``. Raises ``ImportError`` or ``AttributeError`` when there is none."""
+    module, _, attribute = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for word in attribute.split("."):
+        found = getattr(found, word)
+    return found

@@ -1,0 +1,56 @@
+"""Finds what an option names as ``package.module:Class``, in installed packages or in the current folder."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from assay.harness.run.settings import SettingsError
+
+T = TypeVar("T")
+
+
+def found(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> Any:
+    """The class or object of that name. Raises ``SettingsError``, which lists the classes there that are ``alike``."""
+    module, _, path = name.partition(":")
+    one: object = _module(f"{option}={name}", module)
+    for part in path.split("."):
+        if not hasattr(one, part):
+            there = [each for each, value in vars(one).items() if inspect.isclass(value) and alike(value)]
+            others = f"the {sort}s in it are {', '.join(there) or 'none'}"
+            raise SettingsError(f"{option}={name}: {module} has no {path}; {others}")
+        one = getattr(one, part)
+    return one
+
+
+def made(option: str, name: str, kind: Callable[[], T]) -> T:
+    """An instance of a class that was found, made without arguments. Raises ``SettingsError``."""
+    try:
+        return kind()
+    except Exception as error:
+        raise SettingsError(f"{option}={name} cannot be made without arguments: {_reason(error)}") from error
+
+
+def _module(given: str, module: str) -> object:
+    """Also from the current folder, as ``python -m`` does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise SettingsError(f"{given}: there is no module {error.name}, neither installed nor in {here}") from error
+        raise SettingsError(f"{given}: {module} cannot be imported: {_reason(error)}") from error
+    except Exception as error:
+        raise SettingsError(f"{given}: {module} cannot be imported: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
