@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from assay.system_under_test.log.log import Log, LogConfig
+from assay.system_under_test.log import Log, LogConfig
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS

@@ -40,7 +40,7 @@ from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.groups.traits import group_traits
 from assay.system_under_test.log import directory
 from assay.system_under_test.log.checkpoints import CheckpointError
-from assay.system_under_test.log.defective import log_config_class
+from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.server import Server
@@ -120,7 +120,7 @@ class Broker:
             self._cache.learn,
             lambda partition, term: self._coordinator.lead(partition, term),
             partition_class(config.defects),
-            log_config_class(config.defects),
+            log_traits(config.defects),
         )
         self._controller = Controller(
             config,

@@ -22,7 +22,7 @@ from assay.system_under_test.groups.records import (
     encode_offset,
     parse,
 )
-from assay.system_under_test.log.log import CorruptLog, OffsetOutOfRange
+from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
 from assay.system_under_test.protocol.schema import ProtocolError

@@ -1,17 +1,22 @@
-"""The partition log and the small files around it.
+"""The log of one partition, and the small files next to it.
 
-``log`` is the way in; ``segment``, ``index``, ``scan``, ``slices``, ``cut`` and ``recovery`` are what it is made of,
-``errors`` what it raises. ``cleaner`` compacts it, by ``swap`` and with what ``tombstones`` remembers. ``epochs`` and
-``checkpoints`` are what replication remembers about logs, ``directory`` how they lie on a broker's disk.
+To read in this order: ``log`` (appends, reads, cuts), ``row`` (its segments, and what of them is durable), ``segment``
+(one file of entries) on ``index``, ``times`` with ``time_index``, ``scan``, ``slices``, ``cut`` and ``files``;
+``recovery`` (opening after a crash). On a log work ``retention`` (takes old segments out), ``search`` (finds offsets by
+time) and ``cleaner`` (compacts, by ``swap`` and with what ``tombstones`` remembers). ``epochs`` and ``checkpoints`` are
+what replication notes about logs, ``directory`` how they lie on a broker's disk. ``config`` has the settings,
+``errors`` what is raised, ``traits`` what a historic defect changes.
+
+Imports ``records``, ``storage`` and the modules that all of the broker may know. Replication, groups and the broker
+itself import it.
 """
 
 from assay.system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.epochs import EpochHistory
-from assay.system_under_test.log.errors import DamagedLog, OffsetOutOfRange, UnflushedTruncation
+from assay.system_under_test.log.errors import CorruptLog, DamagedLog, OffsetOutOfRange, UnflushedTruncation
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.recovery import Recovery
-from assay.system_under_test.log.segment import CorruptLog
 
 __all__ = [
     "CheckpointError",

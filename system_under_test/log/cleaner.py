@@ -1,12 +1,12 @@
 """Compaction of a log: of each key only the last value stays, at the offset that it always had.
 
 A pass has two parts, as in Kafka. The part of the log that was not cleaned yet (the dirty one) is read for the last
-offset of each key; then all segments from the start on are written anew without what a later message makes obsolete,
-small neighbours into one. Every message from the end of what was read on stays, also in the midst of a segment, so that
-a pass that has seen as many keys as it may remember just ends there.
+offset of each key; then all segments from the start on are rewritten without what a later message makes obsolete, small
+neighbours into one. Every message from the end of what was read on stays, also in the middle of a segment, so that a
+pass that has seen as many keys as it may remember just ends there.
 
 Segments that are written to, not fsynced, or not below the high watermark are never touched. Readers go on in the old
-segments; appends, reads, retention and cuts go on meanwhile, and a cut of what is being cleaned ends the pass.
+segments; appends, reads, retention and cuts go on during a pass, and a cut of what is being cleaned ends it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from typing import Final
 
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log import swap
+from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.scan import SegmentScan
-from assay.system_under_test.log.segment import CorruptLog, Segment
+from assay.system_under_test.log.segment import Segment
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import Message
 
@@ -79,11 +80,11 @@ def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | Non
     ``limit``: the high watermark. Raises :class:`CorruptLog` when the messages' times cannot be read.
     """
     dirty_from, now = max(dirty_from, log.start_offset), log.now_ms()
-    segments = log.cleanable(limit)
+    segments = swap.cleanable(log.row, limit)
     if topic.min_compaction_lag_ms:
         for index, segment in enumerate(segments):
-            with log.noting(segment):
-                if segment.age_ms() > now - topic.min_compaction_lag_ms:
+            with log.row.noting(segment):
+                if segment.times.age_ms() > now - topic.min_compaction_lag_ms:
                     segments = segments[:index]
                     break
     if not segments:
@@ -95,14 +96,14 @@ def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | Non
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None
-    return Work(segments, dirty_from, ends[-1], horizon, ratio, log.cuts)
+    return Work(segments, dirty_from, ends[-1], horizon, ratio, log.row.cuts)
 
 
 async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int], None]) -> Cleaning:
     """One pass, to be followed by :func:`note`. ``max_keys``: how many keys it may remember, at least 1.
 
-    ``on_replaced`` hears of how many segments were taken out, group by group; they are to be purged when their readers
-    have had time to finish.
+    ``on_replaced`` is called with how many segments were taken out, group by group; they are to be purged when their
+    readers have had time to finish.
 
     Raises :class:`Interrupted`, :class:`CorruptLog` for damage that it met, ``OSError``.
     """
@@ -110,7 +111,7 @@ async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int]
     end, last = await run.read_keys(max_keys)
     touched = tuple(segment for segment in work.segments if segment.base_offset < end)
     before = sum(segment.size for segment in touched)
-    await log.tombstones.allow_gaps(lambda: work.end if log.cuts == work.cuts else 0)
+    await log.tombstones.allow_gaps(lambda: work.end if log.row.cuts == work.cuts else 0)
     for group in _groups(touched, log.config.segment_bytes, log.config.index_max_bytes, end):
         await run.rewrite(group, end, last)
     return Cleaning(
@@ -129,7 +130,7 @@ async def note(log: Log, cleaning: Cleaning) -> bool:
 
     No cut may begin before this has returned.
     """
-    if log.closed or log.cuts != cleaning.cuts:
+    if log.closed or log.row.cuts != cleaning.cuts:
         return False
     await log.tombstones.cleaned(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
     return True
@@ -175,7 +176,7 @@ class _Pass:
             if message.offset < end:
                 key = message.key
                 obsolete = (
-                    key is None  # nothing tells what it stands for (Kafka's cleaner drops it, too)
+                    key is None  # it stands for no value of a key (Kafka's cleaner drops it, too)
                     or last.get(_digest(key), -1) > message.offset
                     or (message.value is None and message.offset < self._work.horizon)
                 )
@@ -186,7 +187,7 @@ class _Pass:
                     self.last_tombstone = max(self.last_tombstone, message.offset)
             return True
 
-        file = log.storage.open(path)
+        file = log.row.storage.open(path)
         try:
             file.truncate(0)
             for segment in group:
@@ -201,13 +202,13 @@ class _Pass:
             if scan.problem is not None:
                 raise CorruptLog(path, scan.position, scan.next_offset, scan.problem)
             await file.fsync()
-            if not await log.swap(group, scan, self.cuts):
+            if not await swap.exchange(log.row, group, scan, self.cuts):
                 raise Interrupted
         finally:
             with contextlib.suppress(OSError):  # what is left is removed at the next start
                 file.close()
-                if log.storage.exists(path):
-                    log.storage.remove(path)
+                if log.row.storage.exists(path):
+                    log.row.storage.remove(path)
         self.dropped += dropped
         self.freed += size - scan.position
         self._on_replaced(len(group))
@@ -215,9 +216,9 @@ class _Pass:
     def _blocks(self, segment: Segment) -> Iterator[bytes]:
         blocks = segment.blocks()
         while True:
-            if segment.closed or self._log.cuts != self.cuts:
+            if segment.closed or self._log.row.cuts != self.cuts:
                 raise Interrupted
-            with self._log.noting(segment):
+            with self._log.row.noting(segment):
                 block = next(blocks, None)
             if block is None:
                 return

@@ -1,4 +1,4 @@
-"""What goes wrong with a log as a whole; :class:`CorruptLog`, of one segment's bytes, is in ``segment``."""
+"""What goes wrong with a log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ class OffsetOutOfRange(Exception):
         self.end = end
 
 
+class CorruptLog(Exception):
+    """Stored bytes are damaged. ``position`` in the segment's file and ``offset`` are where the good prefix ends."""
+
+    def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
+        super().__init__(f"{path}: damaged at byte {position} (offset {offset}): {problem}")
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
 class DamagedLog(Exception):
-    """The log lacks something that had been fsynced, and takes no appends or cuts until it is repaired or reset."""
+    """The log lacks something that had been fsynced. It takes no appends or cuts until it is repaired or reset."""
 
 
 class UnflushedTruncation(RuntimeError):

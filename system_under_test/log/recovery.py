@@ -17,17 +17,15 @@ from dataclasses import dataclass
 
 from assay.system_under_test.log import swap
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.scan import SegmentScan
-from assay.system_under_test.log.segment import (
+from assay.system_under_test.log.files import (
     LOG_SUFFIX,
     RETIRED_SUFFIX,
     SUFFIXES,
-    Segment,
-    open_segment,
-    remove_segment,
     segment_bases,
     segment_name,
 )
+from assay.system_under_test.log.scan import SegmentScan
+from assay.system_under_test.log.segment import Segment, open_segment, remove_segment
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 

@@ -1,4 +1,4 @@
-"""One segment: entries back to back in ``<base offset, 20 digits>.log``, and the sparse indexes beside it.
+"""One segment: entries back to back in ``<base offset, 20 digits>.log``, and the sparse indexes next to it.
 
 The index cuts a segment into blocks of about ``index_interval_bytes``; every search reads one block and walks it.
 Blocks found on the disk at opening are not trusted until all their entries have been checked (CRC, size, dense
@@ -11,76 +11,23 @@ segment is scanned, which repairs the index or names the first bad entry.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import errno
 from collections.abc import Iterator
 
 from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.errors import CorruptLog
+from assay.system_under_test.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_SUFFIX, remove_files, segment_name
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
 from assay.system_under_test.log.scan import SegmentScan
-from assay.system_under_test.log.time_index import TimeIndex, open_time_index
-from assay.system_under_test.records.message import (
-    ENTRY_HEADER,
-    ENTRY_PREFIX,
-    HEADER_SIZE,
-    NO_TIMESTAMP,
-    RecordError,
-)
-from assay.system_under_test.records.message_set import first_offset, messages, scan, timestamps
+from assay.system_under_test.log.slices import EMPTY, LogSlice
+from assay.system_under_test.log.time_index import TimeIndex
+from assay.system_under_test.log.times import SegmentTimes
+from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
+from assay.system_under_test.records.message_set import first_offset, scan
 from assay.system_under_test.runtime import File, Slice, Storage
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_SUFFIX = ".timeindex"
-RETIRED_SUFFIX = ".deleted"
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_SUFFIX)
 RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
-
-
-class CorruptLog(Exception):
-    """Stored bytes are damaged. ``position`` in the segment's file and ``offset`` are where the good prefix ends."""
-
-    def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
-        super().__init__(f"{path}: damaged at byte {position} (offset {offset}): {problem}")
-        self.path = path
-        self.position = position
-        self.offset = offset
-
-
-class SliceCut(OSError):
-    """The bytes of a slice were cut from the log before they were sent; the connection can only be closed."""
-
-
-class LogSlice:
-    """A range of a segment; refuses to read once anything was cut there, since other bytes may stand there now."""
-
-    __slots__ = ("_cuts", "_position", "_segment", "_size")
-
-    def __init__(self, segment: Segment, position: int, size: int) -> None:
-        self._segment = segment
-        self._position = position
-        self._size = size
-        self._cuts = segment.cuts
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self._size
-
-    def read(self) -> bytes:
-        """The bytes; :class:`SliceCut` when the log was truncated, deleted or closed since."""
-        return self._stored().read()
-
-    async def send(self, writer: asyncio.StreamWriter) -> None:
-        """As :meth:`read`, to a connection."""
-        await self._stored().send(writer)
-
-    def _stored(self) -> Slice:
-        if self._segment.cuts != self._cuts:
-            raise SliceCut(errno.ESTALE, "cut from the log before it was sent", self._segment.path)
-        return self._segment.file.slice(self._position, self._size)
 
 
 class Segment:
@@ -92,16 +39,11 @@ class Segment:
         self.path = path
         self.file = file
         self.index = index
-        self.times = times
         self.config = config
         self.base_offset = index.base_offset
         self.next_offset = index.base_offset
         self.size = file.size
-        self.opened_ms = now_ms
-        """When this process began to fill it, milliseconds of the wall clock."""
-        self._appended_ms: int | None = None
-        self._newest = (NO_TIMESTAMP, self.base_offset)
-        """The youngest message up to ``_timed``: its timestamp and its offset."""
+        self.times = SegmentTimes(self, times, now_ms)
         self.cuts = 0
         """How often bytes were cut; closing counts."""
         self.changes = 1
@@ -111,8 +53,6 @@ class Segment:
         self._trusted_from = file.size
         self._verified: set[int] = set()
         self._recent: dict[int, int] = {}
-        self._timed = 0
-        self._noted_at = 0
 
     def is_full(self, extra: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
         """Whether ``extra`` more bytes, ending with ``last_offset``, belong in a new segment."""
@@ -132,16 +72,14 @@ class Segment:
         except OSError:
             self.index.truncate(position)
             raise
-        if not position:
-            self.opened_ms = now_ms
-        self._appended_ms = now_ms
+        self.times.appended(now_ms, first=not position)
         self.size = position + len(data)
         self.next_offset = last + 1
         self.changes += 1
         recent = self._recent
         recent[first] = position
         if indexed:
-            self._keep_times()
+            self.times.follow()
         if len(recent) > RECENT_APPENDS:
             del recent[next(iter(recent))]
 
@@ -158,7 +96,7 @@ class Segment:
                 return start + position
         return start + len(data)
 
-    def end_of_range(self, start: int, end: int, max_bytes: int, at_least_one: bool) -> int:
+    def _end_of_range(self, start: int, end: int, max_bytes: int, at_least_one: bool) -> int:
         """The greatest end of an entry that lies at most ``max_bytes`` after ``start``, and not after ``end``.
 
         ``start`` is the position of an entry below ``end``. With ``at_least_one`` that entry is always included.
@@ -178,11 +116,19 @@ class Segment:
         size = ENTRY_HEADER.unpack(self.file.read(start, HEADER_SIZE))[1]
         return start + HEADER_SIZE + int(size)
 
-    def slice(self, start: int, end: int) -> LogSlice:
-        """The bytes between two entries' positions, checked if they were not yet. Raises :class:`CorruptLog`."""
+    def slice(self, start: int, end: int, max_bytes: int, *, at_least_one: bool) -> Slice:
+        """The messages from position ``start``, a boundary, that are below the offset ``end``: ``max_bytes`` at most.
+
+        With ``at_least_one`` the first one comes even if it is larger. Raises :class:`CorruptLog`.
+        """
+        stop = self.size if end >= self.next_offset else self.locate(end)
+        if stop - start > max_bytes:
+            stop = self._end_of_range(start, stop, max_bytes, at_least_one)
+        if stop <= start:
+            return EMPTY
         if start < self._trusted_from:
-            self._verify(start, end)
-        return LogSlice(self, start, end - start)
+            self._verify(start, stop)
+        return LogSlice(self, start, stop - start)
 
     def load(self) -> SegmentScan | None:
         """A scan, not yet begun, of what comes after the last entry of the index; None when that makes no sense."""
@@ -214,11 +160,10 @@ class Segment:
             self.index.append(*entry)
         self._trusted_from = tail.start
         self.next_offset = tail.next_offset
-        if not closed_cleanly or not self.times.load(self.next_offset):
-            self._forget_times()
-        elif self.times.newest != NO_TIMESTAMP:
-            self._newest = self.times.newest, self.times.floor(self.times.newest)
-            self._timed = self._noted_at = self.size
+        if closed_cleanly:
+            self.times.load(self.next_offset, self.size)
+        else:
+            self.times.forget()
 
     def scan(self) -> SegmentScan:
         """A scan of the file, not yet begun."""
@@ -230,12 +175,7 @@ class Segment:
         self.size = scan.position
         self.next_offset = scan.next_offset
         self._trusted_from = 0
-        self._forget_times()
-        for timestamp, offset in scan.times:
-            if timestamp > self._newest[0]:
-                self._newest = timestamp, offset
-                self._note_time()
-        self._timed = self._noted_at = self.size
+        self.times.replace(scan.times, self.size)
 
     def cut(self, position: int, next_offset: int) -> None:
         """Cuts the file, which ends with ``next_offset - 1`` then."""
@@ -247,7 +187,7 @@ class Segment:
         self.changes += 1
         self._trusted_from = min(self._trusted_from, position)
         self._recent.clear()
-        self._forget_times()
+        self.times.forget()
 
     def cut_point(self, offset: int) -> tuple[int, int, int]:
         """Position of the first entry that ends at or above ``offset``, the offset after the entry before it, and where
@@ -278,26 +218,7 @@ class Segment:
     def seal(self) -> None:
         """No more appends will come for now."""
         self._recent.clear()
-        self._keep_times()
-        self._note_time()
-
-    def first_since(self, timestamp: int) -> tuple[int, int] | None:
-        """``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms); None when none is."""
-        position = self.locate(self.times.floor(timestamp - 1))
-        for newest, _, end in self.timestamps(position):
-            if newest >= timestamp:
-                for message in messages(self.file.read(position, end - position)):
-                    if message.timestamp is not None and message.timestamp >= timestamp:
-                        return message.timestamp, message.offset
-            position = end
-        return None
-
-    def timestamps(self, position: int = 0) -> Iterator[tuple[int, int, int]]:
-        """``(newest timestamp in ms, -1 for none; last offset; end position)`` of each entry from ``position``, a
-        boundary, on."""
-        for start, data in self.blocks(position):
-            for timestamp, offset, end in timestamps(data):
-                yield timestamp, offset, start + end
+        self.times.seal()
 
     def blocks(self, position: int = 0) -> Iterator[tuple[int, bytes]]:
         """Position and bytes of each block from ``position``, a boundary, on, checked."""
@@ -305,44 +226,6 @@ class Segment:
             data = self._block(position)
             yield position, data
             position += len(data)
-
-    def newest_timestamp(self) -> int:
-        """Milliseconds; -1 when no message has a timestamp. Looks only at what came since the last call."""
-        for found, at, end in self.timestamps(self._timed):
-            if found > self._newest[0]:
-                self._newest = found, at
-            if end - self._noted_at > self.config.index_interval_bytes:
-                self._note_time()
-                self._noted_at = end
-            self._timed = end
-        return self._newest[0]
-
-    def _keep_times(self) -> None:
-        """The index by time follows the appends; it is a cache, and whoever reads what is damaged will be told."""
-        with contextlib.suppress(CorruptLog):
-            self.newest_timestamp()
-
-    def _note_time(self) -> None:
-        if self._newest[0] > self.times.newest:
-            with contextlib.suppress(OSError):  # what the index lacks is scanned
-                self.times.append(*self._newest)
-
-    def _forget_times(self) -> None:
-        self.times.clear()
-        self._newest = (NO_TIMESTAMP, self.base_offset)
-        self._timed = self._noted_at = 0
-
-    def age_ms(self) -> int:
-        """When its youngest message was made, by the message's own timestamp, else when it was last appended to."""
-        newest = self.newest_timestamp()
-        return newest if newest >= 0 else self.written_ms()
-
-    def written_ms(self) -> int:
-        """When it was last appended to: by this process, else its newest timestamp, else when it was opened."""
-        if self._appended_ms is not None:
-            return self._appended_ms
-        newest = self.newest_timestamp()
-        return newest if newest >= 0 else self.opened_ms
 
     async def fsync(self) -> None:
         """Makes the data durable as it is at the call."""
@@ -374,7 +257,7 @@ class Segment:
     def _verify(self, start: int, end: int) -> bool:
         """Checks the blocks between two positions that were there at opening and were never read since.
 
-        True when the index was found bad and made anew: what it said before must be asked again.
+        True when the index was found bad and rebuilt: what it said before must be looked up again.
         """
         end = min(end, self._trusted_from)
         position = self.index.floor_position(start)
@@ -398,7 +281,7 @@ class Segment:
         return promised and found.problem is None and found.size == end - position
 
     def _rescue(self) -> None:
-        """A block is bad: a scan tells whether the index was (then it is made anew) or the data (CorruptLog)."""
+        """A block is bad: a scan shows whether the index was (then it is rebuilt) or the data (CorruptLog)."""
         scan = self.scan().run()
         if scan.problem is not None or scan.position != self.size:
             problem = scan.problem or f"{self.size} bytes expected"
@@ -406,23 +289,12 @@ class Segment:
         self.adopt(scan)
 
 
-def segment_name(base_offset: int) -> str:
-    """The file's name without suffix: 20 digits."""
-    return f"{base_offset:020d}"
-
-
-def segment_bases(storage: Storage, directory: str) -> list[int]:
-    """Base offsets of the segments in a directory, rising."""
-    names = [name.removesuffix(LOG_SUFFIX) for name in storage.listdir(directory) if name.endswith(LOG_SUFFIX)]
-    return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
-
-
 def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
     """The segment's files, created when missing, still to be loaded or rebuilt."""
     path = f"{directory}/{segment_name(base_offset)}"
     file = storage.open(path + LOG_SUFFIX)
-    index = config.open_index(storage, path + INDEX_SUFFIX, base_offset)
-    times = open_time_index(storage, path + TIME_SUFFIX, base_offset)
+    index = config.traits.index(storage.open(path + INDEX_SUFFIX), base_offset)
+    times = TimeIndex(storage.open(path + TIME_SUFFIX), base_offset)
     return Segment(path + LOG_SUFFIX, file, index, times, config, now_ms=now_ms)
 
 
@@ -432,41 +304,11 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
     if segment.size:
         raise FileExistsError(errno.EEXIST, f"a new segment has {segment.size} bytes", segment.path)
     segment.index.replace([])
-    segment.times.clear()
+    segment.times.forget()
     return segment
 
 
 def remove_segment(storage: Storage, segment: Segment) -> None:
-    """Closes it and removes its files: an index without data means nothing."""
+    """Closes it and removes its files."""
     segment.close()
     remove_files(storage, segment.path.removesuffix(LOG_SUFFIX))
-
-
-def remove_files(storage: Storage, path: str) -> None:
-    """Those of the segment whose files bear this name, without suffix; the data first."""
-    storage.remove(path + LOG_SUFFIX)
-    for suffix in (INDEX_SUFFIX, TIME_SUFFIX):
-        if storage.exists(path + suffix):
-            storage.remove(path + suffix)
-
-
-class RetiredSegment:
-    """A segment that is out of its log and still open for those who read it.
-
-    Its files are renamed, the data first; durably so once their folder is fsynced.
-    """
-
-    def __init__(self, storage: Storage, segment: Segment) -> None:
-        self._storage = storage
-        self._segment = segment
-        self._paths = [segment.path.removesuffix(LOG_SUFFIX) + suffix for suffix in SUFFIXES]
-        for path in self._paths:
-            if storage.exists(path):
-                storage.rename(path, path + RETIRED_SUFFIX)
-
-    def remove(self) -> None:
-        """Outstanding slices become invalid."""
-        self._segment.close()
-        for path in self._paths:
-            if self._storage.exists(path + RETIRED_SUFFIX):
-                self._storage.remove(path + RETIRED_SUFFIX)

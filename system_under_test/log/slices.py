@@ -1,11 +1,12 @@
-"""The bytes that a read gives: whole messages of one segment, or nothing."""
+"""The bytes that a read gives: a range of one segment, or nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+from typing import Protocol
 
-from assay.system_under_test.log.segment import Segment
-from assay.system_under_test.runtime import Slice
+from assay.system_under_test.runtime import File, Slice
 
 
 class EmptySlice:
@@ -23,12 +24,43 @@ class EmptySlice:
 EMPTY = EmptySlice()
 
 
-def whole_messages(segment: Segment, start: int, end: int, max_bytes: int, at_least_one: bool) -> Slice:
-    """From position ``start``, a boundary, on: those below the offset ``end``, at most ``max_bytes`` of them.
+class SliceCut(OSError):
+    """The bytes of a slice were cut from the log before they were sent; the connection can only be closed."""
 
-    With ``at_least_one`` the first one comes even if it is larger. Raises ``CorruptLog``.
-    """
-    stop = segment.size if end >= segment.next_offset else segment.locate(end)
-    if stop - start > max_bytes:
-        stop = segment.end_of_range(start, stop, max_bytes, at_least_one)
-    return segment.slice(start, stop) if stop > start else EMPTY
+
+class Cuttable(Protocol):
+    """What a slice needs of its segment. ``cuts`` counts how often bytes were cut from it."""
+
+    path: str
+    file: File
+    cuts: int
+
+
+class LogSlice:
+    """A range of a segment. Once anything was cut there it fails to read: other bytes may stand there now."""
+
+    __slots__ = ("_cuts", "_position", "_segment", "_size")
+
+    def __init__(self, segment: Cuttable, position: int, size: int) -> None:
+        self._segment = segment
+        self._position = position
+        self._size = size
+        self._cuts = segment.cuts
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._size
+
+    def read(self) -> bytes:
+        """The bytes; :class:`SliceCut` when the log was truncated, deleted or closed since."""
+        return self._stored().read()
+
+    async def send(self, writer: asyncio.StreamWriter) -> None:
+        """As :meth:`read`, to a connection."""
+        await self._stored().send(writer)
+
+    def _stored(self) -> Slice:
+        if self._segment.cuts != self._cuts:
+            raise SliceCut(errno.ESTALE, "cut from the log before it was sent", self._segment.path)
+        return self._segment.file.slice(self._position, self._size)

@@ -2,7 +2,7 @@
 
 On disk as Kafka has it: 12 bytes an entry, a timestamp in milliseconds (int64) and an offset relative to the segment's
 base (uint32). An entry says: no message up to this one is younger, and this one is just so old. Both rise strictly.
-Like the other index it is a cache: after anything but a clean stop it is made anew from the segment.
+Like the other index it is a cache: after anything but a clean stop it is rebuilt from the segment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from bisect import bisect_right
 
 from assay.system_under_test.records.message import NO_TIMESTAMP
-from assay.system_under_test.runtime import File, Storage
+from assay.system_under_test.runtime import File
 
 ENTRY = struct.Struct(">qI")
 
@@ -69,8 +69,3 @@ class TimeIndex:
 
     def close(self) -> None:
         self._file.close()
-
-
-def open_time_index(storage: Storage, path: str, base_offset: int) -> TimeIndex:
-    """An index over the file at ``path``, still to be loaded or made anew."""
-    return TimeIndex(storage.open(path), base_offset)

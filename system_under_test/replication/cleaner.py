@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log import cleaner
 from assay.system_under_test.log.checkpoints import CLEANED, CheckpointError, OffsetCheckpoint
-from assay.system_under_test.log.log import CorruptLog
+from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.records.message import RecordError
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.runtime import Storage

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.system_under_test.log.log import OffsetOutOfRange
-from assay.system_under_test.log.segment import CorruptLog
+from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import (

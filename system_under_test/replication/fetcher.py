@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay.system_under_test.log.log import DamagedLog
+from assay.system_under_test.log.errors import DamagedLog
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (

@@ -17,7 +17,9 @@ from assay.system_under_test.log import directory
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.epochs import EpochHistory
-from assay.system_under_test.log.log import CorruptLog, Log
+from assay.system_under_test.log.errors import CorruptLog
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.traits import CORRECT, LogTraits
 from assay.system_under_test.protocol.control import LeaderAndIsrResponse, PartitionResult, StopReplicaResponse
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
@@ -51,7 +53,7 @@ class ReplicaManager:
         learn: Callable[[LeaderAndIsrRequest], None],
         on_lead: Callable[[Partition, LeaderTerm], None],
         partition_class: type[Partition] = Partition,
-        log_config: type[LogConfig] = LogConfig,
+        log_traits: LogTraits = CORRECT,
     ) -> None:
         self.config = config
         self.broker_epoch = -1
@@ -65,7 +67,7 @@ class ReplicaManager:
         self._background = background
         self._learn = learn
         self._on_lead = on_lead
-        self._log_config = log_config
+        self._log_traits = log_traits
         self._partition_class = partition_class
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_configs: dict[str, TopicConfig] = {}
@@ -99,7 +101,7 @@ class ReplicaManager:
         log, recovery = await Log.open(
             self._storage,
             path,
-            self._log_config.of(config),
+            LogConfig.of(config, self._log_traits),
             clean=clean,
             recovery_point=self._recovery_points.load().get((topic, index), 0),
             wall_clock=self._runtime.wall_clock,

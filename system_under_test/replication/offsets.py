@@ -12,7 +12,8 @@ import logging
 
 from kazoo.exceptions import KazooException
 
-from assay.system_under_test.log.segment import CorruptLog
+from assay.system_under_test.log.errors import CorruptLog
+from assay.system_under_test.log.search import offset_for_time, offsets_before
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
@@ -109,13 +110,13 @@ async def _list_partition(
 def _segments(partition: Partition, wanted: ListOffsetsPartition, end: int) -> list[int]:
     """What version 0 lists, with ``end`` in the place of what consumers cannot read yet."""
     count = max(0, wanted.max_num_offsets)
-    found = partition.log.offsets_before(wanted.timestamp, count)
+    found = offsets_before(partition.log, wanted.timestamp, count)
     below = [offset for offset in found if offset < end]
     return below if below == found else [end, *below][:count]
 
 
 def _by_time(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
-    found = partition.log.offset_for_time(timestamp)
+    found = offset_for_time(partition.log, timestamp)
     if found is not None and found[1] < partition.high_watermark:
         answer.timestamp, answer.offset = found
 

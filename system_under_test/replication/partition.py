@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from assay.system_under_test.config import TimestampType, TopicConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.log.cleaner import Cleaning
+from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.epochs import EpochHistory
-from assay.system_under_test.log.log import DamagedLog, Log
+from assay.system_under_test.log.errors import DamagedLog
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.retention import retain
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import EpochAnswer, PartitionStateUpdate
 from assay.system_under_test.records.message import NO_TIMESTAMP
@@ -128,11 +131,11 @@ class Partition:
         self._on_flush_due = on_flush_due
         self._flush_timer: asyncio.TimerHandle | None = None
         self._before_cut = before_cut
-        log.on_roll = self._rolled
+        log.row.on_roll = self._rolled
 
     async def configure(self, config: TopicConfig) -> None:
         """The topic's settings, which may come or change long after the log was opened."""
-        await self.log.configure(type(self.log.config).of(config))
+        await self.log.configure(LogConfig.of(config, self.log.config.traits))
         self.config = config
         self.is_configured = True
         if self.leader is not None and self.leader.serving:
@@ -425,8 +428,11 @@ class Partition:
         config, before = self.config, self.log.start_offset
         if not self.is_configured or not config.deletes:
             return 0
-        count = await self.log.retain(
-            lambda: self.high_watermark, retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
+        count = await retain(
+            self.log,
+            lambda: self.high_watermark,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
         )
         if count:
             self.epochs.truncate_from_start(self.log.start_offset)

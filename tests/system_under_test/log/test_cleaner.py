@@ -11,8 +11,11 @@ import pytest
 
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.config import TopicConfig
-from assay.system_under_test.log import Log, LogConfig, OffsetOutOfRange, cleaner, segment
+from assay.system_under_test.log import Log, LogConfig, OffsetOutOfRange, cleaner
 from assay.system_under_test.log.cleaner import Cleaning, Interrupted
+from assay.system_under_test.log.retention import retain
+from assay.system_under_test.log.search import offset_for_time
+from assay.system_under_test.log.slices import SliceCut
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP
@@ -126,9 +129,9 @@ def test_readers_find_their_way_over_the_gaps() -> None:
             for offset in range(log.end_offset):
                 expected = next(at for at in left if at >= offset)
                 assert message_set.decode(log.read(offset, 1).read())[0].offset == expected
-                assert log.offset_for_time(100 + offset) == (100 + expected, expected)
+                assert offset_for_time(log, 100 + offset) == (100 + expected, expected)
             assert log.read(30, 1).size == 0
-            assert log.offset_for_time(130) is None
+            assert offset_for_time(log, 130) is None
             if not again:
                 log = await bench.open()
 
@@ -212,7 +215,7 @@ def test_a_compressed_set_is_made_anew_with_what_is_left_of_it() -> None:
         ]
         (position, size, offset), *_ = message_set.scan(log.read(0, 1).read())
         assert (position, offset) == (0, 7), "still one set"
-        assert log.offset_for_time(8) == (9, 5)
+        assert offset_for_time(log, 8) == (9, 5)
         assert message_set.decode(log.read(6, 1).read())[0].offset == 5
         assert size < len(wrap(message_set.decode(packed), GZIP))
 
@@ -244,7 +247,7 @@ def test_readers_of_what_was_cleaned_go_on_until_it_is_purged() -> None:
         assert [m.offset for s in slices for m in message_set.decode(s.read())] == [0, 1, 2, 3, 4, 5]
         log.purge(2)
         for old in slices:
-            with pytest.raises(segment.SliceCut):
+            with pytest.raises(SliceCut):
                 old.read()
         assert bench.offsets() == [5, 6]
 
@@ -385,7 +388,7 @@ def test_retention_takes_segments_of_which_compaction_has_left_nothing() -> None
         await bench.fill(*values(*["a1"] * 3))
         await bench.clean()
         assert bench.offsets() == [3, 4, 5, 8, 9]
-        assert await log.retain(lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
+        assert await retain(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
         assert log.start_offset == log.segment_offsets[0] > 0
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 1)
@@ -399,17 +402,17 @@ def test_what_is_appended_while_segments_are_swapped_stays_in_its_place(monkeypa
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values("a1", "a2", "a3", "a4", "a5", "a6", "b1"))
-        fsync, appended = log.storage.fsync_directory, []
+        fsync, appended = log.row.storage.fsync_directory, []
 
         async def busy(path: str) -> None:
             await fsync(path)
-            if log._swap is not None and not appended:
+            if log.row.swap_file is not None and not appended:
                 segments = len(log.segment_offsets)
                 while len(log.segment_offsets) == segments or log.end_offset % 3 != 2:
                     appended.append(log.end_offset)
                     log.append(message_set.build([(b"c%d" % len(appended), b"new", 5)]), 1)
 
-        monkeypatch.setattr(log.storage, "fsync_directory", busy)
+        monkeypatch.setattr(log.row.storage, "fsync_directory", busy)
         await bench.clean()
         assert len(appended) > 2
         assert bench.offsets() == [5, 6, *appended]

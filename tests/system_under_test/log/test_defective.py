@@ -10,8 +10,8 @@ import pytest
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.defective import IndexTrusted, SizesOnly
 from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import RecordError
 
@@ -37,6 +37,7 @@ async def end_after_restart(config: LogConfig, damage: bytes | int) -> int:
     return end
 
 
+SIZES_ONLY = LogConfig(traits=log_traits(["no-crc-recovery"]))
 NONSENSE = (77).to_bytes(8, "big") + (20).to_bytes(4, "big") + bytes(20)
 
 
@@ -48,7 +49,7 @@ def test_only_the_correct_build_cuts_what_looks_like_a_message_and_is_none(
 ) -> None:
     loop = SimLoop(1)
     assert loop.run_until_complete(end_after_restart(LogConfig(), damage)) == correct
-    assert loop.run_until_complete(end_after_restart(SizesOnly(), damage)) == defective
+    assert loop.run_until_complete(end_after_restart(SIZES_ONLY, damage)) == defective
     loop.close()
 
 
@@ -83,7 +84,7 @@ def test_only_a_trusted_index_misleads_readers_after_a_cut_and_only_behind_it(re
     loop = SimLoop(1)
     config = {"index_interval_bytes": 1}
     assert loop.run_until_complete(misled(LogConfig(**config), restart=restart)) == []
-    wrong = loop.run_until_complete(misled(IndexTrusted(**config), restart=restart))
+    wrong = loop.run_until_complete(misled(LogConfig(**config, traits=log_traits(["index-trusted"])), restart=restart))
     assert wrong
     assert min(wrong) >= 20
     loop.close()

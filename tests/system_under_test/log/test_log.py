@@ -21,7 +21,9 @@ from assay.system_under_test.log import (
     UnflushedTruncation,
     segment,
 )
-from assay.system_under_test.log.log import EARLIEST, LATEST
+from assay.system_under_test.log.retention import retain
+from assay.system_under_test.log.search import EARLIEST, LATEST, offset_for_time, offsets_before
+from assay.system_under_test.log.slices import SliceCut
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.storage import LocalStorage
@@ -335,14 +337,14 @@ def test_offsets_by_time() -> None:
             fill(log, 1, timestamp)
             bench.now += 1
         for _ in range(2):
-            assert log.offset_for_time(0) == (10, 0)
-            assert log.offset_for_time(11) == log.offset_for_time(30) == (30, 1)
-            assert log.offset_for_time(31) == (50, 3)
-            assert log.offset_for_time(51) is None
+            assert offset_for_time(log, 0) == (10, 0)
+            assert offset_for_time(log, 11) == offset_for_time(log, 30) == (30, 1)
+            assert offset_for_time(log, 31) == (50, 3)
+            assert offset_for_time(log, 51) is None
             await log.close()
             log = await bench.open(clean=True, recovery_point=5, segment_bytes=2 * ENTRY)
         log.truncate_to(3)
-        assert log.offset_for_time(31) is None
+        assert offset_for_time(log, 31) is None
 
     run(scenario)
 
@@ -350,17 +352,17 @@ def test_offsets_by_time() -> None:
 def test_offsets_before_a_time_are_where_segments_begin() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
-        assert log.offsets_before(LATEST, 5) == log.offsets_before(EARLIEST, 5) == [0]
+        assert offsets_before(log, LATEST, 5) == offsets_before(log, EARLIEST, 5) == [0]
         for _ in range(5):
             fill(log, 1)
             bench.now += 1
-        assert log.offsets_before(LATEST, 5) == [5, 4, 2, 0]
-        assert log.offsets_before(LATEST, 1) == [5]
-        assert log.offsets_before(EARLIEST, 5) == [0]
-        assert log.offsets_before(1_001_000, 5) == [0]
-        assert log.offsets_before(1_003_000, 5) == [2, 0]
-        assert log.offsets_before(999_999, 5) == []
-        assert log.offsets_before(2_000_000, 5) == [5, 4, 2, 0]
+        assert offsets_before(log, LATEST, 5) == [5, 4, 2, 0]
+        assert offsets_before(log, LATEST, 1) == [5]
+        assert offsets_before(log, EARLIEST, 5) == [0]
+        assert offsets_before(log, 1_001_000, 5) == [0]
+        assert offsets_before(log, 1_003_000, 5) == [2, 0]
+        assert offsets_before(log, 999_999, 5) == []
+        assert offsets_before(log, 2_000_000, 5) == [5, 4, 2, 0]
 
     run(scenario)
 
@@ -489,9 +491,9 @@ def test_a_search_by_time_reads_little_even_after_a_restart() -> None:
             log.append(message_set.build([(None, b"%d" % number, 10 * number)]), 1)
         await log.close()
         log = await bench.open(clean=True, recovery_point=1000, index_interval_bytes=200)
-        assert [log.offset_for_time(t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
+        assert [offset_for_time(log, t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
         with mock.patch.object(segment.Segment, "_block", autospec=True, side_effect=segment.Segment._block) as read:
-            assert log.offset_for_time(5005) == (5010, 501)
+            assert offset_for_time(log, 5005) == (5010, 501)
         assert read.call_count <= 4
 
     run(scenario)
@@ -503,13 +505,13 @@ def test_retention_goes_by_the_messages_own_time_from_the_oldest_segment_on() ->
         for minute in (0, 0, 9, 1, 2, 2, 15, 15):  # the second segment has a young message, and the third hides behind
             log.append(message_set.build([(None, b"0", int(bench.now * 1000) + minute * 60_000)]), 1)
         bench.now += 14 * 60
-        assert await log.retain(lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
+        assert await retain(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
         assert (log.start_offset, log.segment_offsets) == (2, (2, 4, 6))
         bench.now += 6 * 60
-        assert await log.retain(lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 2
+        assert await retain(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 2
         assert log.start_offset == 6
         bench.now += 60 * 60
-        assert await log.retain(lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
+        assert await retain(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
         assert (log.start_offset, log.end_offset, log.segment_offsets) == (8, 8, (8,))
         fill(log, 1)
         assert values(log.read(8, 1000).read()) == [b"8"]
@@ -521,11 +523,11 @@ def test_retention_keeps_so_many_bytes_and_all_that_is_not_committed() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 10)
-        assert await log.retain(lambda: 4, retention_ms=-1, retention_bytes=3 * ENTRY) == 2
+        assert await retain(log, lambda: 4, retention_ms=-1, retention_bytes=3 * ENTRY) == 2
         assert log.start_offset == 4
-        assert await log.retain(lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
+        assert await retain(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
         assert log.size == 4 * ENTRY
-        assert await log.retain(lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 0
+        assert await retain(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 0
 
     run(scenario)
 
@@ -535,12 +537,12 @@ def test_a_reader_of_a_retired_segment_goes_on_until_it_is_purged() -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 5)
         slice_ = log.read(0, 1000)
-        await log.retain(lambda: 5, retention_ms=-1, retention_bytes=0)
+        await retain(log, lambda: 5, retention_ms=-1, retention_bytes=0)
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 1000)
         assert values(slice_.read()) == [b"0", b"1"]
         log.purge()
-        with pytest.raises(segment.SliceCut):
+        with pytest.raises(SliceCut):
             slice_.read()
         assert not [path for path in bench.disk.files() if "deleted" in path]
 
@@ -552,14 +554,14 @@ def test_a_purge_takes_those_alone_whose_time_has_come() -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 6)
         early, late = log.read(0, 1000), log.read(2, 1000)
-        assert await log.retain(lambda: 2, retention_ms=-1, retention_bytes=0) == 1
-        assert await log.retain(lambda: 4, retention_ms=-1, retention_bytes=0) == 1
+        assert await retain(log, lambda: 2, retention_ms=-1, retention_bytes=0) == 1
+        assert await retain(log, lambda: 4, retention_ms=-1, retention_bytes=0) == 1
         log.purge(1)
-        with pytest.raises(segment.SliceCut):
+        with pytest.raises(SliceCut):
             early.read()
         assert values(late.read()) == [b"2", b"3"]
         log.purge()
-        with pytest.raises(segment.SliceCut):
+        with pytest.raises(SliceCut):
             late.read()
 
     run(scenario)
@@ -569,7 +571,7 @@ def test_what_was_retired_is_cleared_away_at_the_next_opening() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 5)
-        await log.retain(lambda: 5, retention_ms=-1, retention_bytes=0)
+        await retain(log, lambda: 5, retention_ms=-1, retention_bytes=0)
         assert [path for path in bench.disk.files() if "deleted" in path]
         log = await bench.open(segment_bytes=2 * ENTRY)
         assert (log.start_offset, log.end_offset) == (5, 5), "an empty segment tells where the log starts"

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log import CorruptLog, Log, LogConfig, OffsetOutOfRange, Recovery, cleaner, segment
+from assay.system_under_test.log.retention import retain
+from assay.system_under_test.log.search import offset_for_time
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.wrapper import wrap
@@ -184,7 +186,7 @@ class Model:
         self.settle()
         limit, size = self.at(limit_at), self.log.size
         ms = -1 if age is None else age
-        await self.log.retain(lambda: limit, retention_ms=ms, retention_bytes=-1 if keep_bytes is None else keep_bytes)
+        await retain(self.log, lambda: limit, retention_ms=ms, retention_bytes=-1 if keep_bytes is None else keep_bytes)
         assert self.start <= self.log.start_offset <= max(limit, self.start)
         gone = [one for offset, one in self.held.items() if offset < self.log.start_offset]
         if keep_bytes is None:
@@ -233,11 +235,11 @@ class Model:
         try:
             done = await cleaner.clean(self.log, work, max_keys, lambda _: None)
         except cleaner.Interrupted:
-            assert self.log.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
+            assert self.log.row.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
             self.content = self.content._replace(doomed=frozenset(self.content.doomed))
             return
         async with self.cutting:
-            if self.log.cuts == done.cuts:
+            if self.log.row.cuts == done.cuts:
                 for offset, one in self.held.items():
                     if offset < done.end and one.value is None and offset not in self.content.doomed:
                         self.noted.setdefault(offset, self.now)
@@ -409,7 +411,7 @@ class Model:
                 assert found[0].offset == self.content.first(following)
         for wanted in (0, 20, 40, 58, 60):
             timed = ((self.held[at].time, at) for at in offsets)
-            assert self.log.offset_for_time(wanted) == next((one for one in timed if one[0] >= wanted), None)
+            assert offset_for_time(self.log, wanted) == next((one for one in timed if one[0] >= wanted), None)
 
 
 @settings(max_examples=400, deadline=None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.log.time_index import ENTRY, TimeIndex, open_time_index
+from assay.system_under_test.log.time_index import ENTRY, TimeIndex
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12).map(
@@ -20,7 +20,7 @@ ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12)
 
 
 def index(entries: list[tuple[int, int]], disk: SimDisk) -> TimeIndex:
-    made = open_time_index(disk.storage(), "index", BASE)
+    made = TimeIndex(disk.storage().open("index"), BASE)
     for entry in entries:
         made.append(*entry)
     return made
@@ -37,7 +37,7 @@ def test_searches_agree_with_brute_force(entries: list[tuple[int, int]], timesta
 def test_what_was_written_is_loaded_and_what_was_cleared_is_not(entries: list[tuple[int, int]]) -> None:
     disk = SimDisk(Random(0))
     made = index(entries, disk)
-    again = open_time_index(disk.storage(), "index", BASE)
+    again = TimeIndex(disk.storage().open("index"), BASE)
     assert again.load(BASE + 1000)
     assert [again.floor(time) for time, _ in entries] == [offset for _, offset in entries]
     made.clear()
@@ -59,6 +59,6 @@ def test_an_impossible_file_is_not_loaded(fault: str, entries: list[tuple[int, i
     else:
         end -= 1
     disk.write("index", data)
-    again = open_time_index(disk.storage(), "index", BASE)
+    again = TimeIndex(disk.storage().open("index"), BASE)
     assert not again.load(end)
     assert (again.newest, again.floor(10**6)) == (-1, BASE)

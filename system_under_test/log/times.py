@@ -1,0 +1,134 @@
+"""How young the messages of one segment are, and finding one by its time.
+
+The index by time follows the appends. It is a cache: what it lacks is scanned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.errors import CorruptLog
+from assay.system_under_test.log.time_index import TimeIndex
+from assay.system_under_test.records.message import NO_TIMESTAMP
+from assay.system_under_test.records.message_set import messages, timestamps
+from assay.system_under_test.runtime import File
+
+
+class Blocks(Protocol):
+    """What is needed of the segment."""
+
+    base_offset: int
+    file: File
+    config: LogConfig
+
+    def locate(self, offset: int) -> int: ...
+
+    def blocks(self, position: int = 0) -> Iterator[tuple[int, bytes]]: ...
+
+
+class SegmentTimes:
+    """See the module. Times are milliseconds; -1 stands for none."""
+
+    def __init__(self, segment: Blocks, index: TimeIndex, now_ms: int) -> None:
+        self._segment = segment
+        self._index = index
+        self.opened_ms = now_ms
+        """When this process began to fill the segment, by the wall clock."""
+        self._appended_ms: int | None = None
+        self._newest = (NO_TIMESTAMP, segment.base_offset)
+        """The youngest message up to ``_read_to``: its timestamp and its offset."""
+        self._read_to = 0
+        self._noted_at = 0
+
+    def appended(self, now_ms: int, *, first: bool) -> None:
+        """Something was appended, ``first`` to an empty segment."""
+        if first:
+            self.opened_ms = now_ms
+        self._appended_ms = now_ms
+
+    def newest(self) -> int:
+        """The youngest message's timestamp. Looks only at what came since the last call."""
+        for found, at, end in self._timestamps(self._read_to):
+            if found > self._newest[0]:
+                self._newest = found, at
+            if end - self._noted_at > self._segment.config.index_interval_bytes:
+                self._note()
+                self._noted_at = end
+            self._read_to = end
+        return self._newest[0]
+
+    def age_ms(self) -> int:
+        """When its youngest message was made, by the message's own timestamp, else when it was last appended to."""
+        newest = self.newest()
+        return newest if newest >= 0 else self.written_ms()
+
+    def written_ms(self) -> int:
+        """When it was last appended to: by this process, else its newest timestamp, else when it was opened."""
+        if self._appended_ms is not None:
+            return self._appended_ms
+        newest = self.newest()
+        return newest if newest >= 0 else self.opened_ms
+
+    def first_since(self, timestamp: int) -> tuple[int, int] | None:
+        """``(timestamp, offset)`` of the first message stamped at or after ``timestamp``; None when none is."""
+        position = self._segment.locate(self._index.floor(timestamp - 1))
+        for newest, _, end in self._timestamps(position):
+            if newest >= timestamp:
+                for message in messages(self._segment.file.read(position, end - position)):
+                    if message.timestamp is not None and message.timestamp >= timestamp:
+                        return message.timestamp, message.offset
+            position = end
+        return None
+
+    def follow(self) -> None:
+        """Brings the index up to the last append."""
+        with contextlib.suppress(CorruptLog):  # a reader of what is damaged gets this error, an append does not
+            self.newest()
+
+    def seal(self) -> None:
+        """No more appends will come for now."""
+        self.follow()
+        self._note()
+
+    def forget(self) -> None:
+        """The segment was cut or is new: everything is read again when it is needed."""
+        self._index.clear()
+        self._newest = (NO_TIMESTAMP, self._segment.base_offset)
+        self._read_to = self._noted_at = 0
+
+    def load(self, next_offset: int, size: int) -> None:
+        """Believes the index of a segment that was closed cleanly and ends at this offset and this byte."""
+        if not self._index.load(next_offset):
+            self.forget()
+        elif self._index.newest != NO_TIMESTAMP:
+            self._newest = self._index.newest, self._index.floor(self._index.newest)
+            self._read_to = self._noted_at = size
+
+    def replace(self, found: Iterable[tuple[int, int]], size: int) -> None:
+        """Takes ``(timestamp, offset)`` of the youngest message of each block, from a scan of all ``size`` bytes."""
+        self.forget()
+        for timestamp, offset in found:
+            if timestamp > self._newest[0]:
+                self._newest = timestamp, offset
+                self._note()
+        self._read_to = self._noted_at = size
+
+    async def fsync(self) -> None:
+        await self._index.fsync()
+
+    def close(self) -> None:
+        self._index.close()
+
+    def _timestamps(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """``(newest timestamp, last offset, end position)`` of each entry from ``position``, a boundary, on."""
+        for start, data in self._segment.blocks(position):
+            for timestamp, offset, end in timestamps(data):
+                yield timestamp, offset, start + end
+
+    def _note(self) -> None:
+        if self._newest[0] > self._index.newest:
+            with contextlib.suppress(OSError):  # what the index lacks is scanned
+                self._index.append(*self._newest)

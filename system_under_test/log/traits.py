@@ -1,0 +1,68 @@
+"""What a log does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, Buffer
+from assay.system_under_test.records.message_set import Checked
+from assay.system_under_test.runtime import File
+
+
+class Check(Protocol):
+    """Says how far bytes from a disk are good, which should begin at ``next_offset``."""
+
+    def __call__(self, data: Buffer, next_offset: int, *, gaps: bool) -> Checked: ...
+
+
+@dataclass(frozen=True)
+class LogTraits:
+    """How bytes from a disk are checked, and which index is kept over them."""
+
+    check: Check = message_set.check
+    index: Callable[[File, int], OffsetIndex] = OffsetIndex
+    """Over a file, of the segment with this base offset; still to be loaded or rebuilt."""
+
+
+CORRECT = LogTraits()
+
+
+def log_traits(defects: Collection[str]) -> LogTraits:
+    """Of the build with these defects."""
+    if "no-crc-recovery" in defects:
+        return LogTraits(check=follow_sizes)
+    if "index-trusted" in defects:
+        return LogTraits(index=TrustedIndex)
+    return CORRECT
+
+
+def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool) -> Checked:
+    """Believes what stands between the entries' sizes: it checks no CRC and no offset."""
+    position = count = 0
+    while len(data) - position >= HEADER_SIZE:
+        _, size = ENTRY_HEADER.unpack_from(data, position)
+        if size < MINIMUM_SIZE or position + HEADER_SIZE + size > len(data):
+            break
+        position += HEADER_SIZE + size
+        count += 1
+    return Checked(position, next_offset + count, count, None)
+
+
+class TrustedIndex(OffsetIndex):
+    """Keeps what it once held: no cut of the segment shortens it, and no scan rebuilds it."""
+
+    def truncate(self, position: int) -> None:
+        """The entries beyond stay, and point at records that are gone."""
+
+    def replace(self, entries: list[tuple[int, int]]) -> None:
+        self.load(MAXIMUM)
+        for entry in entries:
+            self.append(*entry)
+
+    def append(self, offset: int, position: int) -> None:
+        if position > self.last_position and offset > self.offset_at(position):
+            super().append(offset, position)
