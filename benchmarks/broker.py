@@ -1,29 +1,31 @@
-"""How fast the broker takes and gives messages, beside a peer that stores nothing.
+"""How fast the broker takes and gives messages, next to a peer that stores nothing.
 
 Three brokers in Docker on this machine, driven by confluent-kafka (librdkafka) with messages of 100 bytes; and the same
 client against librdkafka's own mock cluster, which lives in the client's process, answers at once and keeps messages in
-memory: what the client alone can do here. Figures are the best of ``--rounds``; ratios are what is to be quoted.
+memory: what the client alone can do here. Figures are the best of ``--rounds``; quote the ratios.
 
-    python benchmarks/broker.py [--messages 200000] [--rounds 3]
+    python benchmarks/broker.py [--messages 200000] [--rounds 3] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from figures import Output, arguments
+
 SIZE = 100
 PARTITIONS = 3
 BROKERS = 3
+Config = dict[str, str | int | float | bool]
 WAIT = 60.0
 SYNCHRONOUS = 500
 """Sends one after the other, each waited for."""
@@ -56,7 +58,7 @@ def cluster() -> Iterator[str]:
             process.wait(WAIT)
 
 
-def filled(config: dict[str, object], topic: str, messages: int) -> float:
+def filled(config: Config, topic: str, messages: int) -> float:
     """Sends so many, as fast as the client can, and waits for all; messages a second."""
     failures: list[KafkaError] = []
     producer = Producer({**config, "linger.ms": 5, "batch.num.messages": 10_000, "queue.buffering.max.messages": 10**6})
@@ -81,7 +83,7 @@ def filled(config: dict[str, object], topic: str, messages: int) -> float:
     return messages / (time.perf_counter() - began)
 
 
-def latencies(config: dict[str, object], topic: str) -> list[float]:
+def latencies(config: Config, topic: str) -> list[float]:
     """Milliseconds of sends that are waited for one by one."""
     producer = Producer({**config, "acks": "all", "linger.ms": 0})
     times = []
@@ -94,7 +96,7 @@ def latencies(config: dict[str, object], topic: str) -> list[float]:
     return times[20:]
 
 
-def read(config: dict[str, object], topic: str, messages: int) -> float:
+def read(config: Config, topic: str, messages: int) -> float:
     """Messages a second of one consumer from the beginning of all partitions."""
     consumer = Consumer({**config, "group.id": "benchmark", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
@@ -108,7 +110,7 @@ def read(config: dict[str, object], topic: str, messages: int) -> float:
     return messages / seconds
 
 
-def measure(config: dict[str, object], name: str, messages: int, make: Callable[[str], None]) -> Figures:
+def measure(config: Config, name: str, messages: int, make: Callable[[str], None]) -> Figures:
     for kind in ("one", "all", "sync"):
         make(f"{name}-{kind}")
     one = filled({**config, "acks": "1"}, f"{name}-one", messages)
@@ -121,7 +123,7 @@ def measure(config: dict[str, object], name: str, messages: int, make: Callable[
 
 def brokers(address: str, messages: int, rounds: int) -> Figures:
     """The best of some rounds. No client is left when it returns: one would look for the brokers when they are gone."""
-    config: dict[str, object] = {"bootstrap.servers": address}
+    config: Config = {"bootstrap.servers": address}
     admin = AdminClient(config)
 
     def make(topic: str) -> None:
@@ -142,24 +144,32 @@ def best(figures: list[Figures]) -> Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    out = Output(options.json)
     rounds = range(options.rounds)
     with cluster() as address:
         here = brokers(address, options.messages, options.rounds)
         # Each mock cluster lives and dies with one client: reading would need another's messages, so it is left out.
-        mock: dict[str, object] = {"bootstrap.servers": "mock", "test.mock.num.brokers": BROKERS}
+        mock: Config = {"bootstrap.servers": "mock", "test.mock.num.brokers": BROKERS}
         peer = [filled({**mock, "acks": acks}, "topic", options.messages) for _ in rounds for acks in ("1", "all")]
         sync = statistics.median(latencies(mock, "topic"))
     count, shape = options.messages, f"{BROKERS} brokers, {PARTITIONS} partitions"
     one, everyone = here.acks_one / max(peer[0::2]), here.acks_all / max(peer[1::2])
-    print(f"{count:,} messages of {SIZE} bytes, {shape}; best of {options.rounds}; shares are of the mock cluster's")
-    print(f"acks=1                {here.acks_one:9,.0f} /s  {one:6.1%}")
-    print(f"acks=all, replicated  {here.acks_all:9,.0f} /s  {everyone:6.1%}")
-    print(f"acks=all, one by one  {here.p50:9.2f} ms p50, {here.p99:.2f} ms p99; mock cluster {sync:.2f} ms p50")
-    print(f"one consumer          {here.consumed:9,.0f} /s")
+    out.text(f"{count:,} messages of {SIZE} bytes, {shape}; best of {options.rounds}; shares are of the mock cluster's")
+    out.text(f"acks=1                {here.acks_one:9,.0f} /s  {one:6.1%}")
+    out.text(f"acks=all, replicated  {here.acks_all:9,.0f} /s  {everyone:6.1%}")
+    out.text(f"acks=all, one by one  {here.p50:9.2f} ms p50, {here.p99:.2f} ms p99; mock cluster {sync:.2f} ms p50")
+    out.text(f"one consumer          {here.consumed:9,.0f} /s")
+    out.figures(
+        {
+            "messages": count,
+            "broker": asdict(here),
+            "mock": {"acks_one": max(peer[0::2]), "acks_all": max(peer[1::2]), "p50": sync},
+        }
+    )
 
 
 if __name__ == "__main__":

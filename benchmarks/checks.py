@@ -1,20 +1,23 @@
-"""How long DuckDB and Spark take to judge large histories, beside merely reading and sorting the same files.
+"""How long DuckDB and Spark take to judge large histories, compared with reading and sorting the same files.
 
     python benchmarks/checks.py [--models log,register,group] [--effects 10000000] [--keys 1,1000] [--clients 5,50]
         [--engines duckdb,spark] [--plant [1]] [--order none] [--folder DIR] [--duckdb-memory 4GB] [--spark-memory 4g]
+        [--json]
 
 Each history is made by ``assay generate``, and judged by each engine in a process of its own, for its peak memory: of
-that process and those that it started, such as Spark's JVM, together, looked at twice a second. The limit is the same
-engine's time to read the effects and sort them by key, position and call, in the same process, right after. Ratios to
-it: of the costliest single check, and of all together: validation, shared views, checks. ``--plant``: with an anomaly
-of each history's own in it, or so many, all of which must be found, and nothing else. ``--order``: what transactions
-(``txn``, ``txn-register``) must respect besides: none, process or real-time. ``--folder`` keeps the histories for the
-next time; else they go.
+that process together with those that it started, such as Spark's JVM, looked at twice a second. What it is compared
+with is the same engine's time to read the effects and sort them by key, position and call, in the same process, right
+after. Ratios to that: of the costliest single check, and of all together (validation, shared views, checks).
+
+- ``--plant``: with an anomaly of the history's own planted in it, or so many; all must be found, and nothing else.
+- ``--order``: what transactions (``txn``, ``txn-register``) must respect in addition: none, process or real-time.
+- ``--folder`` keeps the histories for the next time; without it they are deleted.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import shutil
@@ -22,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -35,9 +39,11 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY, PLANTED, generate
 from assay.harness.synthetic.plan import Plan
 
+from figures import Output, arguments, names, numbers
+
 SAMPLE: Final = 20
-"""A history of a twentieth tells how many effects an operation has, which models, keys and clients decide, and
-somewhat its length: a history that is too far off is made again."""
+"""A history of a twentieth of the length says how many effects an operation has; that depends on the model, the keys
+and the clients, and a little on the length, so a history whose size is too far off is made again."""
 CLOSE: Final = 0.05
 TRIES: Final = 4
 PLANT: Final = {
@@ -48,22 +54,22 @@ COLUMNS: Final = "op, sub, process, key, kind, position, value, call, ret, outco
 SORTED: Final = f"select {COLUMNS} from effects order by key, position, call, op, sub"
 
 
-def history(folder: Path, model: str, effects: int, keys: int, clients: int, plant: int) -> Path:
+def history(folder: Path, model: str, effects: int, keys: int, clients: int, plant: int, out: Output) -> Path:
     """Made at the first use. Returns its folder."""
     anomaly = (f"{plant}-" if plant > 1 else "") + PLANT[model] if plant else "sound"
-    out = folder / f"{model}-{effects}-{keys}-{clients}-{anomaly}"
-    if not (out / PLANTED).exists():
+    path = folder / f"{model}-{effects}-{keys}-{clients}-{anomaly}"
+    if not (path / PLANTED).exists():
         planted = (PLANT[model],) * plant if plant else ()
         plan = Plan(operations=effects // SAMPLE, clients=clients, keys=keys, seed=7, plant=planted)
-        made = generate(model, plan, out)
+        made = generate(model, plan, path)
         for _ in range(TRIES):
             if abs(made.effects - effects) <= CLOSE * effects:
                 break
-            shutil.rmtree(out)
+            shutil.rmtree(path)
             plan = replace(plan, operations=round(plan.operations * effects / made.effects))
-            made = generate(model, plan, out)
-        print(f"{out.name}: {made.operations} operations, {made.effects} effects in {made.seconds:.0f} s", flush=True)
-    return out
+            made = generate(model, plan, path)
+        out.text(f"{path.name}: {made.operations} operations, {made.effects} effects in {made.seconds:.0f} s")
+    return path
 
 
 def resident(process: int) -> int:
@@ -81,26 +87,26 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
     path = folder / HISTORY
     if engine == "duckdb":
         with DuckDB(memory=memory) as duck:
-            told = _judged(path, duck, contract)
+            judged = _judged(path, duck, contract)
         with DuckDB(memory=memory, kept_rows=0) as duck:
             register_history(duck, path)
             begun = time.perf_counter()
             duck.table("sorted", SORTED)
-            return told | {"sort": time.perf_counter() - begun}
+            return judged | {"sort": time.perf_counter() - begun}
     from assay.checkers.engine.spark import SparkApplication
 
     rows = HistoryReader(path).rows("effects")
     with SparkApplication(memory=memory) as application:
         with application.engine(effects=rows) as spark:
-            told = _judged(path, spark, contract)
+            judged = _judged(path, spark, contract)
         with application.engine(effects=rows) as spark:
             register_history(spark, path)
             session = application.session(effects=rows)
             session.read.parquet(str(path / "effects")).createOrReplaceTempView("effects")
             begun = time.perf_counter()
             session.sql(SORTED).write.format("noop").mode("overwrite").save()
-            told["sort"] = time.perf_counter() - begun
-    return told
+            judged["sort"] = time.perf_counter() - begun
+    return judged
 
 
 def _judged(path: Path, engine: Engine, contract: Contract) -> dict[str, Any]:
@@ -118,42 +124,52 @@ def _judged(path: Path, engine: Engine, contract: Contract) -> dict[str, Any]:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--models", default="log,register,group")
-    arguments.add_argument("--effects", type=int, default=10_000_000)
-    arguments.add_argument("--keys", default="1,1000")
-    arguments.add_argument("--clients", default="5,50")
-    arguments.add_argument("--engines", default="duckdb,spark")
-    arguments.add_argument("--plant", type=int, nargs="?", const=1, default=0)
-    arguments.add_argument("--order", choices=("none", *ORDERS), default="none")
-    arguments.add_argument("--folder", type=Path)
-    arguments.add_argument("--duckdb-memory", default="4GB")
-    arguments.add_argument("--spark-memory", default="4g")
-    arguments.add_argument("--one", nargs=2, metavar=("HISTORY", "ENGINE"), help=argparse.SUPPRESS)
-    options = arguments.parse_args()
-    memory = {"duckdb": options.duckdb_memory, "spark": options.spark_memory}
+    parser = arguments(__doc__)
+    parser.add_argument("--models", type=names, default=["log", "register", "group"])
+    parser.add_argument("--effects", type=int, default=10_000_000)
+    parser.add_argument("--keys", type=numbers, default=[1, 1000])
+    parser.add_argument("--clients", type=numbers, default=[5, 50])
+    parser.add_argument("--engines", type=names, default=["duckdb", "spark"])
+    parser.add_argument("--plant", type=int, nargs="?", const=1, default=0)
+    parser.add_argument("--order", choices=("none", *ORDERS), default="none")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--duckdb-memory", default="4GB")
+    parser.add_argument("--spark-memory", default="4g")
+    parser.add_argument("--one", nargs=2, metavar=("HISTORY", "ENGINE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
     if options.one is not None:
-        contract = Contract(transaction_order=options.order)
-        print(json.dumps(one(Path(options.one[0]), options.one[1], contract, memory[options.one[1]])))
+        memory = {"duckdb": options.duckdb_memory, "spark": options.spark_memory}
+        path, engine = options.one
+        print(json.dumps(one(Path(path), engine, Contract(transaction_order=options.order), memory[engine])))
         return
+    out = Output(options.json)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="assay-bench-"))
-    print("| history | effects | engine | judged | read and sort | all, ratio | costliest check | ratio | peak |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    for model in options.models.split(","):
-        for keys in map(int, options.keys.split(",")):
-            for clients in map(int, options.clients.split(",")):
-                made = history(folder, model, options.effects, keys, clients, options.plant)
-                answers = {name: _ask(made, name, options) for name in options.engines.split(",")}
-                for name, told in answers.items():
-                    _print(f"{model}, {keys} key{'s' if keys > 1 else ''}, {clients} clients", name, told)
-                said = {(told["verdict"], *told["claims"]) for told in answers.values()}
-                if len(said) > 1:
-                    sys.exit(f"{made}: the engines differ: {answers}")
-                planted = {PLANT[model]: options.plant} if options.plant else {}
-                if next(iter(answers.values()))["anomalies"] != planted:
-                    sys.exit(f"{made}: {planted} was planted, but not found, or more: {answers}")
-                if options.folder is None:
-                    shutil.rmtree(made)
+    out.text("| history | effects | engine | judged | read and sort | all, ratio | costliest check | ratio | peak |")
+    out.text("|---|---|---|---|---|---|---|---|---|")
+    rows = []
+    try:
+        for model, keys, clients in itertools.product(options.models, options.keys, options.clients):
+            made = history(folder, model, options.effects, keys, clients, options.plant, out)
+            planted = {PLANT[model]: options.plant} if options.plant else {}
+            answers = {engine: _ask(made, engine, options) for engine in options.engines}
+            for engine, answer in answers.items():
+                out.text(_row(f"{model}, {keys} key{'s' if keys > 1 else ''}, {clients} clients", engine, answer))
+                rows.append({"model": model, "keys": keys, "clients": clients, "engine": engine, **answer})
+            _compare(made, answers, planted)
+            if options.folder is None:
+                shutil.rmtree(made)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder)
+    out.figures({"rows": rows})
+
+
+def _compare(made: Path, answers: Mapping[str, Mapping[str, Any]], planted: Mapping[str, int]) -> None:
+    """Ends the benchmark when the engines differ, or did not find what was planted, and nothing else."""
+    if len({(answer["verdict"], *answer["claims"]) for answer in answers.values()}) > 1:
+        sys.exit(f"{made}: the engines differ: {answers}")
+    if next(iter(answers.values()))["anomalies"] != planted:
+        sys.exit(f"{made}: {planted} was planted, but not found, or more: {answers}")
 
 
 def _ask(made: Path, engine: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -164,23 +180,23 @@ def _ask(made: Path, engine: str, options: argparse.Namespace) -> dict[str, Any]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asked:
         while True:
             try:
-                out, errors = asked.communicate(timeout=0.5)
+                text, errors = asked.communicate(timeout=0.5)
                 break
             except subprocess.TimeoutExpired:
                 peak = max(peak, resident(asked.pid))
     if asked.returncode != 0:
         sys.exit(f"{made} by {engine}: {errors}")
-    told: dict[str, Any] = json.loads(out)
-    return told | {"peak": peak}
+    answer: dict[str, Any] = json.loads(text)
+    return answer | {"peak": peak}
 
 
-def _print(name: str, engine: str, told: dict[str, Any]) -> None:
-    limit = told["sort"]
-    print(
-        f"| {name} | {told['effects'] / 1e6:.1f} M | {engine} | {told['seconds']:.0f} s | {limit:.1f} s "
-        f"| {told['seconds'] / limit:.1f} | {told['costliest']} {told['costs']:.1f} s | {told['costs'] / limit:.1f} "
-        f"| {told['peak'] / 2**30:.1f} GB | {told['verdict']} {told['anomalies'] or ''}",
-        flush=True,
+def _row(name: str, engine: str, answer: Mapping[str, Any]) -> str:
+    limit = answer["sort"]
+    return (
+        f"| {name} | {answer['effects'] / 1e6:.1f} M | {engine} | {answer['seconds']:.0f} s | {limit:.1f} s "
+        f"| {answer['seconds'] / limit:.1f} | {answer['costliest']} {answer['costs']:.1f} s "
+        f"| {answer['costs'] / limit:.1f} | {answer['peak'] / 2**30:.1f} GB "
+        f"| {answer['verdict']} {answer['anomalies'] or ''}"
     )
 
 

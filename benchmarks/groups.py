@@ -2,17 +2,16 @@
 
 In every group at once a member leaves, and joins again when the others are stable: two rebalances each. What counts is
 the processor time of the whole simulation (brokers, members and network) for each rebalance, and the virtual time from
-the change until all of its group's members are in one generation and know what they own. A broker that looked through
+the change until all members of its group are in one generation and know what they own. A broker that looked through
 all groups, or all members, for each request would show in the first; one that queued them, in the second.
 
-Then the broker that coordinates most is killed: virtual seconds until all its groups answer again by another.
+Then the broker that coordinates the most groups is killed: virtual seconds until another answers for all of them.
 
-    python benchmarks/groups.py [--groups 10,100,1000] [--seed 1]
+    python benchmarks/groups.py [--groups 10,100,1000] [--seed 1] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import statistics
 import time
@@ -25,6 +24,8 @@ from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import Membership
 from assay.system_under_test.deployment import Broker
+
+from figures import Output, arguments, numbers
 
 MEMBERS = 3
 SESSION = 12.0
@@ -118,7 +119,7 @@ async def measure(groups: int, seed: int) -> Measured:
 
 
 async def failover(cluster: SimCluster, groups: list[Group]) -> float:
-    """Seconds from a broker's death until all offsets can be fetched, whoever coordinated."""
+    """Seconds from a broker's death until the offsets of every group can be fetched."""
     loop = asyncio.get_running_loop()
     hosts = Counter(address.host for group in groups if (address := group.members[0]._coordinator) is not None)
     victim = hosts.most_common(1)[0][0]
@@ -146,22 +147,31 @@ def run(groups: int, seed: int) -> Measured:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", default="10,100,1000", help="how many, each number a measurement of its own")
+    parser = arguments(__doc__)
+    parser.add_argument("--groups", type=numbers, default=[10, 100, 1000], help="each number is measured by itself")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    out = Output(options.json)
     run(3, options.seed)  # warms up
-    found = [run(int(groups), options.seed) for groups in options.groups.split(",")]
-    print("groups | ms of processor time per rebalance | virtual s, median | p99 | longest | failover, virtual s")
-    for one in found:
-        p99 = one.waits[int(0.99 * (len(one.waits) - 1))]
-        print(
-            f"{one.groups:6} | {one.cost:34.1f} | {statistics.median(one.waits):17.2f} | {p99:3.2f} | "
-            f"{one.waits[-1]:7.2f} | {one.failover:.2f}"
-        )
-    first, last = found[0], found[-1]
-    longer = statistics.median(last.waits) / statistics.median(first.waits)
-    print(f"{last.groups} groups to {first.groups}: processor time {last.cost / first.cost:.2f}, time {longer:.2f}")
+    out.text("groups | ms of processor time per rebalance | virtual s, median | p99 | longest | failover, virtual s")
+    rows = []
+    for groups in options.groups:
+        one = run(groups, options.seed)
+        row = {
+            "groups": groups,
+            "processor_ms_per_rebalance": one.cost,
+            "rebalance_median": statistics.median(one.waits),
+            "rebalance_p99": one.waits[int(0.99 * (len(one.waits) - 1))],
+            "rebalance_longest": one.waits[-1],
+            "failover": one.failover,
+        }
+        out.text("{:6} | {:34.1f} | {:17.2f} | {:3.2f} | {:7.2f} | {:.2f}".format(*row.values()))
+        rows.append(row)
+    first, last = rows[0], rows[-1]
+    cost = last["processor_ms_per_rebalance"] / first["processor_ms_per_rebalance"]
+    longer = last["rebalance_median"] / first["rebalance_median"]
+    out.text(f"{last['groups']} groups to {first['groups']}: processor time {cost:.2f}, time {longer:.2f}")
+    out.figures({"runs": rows})
 
 
 if __name__ == "__main__":

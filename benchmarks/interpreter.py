@@ -1,16 +1,15 @@
 """How many operations a second the interpreter drives, on one core, against clients that do nothing.
 
-    python benchmarks/interpreter.py [--operations N] [--workers N]
+    python benchmarks/interpreter.py [--operations 200000] [--workers 10] [--json]
 
 A composed generator (mix, keys, unique values, time limit), every operation and effect recorded to Parquet. Machines
-differ, so the same run also measures bare asyncio, two tasks that hand a token to and fro through queues, and prints
-the ratio: exchanges of the ping-pong per operation of the interpreter. On a machine that does other things as well,
-look at the figures per second of processor time.
+differ, so the same run also measures bare asyncio, two tasks that pass a token to and fro through queues, and prints
+the ratio: exchanges of that ping-pong for each operation of the interpreter. On a machine that does other work, too,
+compare the figures per second of processor time.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -25,8 +24,6 @@ from assay.harness.core import (
     Effect,
     Endpoint,
     Generator,
-    HistoryReader,
-    HistoryWriter,
     Interpreter,
     Operation,
     Outcome,
@@ -35,6 +32,9 @@ from assay.harness.core import (
     time_limit,
     unfold,
 )
+from assay.harness.core.history import HistoryReader, HistoryWriter
+
+from figures import Output, arguments
 
 KEYS = ("orders-0", "orders-1", "orders-2", "orders-3")
 
@@ -110,18 +110,32 @@ async def ping_pong(exchanges: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--operations", type=int, default=200_000)
     parser.add_argument("--workers", type=int, default=10)
-    arguments = parser.parse_args()
-    exchanged = asyncio.run(ping_pong(100_000))
+    options = parser.parse_args()
+    out = Output(options.json)
+    exchanged = asyncio.run(ping_pong(options.operations // 2))
     with tempfile.TemporaryDirectory() as folder:
-        driven = asyncio.run(drive(Path(folder) / "history", arguments.operations, arguments.workers))
+        driven = asyncio.run(drive(Path(folder) / "history", options.operations, options.workers))
         rows = HistoryReader(Path(folder) / "history").rows("ops")
-    print(f"{rows:,} operations recorded, {arguments.workers} workers")
-    print(f"interpreter:       {driven[0]:>9,.0f} operations/s  ({driven[1]:,.0f} per second of processor time)")
-    print(f"asyncio ping-pong: {exchanged[0]:>9,.0f} exchanges/s   ({exchanged[1]:,.0f} per second of processor time)")
-    print(f"ratio: {exchanged[1] / driven[1]:.2f} exchanges per operation")
+    ratio = exchanged[1] / driven[1]
+    out.text(f"{rows:,} operations recorded, {options.workers} workers")
+    out.text(f"interpreter:       {driven[0]:>9,.0f} operations/s  ({driven[1]:,.0f} per second of processor time)")
+    out.text(
+        f"bare asyncio:      {exchanged[0]:>9,.0f} exchanges/s   ({exchanged[1]:,.0f} per second of processor time)"
+    )
+    out.text(f"ratio: {ratio:.2f} exchanges per operation")
+    out.figures(
+        {
+            "operations": rows,
+            "operations_per_second": driven[0],
+            "operations_per_processor_second": driven[1],
+            "exchanges_per_second": exchanged[0],
+            "exchanges_per_processor_second": exchanged[1],
+            "ratio": ratio,
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """How long, and with how much memory, a register's linearizability is decided as clients and operations grow.
 
     python benchmarks/linearizability.py [--operations 1000,10000,100000] [--clients 5,10,20,50] [--seconds 60]
-        [--memory-mb 1000] [--widest]
+        [--memory-mb 1000] [--widest] [--json]
 
-One register of five values, so that values repeat and only a search can tell: each client reads or writes, and calls
-again as soon as it is answered; the history is that of a correct register. ``illegal``: a sixth value, written once
-early on, is read again near the end. ``info``: one operation in a hundred has no known end. Each case runs in a process
+One register of five values, so that values repeat and only a search can decide: each client reads or writes, and calls
+again as soon as it has an answer; the history is that of a correct register. ``illegal``: a sixth value, written once
+early, is read again near the end. ``info``: one operation in a hundred has no known end. Each case runs in a process
 of its own, for its peak memory beyond what the process began with, and has ``--seconds`` of processor time.
 
 ``--widest``: instead, for each number of operations, how many clients are still decided, legal and illegal: 50, 100,
@@ -18,6 +18,7 @@ import argparse
 import multiprocessing
 import resource
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,8 @@ import pyarrow as pa
 
 from assay.checkers.linearizability import MODELS, Limits, search
 from assay.harness.core.history import SCHEMAS
+
+from figures import Output, arguments, names, numbers
 
 VALUES: Final = 5
 LOST: Final = 0.01
@@ -90,8 +93,8 @@ def case(operations: int, clients: int, kind: str, options: argparse.Namespace, 
     answer.send((str(judged.verdict), *took, (peak() - before) // 1000, judged.examined[-1].note))
 
 
-def measure(operations: int, clients: int, kind: str, options: argparse.Namespace) -> bool:
-    """Prints one case; whether it was decided."""
+def measure(operations: int, clients: int, kind: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Runs one case and describes it."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=case, args=(operations, clients, kind, options, theirs))
@@ -102,41 +105,57 @@ def measure(operations: int, clients: int, kind: str, options: argparse.Namespac
     except EOFError:
         verdict, seconds, processor, grown, note = "unknown", 0.0, options.seconds, 0, "its time was over"
     process.join()
-    print(
+    Output(options.json).text(
         f"{operations:>8} operations {clients:>5} clients {kind:8} {verdict:8} {processor:8.2f} s of processor time "
-        f"({seconds:.1f} s by the clock) {grown:>6} MB more; {note}",
-        flush=True,
+        f"({seconds:.1f} s by the clock) {grown:>6} MB more; {note}"
     )
-    decided: bool = verdict != "unknown"
-    return decided
+    return {
+        "operations": operations,
+        "clients": clients,
+        "kind": kind,
+        "verdict": verdict,
+        "seconds": seconds,
+        "processor_seconds": processor,
+        "megabytes": grown,
+        "note": note,
+    }
 
 
-def widest(operations: int, options: argparse.Namespace) -> int:
-    clients, most = 50, 0
-    while clients < operations and all(measure(operations, clients, kind, options) for kind in ("legal", "illegal")):
-        clients, most = clients * 2, clients
-    return most
+def widest(operations: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Cases with more and more clients, until one is not decided."""
+    clients = 50
+    while clients < operations:
+        for kind in ("legal", "illegal"):
+            found = measure(operations, clients, kind, options)
+            yield found
+            if found["verdict"] == "unknown":
+                return
+        clients *= 2
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--operations", default="1000,10000,100000")
-    arguments.add_argument("--clients", default="5,10,20,50")
-    arguments.add_argument("--kinds", default=",".join(KINDS))
-    arguments.add_argument("--seconds", type=float, default=60)
-    arguments.add_argument("--memory-mb", type=int, default=1000)
-    arguments.add_argument("--widest", action="store_true")
-    options = arguments.parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--operations", type=numbers, default=[1_000, 10_000, 100_000])
+    parser.add_argument("--clients", type=numbers, default=[5, 10, 20, 50])
+    parser.add_argument("--kinds", type=names, default=list(KINDS))
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--memory-mb", type=int, default=1000)
+    parser.add_argument("--widest", action="store_true")
+    options = parser.parse_args()
+    out = Output(options.json)
     begun = time.perf_counter()
     search(generate(100, 5, "info"), MODELS["register"])
-    print(f"first use: {time.perf_counter() - begun:.1f} s (import, and compiling where it is not kept from before)")
-    for operations in map(int, options.operations.split(",")):
+    first = time.perf_counter() - begun
+    out.text(f"first use: {first:.1f} s (import, and compiling where no compiled code was kept)")
+    cases: list[dict[str, Any]] = []
+    for operations in options.operations:
         if options.widest:
-            print(f"{operations} operations: decided within {options.seconds:g} s up to {widest(operations, options)}")
-            continue
-        for clients in map(int, options.clients.split(",")):
-            for kind in options.kinds.split(","):
-                measure(operations, clients, kind, options)
+            cases += widest(operations, options)
+        else:
+            cases += [
+                measure(operations, clients, kind, options) for clients in options.clients for kind in options.kinds
+            ]
+    out.figures({"first_use_seconds": first, "cases": cases})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
 """What sendfile brings a consumer that reads a log from the beginning.
 
-A server of ours gives ranges of a log, through the log, the codec and the session as in a broker, to another process
-that asks for one after the other and throws them away: as fast a consumer as there can be. Both ways take turns in
-the same run; figures are the best of ``--rounds``, ratios are what is to be quoted.
+The broker's own server gives ranges of a log, through the log, the codec and the session, to another process that
+asks for one after the other and throws them away: no consumer can be faster. Both ways take turns in the same run;
+figures are the best of ``--rounds``; quote the ratios.
 
-    python benchmarks/sendfile.py [--megabytes 512] [--rounds 5]
+    python benchmarks/sendfile.py [--megabytes 512] [--rounds 5] [--sizes 64,256,1024,2048,4096,8192] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import multiprocessing
 import socket
@@ -17,7 +16,7 @@ import struct
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 
 from assay.system_under_test.log import Log, LogConfig
@@ -37,13 +36,15 @@ from assay.system_under_test.protocol.schema import request_info
 from assay.system_under_test.records import message_set
 from assay.system_under_test.storage import LocalStorage, local
 
+from figures import Output, arguments, numbers
+
 KB = 1024
-SIZES = (64 * KB, 256 * KB, 1024 * KB, 2048 * KB, 4096 * KB, 8192 * KB)
-"""Bytes of records in an answer; 1 MB is what clients ask for by default."""
+SIZES = [64, 256, 1024, 2048, 4096, 8192]
+"""KB of records in an answer; 1 MB is what clients ask for by default."""
 LOG_BYTES = 64 * KB * KB
 MESSAGE = 1000
 WAYS = {"copied": sys.maxsize, "sendfile": 0}
-"""From how many bytes on sendfile is used."""
+"""The size in bytes from which sendfile is used."""
 
 
 @dataclass(frozen=True)
@@ -111,28 +112,32 @@ def best(figures: list[Figures]) -> Figures:
     return Figures(max(one.speed for one in figures), min(one.cpu for one in figures))
 
 
-async def run(megabytes: int, rounds: int) -> None:
+async def run(megabytes: int, rounds: int, sizes: list[int], out: Output) -> None:
+    answers = []
     with tempfile.TemporaryDirectory() as folder:
         log = await filled(folder)
-        print("answer of  " + "".join(f"{way:>26}" for way in WAYS) + "   ratio of speed, of processor time")
-        for size in SIZES:
+        out.text("answer of  " + "".join(f"{way:>26}" for way in WAYS) + "   ratio of speed, of processor time")
+        for size in sizes:
             found: dict[str, list[Figures]] = {way: [] for way in WAYS}
             for _ in range(rounds):
                 for way, threshold in WAYS.items():
-                    found[way].append(await measure(log, size, megabytes * KB * KB, threshold))
+                    found[way].append(await measure(log, size * KB, megabytes * KB * KB, threshold))
             copied, sent = (best(found[way]) for way in WAYS)
             both = "".join(f"{one.speed:10,.0f} MB/s {one.cpu:8,.0f} us" for one in (copied, sent))
-            print(f"{size // KB:6} KB  {both}   {sent.speed / copied.speed:8.2f} {copied.cpu / sent.cpu:8.2f}")
+            out.text(f"{size:6} KB  {both}   {sent.speed / copied.speed:8.2f} {copied.cpu / sent.cpu:8.2f}")
+            answers.append({"kilobytes": size, "copied": asdict(copied), "sendfile": asdict(sent)})
         await log.close()
+    out.figures({"answers": answers})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=512)
+    parser = arguments(__doc__)
+    parser.add_argument("--megabytes", type=int, default=512, help="read in each measurement")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sizes", type=numbers, default=SIZES, help="KB of an answer")
     options = parser.parse_args()
     multiprocessing.set_start_method("fork")
-    asyncio.run(run(options.megabytes, options.rounds))
+    asyncio.run(run(options.megabytes, options.rounds, options.sizes, Output(options.json)))
 
 
 if __name__ == "__main__":

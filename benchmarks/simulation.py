@@ -2,14 +2,13 @@
 
 Three brokers, replication 3, min.insync.replicas 2, partitions and kills. What is timed is the run itself (cluster,
 clients, faults, recording); the check and the report come after. In the same process a bare echo over the simulated
-network says what the machine can do at most: the last column is the share of that which the cluster's messages reach.
+network shows what the machine can do at most: the last column says how many echoes one operation costs.
 
-    python benchmarks/simulation.py [--seconds 60] [--seed 1]
+    python benchmarks/simulation.py [--seconds 60] [--rates 50,200] [--seed 1] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -23,9 +22,12 @@ from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import SIM, Settings
 from assay.workloads.test_log import test_log
 
-RATES = (50, 200)
+from figures import Output, arguments, numbers
+
 ECHO_PAIRS = 20_000
 MESSAGE = bytes(64)
+WARM_UP = 12.0
+"""Seconds of cluster time."""
 
 
 def run(rate: int, seconds: float, seed: int) -> tuple[float, float, int]:
@@ -89,20 +91,34 @@ def _on_a_loop(coroutine: Coroutine[Any, Any, float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of the main phase")
+    parser.add_argument("--rates", type=numbers, default=[50, 200], help="operations a second, each a run of its own")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    run(RATES[0], 12.0, options.seed)  # warms up
+    out = Output(options.json)
+    run(options.rates[0], min(WARM_UP, options.seconds), options.seed)
     limit = echo()
-    print(f"bare echo on the simulated network: {limit:,.0f} pairs/s")
-    for rate in RATES:
+    out.text(f"bare echo on the simulated network: {limit:,.0f} pairs/s")
+    runs = []
+    for rate in options.rates:
         virtual, wall, operations = run(rate, options.seconds, options.seed)
-        print(
+        echoes = limit * wall / operations
+        out.text(
             f"{rate:4} operations/s: {virtual:.1f} s of cluster time in {wall:.2f} s of wall time: "
             f"{virtual / wall:.1f} s/s, {operations / wall:,.0f} operations/s; "
-            f"one operation costs as much as {limit * wall / operations:.0f} echoes"
+            f"one operation costs as much as {echoes:.0f} echoes"
         )
+        runs.append(
+            {
+                "rate": rate,
+                "cluster_seconds": virtual,
+                "wall_seconds": wall,
+                "operations": operations,
+                "echoes_per_operation": echoes,
+            }
+        )
+    out.figures({"echo_pairs_per_second": limit, "runs": runs})
 
 
 if __name__ == "__main__":

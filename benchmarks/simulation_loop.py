@@ -1,20 +1,20 @@
 """How fast the simulation loop is: request-response pairs a second of an echo, against asyncio on loopback.
 
-Both run the same program, in the same process, one after the other and again; the best of each counts. The ratio is
-what to compare between machines.
+Both run the same program in the same process, one after the other, three times each; the best of each counts. The
+ratio is what to compare between machines.
 
-    python benchmarks/simulation_loop.py [pairs]
+    python benchmarks/simulation_loop.py [--pairs 40000] [--json]
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 import time
 from collections.abc import Callable
 
 from assay.cluster.sim.loop import SimLoop
+
+from figures import Output, arguments
 
 MESSAGE = bytes(64)
 ROUNDS = 3
@@ -54,19 +54,24 @@ def best(pairs: int, factory: Callable[[], asyncio.AbstractEventLoop]) -> float:
     return max(rates)
 
 
-def main(pairs: int) -> None:
-    simulated = best(pairs, SimLoop)
-    loopback = best(pairs // 4, asyncio.new_event_loop)
-    print(
-        json.dumps(
-            {
-                "simulated_pairs_per_second": round(simulated),
-                "loopback_pairs_per_second": round(loopback),
-                "ratio": round(simulated / loopback, 2),
-            }
-        )
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--pairs", type=int, default=40_000)
+    options = parser.parse_args()
+    out = Output(options.json)
+    simulated = best(options.pairs, SimLoop)
+    loopback = best(options.pairs // 4, asyncio.new_event_loop)
+    out.text(f"simulation: {simulated:>9,.0f} pairs/s")
+    out.text(f"loopback:   {loopback:>9,.0f} pairs/s")
+    out.text(f"ratio: {simulated / loopback:.2f}")
+    out.figures(
+        {
+            "simulated_pairs_per_second": simulated,
+            "loopback_pairs_per_second": loopback,
+            "ratio": simulated / loopback,
+        }
     )
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40_000)
+    main()

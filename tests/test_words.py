@@ -34,7 +34,7 @@ NOT_USED = (
 )
 """Regular expressions, matched as whole words."""
 
-CLEAN = ("docs/glossary.md",)
+CLEAN = ("docs/glossary.md", "benchmarks", "tests/benchmarks")
 """Files and folders that are held to it."""
 
 TEXT = {".py", ".md", ".html", ".css", ".js", ".sql", ".yml", ".toml", ""}

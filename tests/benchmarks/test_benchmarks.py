@@ -1,0 +1,80 @@
+"""Every benchmark starts, measures something in a small form, and prints its figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SMALL = {
+    "interpreter": "--operations=2000",
+    "simulation_loop": "--pairs=1000",
+    "simulation": "--seconds=8 --rates=50",
+    "groups": "--groups=2,3",
+    "sendfile": "--megabytes=2 --rounds=1 --sizes=64",
+    "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
+}
+ELSEWHERE = {"figures", "broker", "linearizability"}
+"""What the others share, and those that have tests of their own below."""
+
+
+def figures(name: str, *options: str) -> dict[str, Any]:
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def numbers(found: Any) -> list[float]:
+    """All numbers in there."""
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, list):
+        return [number for each in found for number in numbers(each)]
+    return [found] if isinstance(found, int | float) else []
+
+
+def test_every_benchmark_is_run_here() -> None:
+    assert {path.stem for path in BENCHMARKS.glob("*.py")} == SMALL.keys() | ELSEWHERE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_form_prints_its_figures_as_json(name: str) -> None:
+    found = numbers(figures(name, *SMALL[name].split()))
+    assert found
+    assert all(number >= 0 for number in found)
+
+
+@pytest.mark.slow
+def test_the_linearizability_benchmark_decides_what_it_plants() -> None:
+    found = figures("linearizability", "--operations=200", "--clients=5", "--kinds=legal,illegal")
+    assert [case["verdict"] for case in found["cases"]] == ["pass", "fail"]
+
+
+def test_text_goes_to_stdout_without_json() -> None:
+    command = [sys.executable, str(BENCHMARKS / "simulation_loop.py"), "--pairs=400"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "pairs/s" in done.stdout
+    assert "{" not in done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_the_benchmark_of_checks_runs_spark_and_compares_the_engines() -> None:
+    found = figures("checks", "--models=register", "--effects=20000", "--keys=2", "--clients=5", "--plant")
+    assert [row["engine"] for row in found["rows"]] == ["duckdb", "spark"]
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_the_benchmark_of_the_broker_runs_in_containers() -> None:
+    pytest.importorskip("confluent_kafka")
+    found = figures("broker", "--messages=2000", "--rounds=1")
+    assert all(number > 0 for number in numbers(found))
