@@ -68,14 +68,14 @@ async def _create(controller: Controller, topic: CreatableTopic, validate_only: 
     count = max(topic.num_partitions, len(topic.replica_assignment))
     if count > MAX_PARTITIONS:
         raise TopicError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions; at most {MAX_PARTITIONS} at once")
-    await controller.create_topic(topic, validate_only)
+    await controller.topics.create(topic, validate_only=validate_only)
 
 
 async def delete_topics(controller: Controller, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     limit = deadline(request.timeout_ms)
     results = []
     for name in dict.fromkeys(request.topics):
-        code, _ = await outcome(controller.delete_topic(name), limit)
+        code, _ = await outcome(controller.topics.delete(name), limit)
         results.append(DeleteTopicResult(topic=name, error_code=code))
     return DeleteTopicsResponse(topics=results)
 
@@ -87,7 +87,9 @@ async def create_partitions(
     results = []
     for topic in request.topics:
         assigned = [new.replicas for new in topic.assignments]
-        change = controller.add_partitions(topic.topic, topic.count, assigned, validate_only=request.validate_only)
+        change = controller.topics.add_partitions(
+            topic.topic, topic.count, assigned, validate_only=request.validate_only
+        )
         results.append(_result(topic.topic, await outcome(change, limit)))
     return TopicChangeResponse(topics=results)
 
@@ -97,7 +99,7 @@ async def alter_configs(controller: Controller, request: AlterConfigsRequest, co
     results = []
     for topic in request.topics:
         changes = {entry.name: entry.value for entry in topic.configs}
-        change = controller.alter_settings(topic.topic, changes, validate_only=request.validate_only)
+        change = controller.topics.alter_settings(topic.topic, changes, validate_only=request.validate_only)
         results.append(_result(topic.topic, await outcome(change, limit)))
     return TopicChangeResponse(topics=results)
 
@@ -119,5 +121,5 @@ async def describe_configs(
 
 
 async def _describe(controller: Controller, topic: str, found: list[ConfigEntry]) -> None:
-    settings = await controller.settings_of(topic)
+    settings = await controller.topics.settings(topic)
     found += [ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]

@@ -17,8 +17,8 @@ from kazoo.protocol.serialization import SetData
 
 from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.controller import leaders, topics
+from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.cluster_state import PartitionId, parse_assignment
-from assay.system_under_test.controller.rule import Rule
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
@@ -27,40 +27,40 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.controller")
 
 
-async def look_again(zookeeper: ZooKeeper, rule: Rule, name: str, watch: Watch) -> None:
+async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch: Watch) -> None:
     """Compares a known topic's znode, watched again, with what is known; takes added partitions up."""
-    known, path = rule.cluster.topics[name], paths.topic(name)
+    known, path = active.cluster.topics[name], paths.topic(name)
     try:
         data, stat = await zookeeper.get(path, watch)
     except NoNodeError:
         data, stat = b"", None
     if stat is None or stat.czxid != known.czxid:
         # Deleted by hand, and made again since or presently: then the list of topics will look as if nothing had been.
-        rule.cluster.forget(name)
-        rule.brokers.deleted(name)
+        active.cluster.forget(name)
+        active.brokers.deleted(name)
         return
     try:
         found = parse_assignment(path, data)
-        _check_grown(known.assignment, found, _moves(rule, name))
-        if name in rule.cluster.deleting and found != known.assignment:
+        _check_grown(known.assignment, found, _moves(active, name))
+        if name in active.cluster.deleting and found != known.assignment:
             raise znodes.ZnodeError("its topic is being deleted")
     except znodes.ZnodeError as error:
         _log.error("assignment of topic %s is refused, the former one put back: %s", name, error)
-        await _write(rule, name, known.assignment, stat.version)
+        await _write(active, name, known.assignment, stat.version)
         return
     if found != known.assignment:
         for index in known.assignment:
             if found[index] != known.assignment[index]:
-                await _announce_anew(rule, (name, index), found[index])
-        rule.cluster.topics[name] = replace(known, assignment=found)
+                await _announce_anew(active, (name, index), found[index])
+        active.cluster.topics[name] = replace(known, assignment=found)
 
 
-async def _announce_anew(rule: Rule, partition: PartitionId, replicas: Sequence[int]) -> None:
+async def _announce_anew(active: ActiveTerm, partition: PartitionId, replicas: Sequence[int]) -> None:
     """The state that was written with these replicas may have been read, and told, before they were: nobody listens to
     its epoch any more, so it is told under the next one.
     """
-    alive, epoch = rule.cluster.staying(), rule.term.epoch
-    await rule.partitions.rewrite(partition, lambda state: leaders.renewed(state, replicas, alive, epoch))
+    alive, epoch = active.cluster.staying(), active.term.epoch
+    await active.partitions.rewrite(partition, lambda state: leaders.renewed(state, replicas, alive, epoch))
 
 
 def grown(replicas: Sequence[int], target: Sequence[int]) -> list[int]:
@@ -68,9 +68,9 @@ def grown(replicas: Sequence[int], target: Sequence[int]) -> list[int]:
     return [*replicas, *(replica for replica in target if replica not in replicas)]
 
 
-def _moves(rule: Rule, name: str) -> dict[int, list[int]]:
+def _moves(active: ActiveTerm, name: str) -> dict[int, list[int]]:
     """Where its partitions are to go."""
-    return {move.partition: move.replicas for move in rule.cluster.moves.values() if move.topic == name}
+    return {move.partition: move.replicas for move in active.cluster.moves.values() if move.topic == name}
 
 
 def _check_grown(
@@ -95,12 +95,18 @@ def writing(name: str, assignment: Mapping[int, Sequence[int]], version: int) ->
     return SetData(paths.topic(name), data, version)
 
 
-async def _write(rule: Rule, name: str, assignment: Mapping[int, Sequence[int]], version: int) -> None:
-    await rule.fence.write([writing(name, assignment, version)])
+async def _write(active: ActiveTerm, name: str, assignment: Mapping[int, Sequence[int]], version: int) -> None:
+    await active.fence.write([writing(name, assignment, version)])
 
 
 async def add(
-    zookeeper: ZooKeeper, rule: Rule, name: str, count: int, assigned: Sequence[Sequence[int]], *, validate_only: bool
+    zookeeper: ZooKeeper,
+    active: ActiveTerm,
+    name: str,
+    count: int,
+    assigned: Sequence[Sequence[int]],
+    *,
+    validate_only: bool,
 ) -> None:
     """Writes an assignment of ``count`` partitions, the new ones to ``assigned`` replicas (none: spread over all).
 
@@ -108,12 +114,12 @@ async def add(
     """
     if name in INTERNAL_TOPICS:  # groups belong to a partition by their number
         raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; its partitions are never more")
-    if name not in rule.cluster.topics or name in rule.cluster.deleting:
+    if name not in active.cluster.topics or name in active.cluster.deleting:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
     data, stat = await zookeeper.get(paths.topic(name))
     try:
         present = parse_assignment(paths.topic(name), data)
-        _check_grown(rule.cluster.topics[name].assignment, present, _moves(rule, name))
+        _check_grown(active.cluster.topics[name].assignment, present, _moves(active, name))
     except znodes.ZnodeError as error:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{error}; ask again when it has been put right") from error
     if not len(present) < count <= len(present) + topics.MAX_PARTITIONS:
@@ -122,8 +128,8 @@ async def add(
             f"topic {name!r} has {len(present)} partitions; {count} must be more, by at most {topics.MAX_PARTITIONS}",
         )
     new = range(len(present), count)
-    brokers = sorted(rule.cluster.brokers)
-    first = _moves(rule, name).get(min(present), present[min(present)])
+    brokers = sorted(active.cluster.brokers)
+    first = _moves(active, name).get(min(present), present[min(present)])
     if assigned:
         wanted = dict(zip(new, assigned, strict=False))
         if len(assigned) != len(new) or not all(topics.placeable(r, len(first), brokers) for r in assigned):
@@ -141,6 +147,6 @@ async def add(
         wanted = dict(topics.spread(new, len(first), brokers, start, start))
     if not validate_only:
         try:
-            await _write(rule, name, {**present, **wanted}, stat.version)
+            await _write(active, name, {**present, **wanted}, stat.version)
         except BadVersionError as error:
             raise TopicError(ErrorCode.INVALID_REQUEST, f"topic {name!r} changed meanwhile; ask again") from error

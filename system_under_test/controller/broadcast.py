@@ -21,7 +21,7 @@ from assay.system_under_test.tasks import Background
 
 
 class Broadcast:
-    """Of one controller's rule. ``refused`` is called when a broker does not obey it."""
+    """Of one term. ``refused`` is called when a broker does not obey it."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Broadcast:
     def open(self) -> None:
         """Lines to the lives that are; those to lives that are over are closed, with all that waits in them.
 
-        Raises ``Replaced`` after ``close``: a handler may still be at work when its rule has ended.
+        Raises ``Replaced`` after ``close``: a handler may still be at work when its term has ended.
         """
         if self._closed:
             raise Replaced(f"controller epoch {self._term.epoch} ended meanwhile")
@@ -81,7 +81,7 @@ class Broadcast:
     def deleted(self, topic: str) -> None:
         self._deleted[topic] = None
 
-    def tell(self) -> None:
+    def send(self) -> None:
         """LeaderAndIsr to the replicas of what changed, UpdateMetadata to all; everything to the newcomers."""
         changed, self._changed = list(self._changed), {}
         newcomers, self._newcomers = self._newcomers, {}
@@ -91,9 +91,9 @@ class Broadcast:
             return
         for broker_id in self._channels:
             full = broker_id in newcomers
-            self._tell_one(broker_id, self._cluster.all_partitions() if full else changed, deleted, full=full)
+            self._send_to(broker_id, self._cluster.all_partitions() if full else changed, deleted, full=full)
 
-    def _tell_one(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
+    def _send_to(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
         updates = self._cluster.updates(partitions)
         live = self._cluster.live()
         mine = [update for update in updates if broker_id in update.replicas]

@@ -9,7 +9,7 @@ from kazoo.protocol.serialization import Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from assay.system_under_test.config import ConfigError, TopicConfig
-from assay.system_under_test.controller.rule import Rule
+from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
@@ -20,13 +20,13 @@ ANNOUNCED_VERSION = 2
 
 
 async def alter(
-    zookeeper: ZooKeeper, rule: Rule, topic: str, changes: Mapping[str, str | None], *, validate_only: bool
+    zookeeper: ZooKeeper, active: ActiveTerm, topic: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
     """Sets these, and takes those of None back to the brokers' default. Raises ``TopicError``.
 
     Settings that are not named stay, also those that no broker here knows: other tools may have put them there.
     """
-    if topic not in rule.cluster.topics:
+    if topic not in active.cluster.topics:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} does not exist")
     try:
         TopicConfig().override({name: value for name, value in changes.items() if value is not None})
@@ -53,6 +53,6 @@ async def alter(
         Create(paths.config_change(), announcement, OPEN_ACL_UNSAFE, SEQUENCE),
     ]
     try:
-        await rule.fence.write(operations)
+        await active.fence.write(operations)
     except (BadVersionError, NodeExistsError) as error:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"settings of {topic!r} changed meanwhile; ask again") from error

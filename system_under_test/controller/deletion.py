@@ -11,7 +11,7 @@ from typing import Any
 from kazoo.exceptions import NodeExistsError
 
 from assay.system_under_test.controller import topics
-from assay.system_under_test.controller.rule import Action, Rule
+from assay.system_under_test.controller.active_term import Action, ActiveTerm
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
@@ -35,7 +35,7 @@ class Deletions:
         background: Background,
         perform: Callable[[Action], Awaitable[None]],
         look_again: Callable[[], None],
-        endings: Callable[[Rule, str], Awaitable[list[Any]]],
+        endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]],
     ) -> None:
         self._zookeeper = zookeeper
         self._background = background
@@ -50,53 +50,53 @@ class Deletions:
         """
         gone = asyncio.get_running_loop().create_future()
 
-        async def act(rule: Rule) -> None:
-            if name not in rule.cluster.topics:
+        async def act(active: ActiveTerm) -> None:
+            if name not in active.cluster.topics:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-            if name not in rule.cluster.deleting:
+            if name not in active.cluster.deleting:
                 with contextlib.suppress(NodeExistsError):  # it waits for a dead replica since an earlier request
-                    await rule.fence.write(topics.deletion_mark(name))
-            rule.cluster.when_forgotten(name, gone)
+                    await active.fence.write(topics.deletion_mark(name))
+            active.cluster.when_forgotten(name, gone)
             self._look_again()
 
         await self._perform(act)
         await gone
 
-    async def look(self, rule: Rule, watch: Watch) -> None:
+    async def look(self, active: ActiveTerm, watch: Watch) -> None:
         """Begins what can be begun; marks of topics that are not there go at once."""
         for name in await self._zookeeper.get_children(paths.DELETE_TOPICS, watch):
-            if name not in rule.cluster.topics:
-                await rule.fence.write(topics.forget_mark(name))
+            if name not in active.cluster.topics:
+                await active.fence.write(topics.forget_mark(name))
                 continue
-            if name not in rule.cluster.deleting and rule.brokers.reaches(rule.cluster.replicas_of(name)):
-                rule.cluster.deleting[name] = None
-                self._background.spawn(self._delete(rule, name), f"deleting {name}")
+            if name not in active.cluster.deleting and active.brokers.reaches(active.cluster.replicas_of(name)):
+                active.cluster.deleting[name] = None
+                self._background.spawn(self._delete(active, name), f"deleting {name}")
 
-    async def _delete(self, rule: Rule, name: str) -> None:
+    async def _delete(self, active: ActiveTerm, name: str) -> None:
         """One try; a replica that goes away meanwhile brings the next one when it is back."""
-        topic = rule.cluster.topics[name]
-        parts = [p for p in rule.cluster.all_partitions() if p[0] == name]
-        deleted = await rule.brokers.delete_replicas(name, rule.cluster.replicas_of(name))
+        topic = active.cluster.topics[name]
+        parts = [p for p in active.cluster.all_partitions() if p[0] == name]
+        deleted = await active.brokers.delete_replicas(name, active.cluster.replicas_of(name))
 
         def is_the_one() -> bool:
-            now = rule.cluster.topics.get(name)
+            now = active.cluster.topics.get(name)
             return now is not None and now.czxid == topic.czxid
 
-        async def finish(current: Rule) -> None:
-            if current is not rule:
+        async def finish(current: ActiveTerm) -> None:
+            if current is not active:
                 return
             try:
-                endings = await self._endings(rule, name) if deleted else []
+                endings = await self._endings(active, name) if deleted else []
                 if deleted and is_the_one():
-                    await rule.fence.write([*await topics.removal(self._zookeeper, name, parts), *endings])
-                    moves = rule.cluster.moves.items()
-                    rule.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
-                    rule.cluster.forget(name)
-                    rule.brokers.deleted(name)
-                    rule.brokers.tell()
+                    await active.fence.write([*await topics.removal(self._zookeeper, name, parts), *endings])
+                    moves = active.cluster.moves.items()
+                    active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
+                    active.cluster.forget(name)
+                    active.brokers.deleted(name)
+                    active.brokers.send()
             finally:
                 if is_the_one():
-                    rule.cluster.deleting.pop(name, None)
+                    active.cluster.deleting.pop(name, None)
 
         try:
             await self._perform(finish)

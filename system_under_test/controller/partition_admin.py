@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from assay.system_under_test.controller import preferred
+from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.admin import Said, deadline, outcome
 from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.controller.controller import Controller
-from assay.system_under_test.controller.rule import Rule
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -30,11 +30,11 @@ async def elect_preferred(
     results = []
     for name, index in dict.fromkeys((p.topic, p.partition) for p in request.partitions):
 
-        async def act(rule: Rule, partition: PartitionId = (name, index)) -> None:
-            elected = await preferred.elect(rule, partition)
+        async def act(active: ActiveTerm, partition: PartitionId = (name, index)) -> None:
+            elected = await preferred.elect(active, partition)
             if elected is None:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
-            rule.brokers.tell()
+            active.brokers.send()
             if not elected:
                 raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
 
@@ -48,8 +48,10 @@ async def reassign(controller: Controller, request: ReassignRequest, context: Co
     for entry in request.partitions:
         partition = entry.topic, entry.partition
 
-        async def act(rule: Rule, partition: PartitionId = partition, replicas: list[int] = entry.replicas) -> None:
-            await controller.reassignments.start(rule, partition, replicas)
+        async def act(
+            active: ActiveTerm, partition: PartitionId = partition, replicas: list[int] = entry.replicas
+        ) -> None:
+            await controller.reassignments.start(active, partition, replicas)
 
         results.append(_result(partition, await outcome(controller.perform(act), limit)))
     return PartitionChangeResponse(partitions=results)
@@ -65,8 +67,8 @@ async def describe_reassignments(
     moving: list[MovingPartition] = []
     settled: list[NewAssignment] = []
 
-    async def act(rule: Rule) -> None:
-        for move, replicas in await controller.reassignments.under_way(rule):
+    async def act(active: ActiveTerm) -> None:
+        for move, replicas in await controller.reassignments.under_way(active):
             moving.append(
                 MovingPartition(
                     topic=move.topic,
@@ -77,8 +79,8 @@ async def describe_reassignments(
                 )
             )
         for named in request.partitions:
-            topic = rule.cluster.topics.get(named.topic)
-            if (named.topic, named.partition) in rule.cluster.moves or topic is None:
+            topic = active.cluster.topics.get(named.topic)
+            if (named.topic, named.partition) in active.cluster.moves or topic is None:
                 continue
             if named.partition in topic.assignment:
                 replicas = topic.assignment[named.partition]

@@ -13,8 +13,8 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import Delete
 
 from assay.system_under_test.controller import leaders
+from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
-from assay.system_under_test.controller.rule import Rule
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.reading import watched
@@ -22,7 +22,7 @@ from assay.system_under_test.zookeeper.reading import watched
 _log = logging.getLogger("assay.controller")
 
 
-async def look(zookeeper: ZooKeeper, rule: Rule, watch: Watch) -> None:
+async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
     """Holds the elections that are asked for, then removes the znode, which tells whoever asked that it is done.
 
     A controller that ends before leaves the znode to the next one: an election that was held is not held again.
@@ -39,25 +39,25 @@ async def look(zookeeper: ZooKeeper, rule: Rule, watch: Watch) -> None:
     for problem in problems:
         _log.error("%s; no leader is elected for it", problem)
     for entry in wanted:
-        if await elect(rule, (entry.topic, entry.partition)) is None:
+        if await elect(active, (entry.topic, entry.partition)) is None:
             _log.error("preferred leader of %s-%d: there is no such partition", entry.topic, entry.partition)
-    rule.brokers.tell()
+    active.brokers.send()
     try:
-        await rule.fence.write([Delete(path, stat.version)])
+        await active.fence.write([Delete(path, stat.version)])
     except (BadVersionError, NoNodeError):
         _log.info("%s was changed meanwhile; it is looked at again", path)
 
 
-async def elect(rule: Rule, partition: PartitionId) -> bool | None:
+async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
     """Does the first of the assignment lead now? None when there is no such partition. The brokers are not told yet."""
     name, index = partition
-    cluster = rule.cluster
+    cluster = active.cluster
     if name not in cluster.topics or name in cluster.deleting or index not in cluster.topics[name].assignment:
         return None
-    await rule.partitions.update([partition])
+    await active.partitions.update([partition])
     assignment = cluster.topics[name].assignment[index]
-    await rule.partitions.rewrite(
-        partition, lambda state: leaders.preferred(state, assignment, cluster.staying(), rule.term.epoch)
+    await active.partitions.rewrite(
+        partition, lambda state: leaders.preferred(state, assignment, cluster.staying(), active.term.epoch)
     )
     known = cluster.states.get(partition)
     if known is None or known.value.leader != assignment[0]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.controller import Controller
-from assay.system_under_test.controller.rule import Rule
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.control import (
@@ -29,8 +29,8 @@ async def controlled_shutdown(
     """11 from who is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
     remaining: list[PartitionName] = []
 
-    async def act(rule: Rule) -> None:
-        remaining.extend(await _move_away(rule, request.broker_id))
+    async def act(active: ActiveTerm) -> None:
+        remaining.extend(await _move_away(active, request.broker_id))
 
     try:
         async with asyncio.timeout(PATIENCE):
@@ -43,9 +43,9 @@ async def controlled_shutdown(
     return ControlledShutdownResponse(error_code=ErrorCode.NONE, partitions_remaining=remaining)
 
 
-async def _move_away(rule: Rule, broker_id: int) -> list[PartitionName]:
+async def _move_away(active: ActiveTerm, broker_id: int) -> list[PartitionName]:
     """The partitions that it still leads. One without other replicas is not worth waiting for, and not among them."""
-    cluster = rule.cluster
+    cluster = active.cluster
     if broker_id not in cluster.brokers:
         raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive")
     cluster.leaving[broker_id] = cluster.brokers[broker_id].czxid
@@ -55,9 +55,9 @@ async def _move_away(rule: Rule, broker_id: int) -> list[PartitionName]:
         for index, replicas in topic.assignment.items()
         if broker_id in replicas and len(replicas) > 1
     ]
-    moved = [partition for partition in replicated if await rule.partitions.move_away(partition, broker_id)]
-    rule.brokers.stop(broker_id, moved)
-    rule.brokers.tell()
+    moved = [partition for partition in replicated if await active.partitions.move_away(partition, broker_id)]
+    active.brokers.stop(broker_id, moved)
+    active.brokers.send()
     return [
         PartitionName(topic=name, partition=index)
         for name, index in replicated

@@ -28,7 +28,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.reading import watched
 
 EPHEMERAL = 1
-NOBODY = -1
+NO_CONTROLLER = -1
 
 
 class Replaced(Exception):
@@ -37,7 +37,7 @@ class Replaced(Exception):
 
 @dataclass(frozen=True)
 class Term:
-    """One controller's rule. ``epoch_version`` is the znode version of /controller_epoch that its election returned."""
+    """One controller's term. ``epoch_version`` is the znode version of /controller_epoch that its election returned."""
 
     epoch: int
     epoch_version: int

@@ -432,11 +432,11 @@ def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int
         async def rewrite(self, partition: PartitionId, change: Callable[[PartitionState], Any]) -> bool:
             return False
 
-    rule: Any = SimpleNamespace(
+    active: Any = SimpleNamespace(
         cluster=cluster, fence=Written(), partitions=Partitions(), term=SimpleNamespace(epoch=1)
     )
     znode: Any = Znode(json.dumps({"version": 1, "partitions": {"0": found}}).encode())
-    asyncio.run(assignments.look_again(znode, rule, "t", lambda _: None))
+    asyncio.run(assignments.look_again(znode, active, "t", lambda _: None))
     assert cluster.topics["t"].assignment == {0: found if adopted else [1, 2, 3]}
     assert [json.loads(one.data)["partitions"] for one in written] == ([] if adopted else [{"0": [1, 2, 3]}])
 
@@ -473,12 +473,12 @@ def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
             return data, SimpleNamespace(czxid=7, version=3)
 
     zookeeper: Any = Znodes()
-    rule: Any = SimpleNamespace(
-        cluster=cluster, term=SimpleNamespace(epoch=1), brokers=SimpleNamespace(tell=lambda: None)
+    active: Any = SimpleNamespace(
+        cluster=cluster, term=SimpleNamespace(epoch=1), brokers=SimpleNamespace(send=lambda: None)
     )
     unused: Any = None
     reassignments = Reassignments(zookeeper, unused, unused, unused, lambda: again.append(True), unused)
-    asyncio.run(reassignments.look(rule, lambda _: None))
+    asyncio.run(reassignments.look(active, lambda _: None))
     assert again == [True]
 
 

@@ -12,7 +12,7 @@ from assay.system_under_test.controller.term import Fence, Term
 
 
 @dataclass
-class Rule:
+class ActiveTerm:
     """One term: its right to write, what it knows, and its lines to the brokers."""
 
     term: Term
@@ -22,5 +22,5 @@ class Rule:
     brokers: Broadcast
 
 
-Action = Callable[[Rule], Awaitable[None]]
+Action = Callable[[ActiveTerm], Awaitable[None]]
 """Something that a request asks of the controller; it is done between two events."""

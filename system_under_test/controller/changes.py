@@ -1,0 +1,172 @@
+"""What the active controller does about each change: it reads ZooKeeper again, decides, and writes what follows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.controller import assignments, cluster_state, preferred
+from assay.system_under_test.controller.active_term import ActiveTerm
+from assay.system_under_test.controller.deletion import Deletions
+from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.reassignment import Reassignments
+from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.work_queue import Trigger, WorkQueue
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.tasks import Background
+from assay.system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.controller")
+
+BACK_OFF = 0.2
+"""Seconds before elections that could not be decided are looked at again."""
+
+
+class Changes:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        zookeeper: ZooKeeper,
+        events: EventLog,
+        background: Background,
+        queue: WorkQueue,
+    ) -> None:
+        self._config = config
+        self._zookeeper = zookeeper
+        self._background = background
+        self._queue = queue
+        self._new_settings: dict[str, TopicSettings] = {}
+        self.reassignments = Reassignments(
+            zookeeper, background, events, queue.perform, lambda: queue.notify(Trigger.MOVES), self.assignments
+        )
+        self.deletions = Deletions(
+            zookeeper,
+            background,
+            queue.perform,
+            lambda: queue.notify(Trigger.DELETIONS),
+            self.reassignments.endings,
+        )
+        self._handlers: Mapping[Trigger, Callable[[ActiveTerm], Awaitable[None]]] = {
+            Trigger.BROKERS: self._brokers,
+            Trigger.TOPICS: self.topics,
+            Trigger.ASSIGNMENTS: self.assignments,
+            Trigger.SETTINGS: self._settings,
+            Trigger.ISR: self._isr,
+            Trigger.DELETIONS: self._deletions,
+            Trigger.MOVES: self._moves,
+            Trigger.PREFERRED: self._preferred,
+            Trigger.BALANCE: self._balance,
+            Trigger.REJECTED: self._rejected,
+        }
+
+    async def handle(self, trigger: Trigger, active: ActiveTerm) -> None:
+        """Of all triggers but the claim, which is the controller's own."""
+        await self._handlers[trigger](active)
+
+    async def balance_now_and_then(self) -> None:
+        while True:
+            await self._queue.notify_later(Trigger.BALANCE, self._config.leader_imbalance_check_interval_seconds)
+
+    def configure(self, topic: str, settings: TopicSettings) -> None:
+        """A topic's settings are others; elections go by them."""
+        self._new_settings[topic] = settings
+        self._queue.notify(Trigger.SETTINGS)
+
+    async def _brokers(self, active: ActiveTerm) -> None:
+        """Failures first, then starts, by (id, czxid): a quick bounce is both."""
+        cluster = active.cluster
+        before: dict[int, LiveBroker] = cluster.brokers
+        now = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
+        if now != before:
+            cluster.brokers = {b: life for b, life in before.items() if now.get(b) == life}
+            active.brokers.open()
+            await active.partitions.update(cluster.all_partitions())
+            cluster.brokers = now
+            active.brokers.open()
+            await active.partitions.update(cluster.all_partitions())
+            active.brokers.send()
+            self._queue.notify(Trigger.DELETIONS)
+        # an election that waited for a broker's answer may be decided now that the brokers know their roles
+        await active.partitions.update(cluster.all_partitions() if now == before else list(active.partitions.undecided))
+        active.brokers.send()
+        self._go_on_moving(active)
+        if active.partitions.undecided:
+            later = self._queue.notify_later(Trigger.BROKERS, BACK_OFF)
+            self._background.spawn(later, "undecided elections")
+
+    def _go_on_moving(self, active: ActiveTerm) -> None:
+        """A reassignment may have waited for that."""
+        if active.cluster.moves:
+            self._queue.notify(Trigger.MOVES)
+
+    async def topics(self, active: ActiveTerm) -> None:
+        """Learns of new topics and gives their partitions a first state; forgets topics that are gone."""
+        names = await self._zookeeper.get_children(paths.TOPICS, self._queue.watch(Trigger.TOPICS))
+        cluster = active.cluster
+        for gone in [name for name in cluster.topics if name not in names]:
+            cluster.forget(gone)
+            active.brokers.deleted(gone)
+        for name in names:
+            if name not in cluster.topics:
+                watch = self._queue.watch(Trigger.ASSIGNMENTS)
+                try:
+                    cluster.topics[name] = await cluster_state.read_topic(self._zookeeper, name, watch)
+                except znodes.ZnodeError as error:
+                    _log.error("%s; the topic is ignored", error)
+        await active.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
+        active.brokers.send()
+        self._go_on_moving(active)
+
+    async def assignments(self, active: ActiveTerm) -> None:
+        """Gives the partitions that were added to a topic a first state; a topic that made no sense may make some."""
+        for name in list(active.cluster.topics):
+            await assignments.look_again(self._zookeeper, active, name, self._queue.watch(Trigger.ASSIGNMENTS))
+        await self.topics(active)
+
+    async def _settings(self, active: ActiveTerm) -> None:
+        changed = [name for name, settings in self._new_settings.items() if active.cluster.configure(name, settings)]
+        self._new_settings = {}
+        await active.partitions.update([p for p in active.cluster.all_partitions() if p[0] in changed])
+        active.brokers.send()
+
+    async def _isr(self, active: ActiveTerm) -> None:
+        """Leaders wrote states; brokers' metadata follows."""
+        names = await self._zookeeper.get_children(paths.ISR_CHANGES, self._queue.watch(Trigger.ISR))
+        changed: dict[tuple[str, int], None] = {}
+        for name in names:
+            path = f"{paths.ISR_CHANGES}/{name}"
+            data, _ = await self._zookeeper.get(path)
+            try:
+                notices = znodes.decode(znodes.IsrChange, path, data).partitions
+            except znodes.ZnodeError as error:
+                _log.error("%s; it is ignored", error)
+                continue
+            changed.update(((notice.topic, notice.partition), None) for notice in notices)
+        await active.partitions.update([partition for partition in changed if partition in active.cluster.states])
+        active.brokers.send()
+        for name in names:
+            await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")
+        self._go_on_moving(active)
+
+    async def _deletions(self, active: ActiveTerm) -> None:
+        await self.reassignments.know(active)
+        await self.deletions.look(active, self._queue.watch(Trigger.DELETIONS))
+
+    async def _moves(self, active: ActiveTerm) -> None:
+        await self.reassignments.look(active, self._queue.watch(Trigger.MOVES))
+
+    async def _preferred(self, active: ActiveTerm) -> None:
+        await preferred.look(self._zookeeper, active, self._queue.watch(Trigger.PREFERRED))
+
+    async def _balance(self, active: ActiveTerm) -> None:
+        for partition in preferred.imbalanced(active.cluster, self._config.leader_imbalance_per_broker_percentage):
+            await preferred.elect(active, partition)
+        active.brokers.send()
+
+    async def _rejected(self, active: ActiveTerm) -> None:
+        """Writes nothing, which fails when this broker is no longer the controller."""
+        await active.fence.write([])

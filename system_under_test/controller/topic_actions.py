@@ -1,0 +1,78 @@
+"""What requests ask of the active controller about topics; each is done between two triggers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.controller import assignments, config_alteration, topics
+from assay.system_under_test.controller.active_term import ActiveTerm
+from assay.system_under_test.controller.changes import Changes
+from assay.system_under_test.controller.topic_settings import read_settings
+from assay.system_under_test.controller.work_queue import WorkQueue
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.topics import CreatableTopic
+from assay.system_under_test.runtime import ZooKeeper
+
+
+class TopicActions:
+    """Each raises ``TopicError``; see :meth:`WorkQueue.perform`."""
+
+    def __init__(
+        self, config: BrokerConfig, rng: random.Random, zookeeper: ZooKeeper, queue: WorkQueue, changes: Changes
+    ) -> None:
+        self._config = config
+        self._random = rng
+        self._zookeeper = zookeeper
+        self._queue = queue
+        self._changes = changes
+
+    async def create(self, topic: CreatableTopic, *, validate_only: bool) -> None:
+        """Returns once every partition has its first leader, as far as one is alive."""
+
+        async def act(active: ActiveTerm) -> None:
+            if topic.topic in active.cluster.topics:
+                raise topics.TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} exists")
+            plan = topics.plan(topic, sorted(active.cluster.brokers), self._config, self._random)
+            if not validate_only:
+                await active.fence.write(topics.creation(topic.topic, plan))
+                await self._changes.topics(active)
+
+        await self._queue.perform(act)
+
+    async def delete(self, name: str) -> None:
+        """Returns once every replica and the topic itself are gone."""
+        await self._changes.deletions.request(name)
+
+    async def add_partitions(
+        self, name: str, count: int, assigned: Sequence[Sequence[int]], *, validate_only: bool
+    ) -> None:
+        """Returns once every new partition has its first leader, as far as one is alive."""
+
+        async def act(active: ActiveTerm) -> None:
+            await assignments.add(self._zookeeper, active, name, count, assigned, validate_only=validate_only)
+            await self._changes.assignments(active)
+
+        await self._queue.perform(act)
+
+    async def alter_settings(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """Returns once they are written; the brokers follow."""
+
+        async def act(active: ActiveTerm) -> None:
+            await config_alteration.alter(self._zookeeper, active, name, changes, validate_only=validate_only)
+
+        await self._queue.perform(act)
+
+    async def settings(self, name: str) -> Mapping[str, str]:
+        """A topic's own settings, as they are in ZooKeeper now."""
+        found: dict[str, str] = {}
+
+        async def act(active: ActiveTerm) -> None:
+            if name not in active.cluster.topics:
+                raise topics.TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+            read = await read_settings(self._zookeeper, name, 0)
+            found.update(read.values if read is not None else {})
+
+        await self._queue.perform(act)
+        return found

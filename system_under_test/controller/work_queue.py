@@ -1,0 +1,81 @@
+"""The controller's one queue: what may have changed, and what requests ask for, each handled before the next."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from assay.system_under_test.controller.active_term import Action
+from assay.system_under_test.runtime import Watch
+
+
+class Trigger(enum.Enum):
+    """What may have changed."""
+
+    CLAIM = "controller"
+    BROKERS = "brokers"
+    TOPICS = "topics"
+    ASSIGNMENTS = "assignments"
+    SETTINGS = "settings"
+    ISR = "in-sync sets"
+    DELETIONS = "deletions"
+    MOVES = "reassignments"
+    PREFERRED = "elections of preferred leaders"
+    BALANCE = "balance of leaders"
+    REJECTED = "rejected by a broker"
+
+
+SEEN_IN_ZOOKEEPER: Final = (
+    Trigger.CLAIM,
+    Trigger.BROKERS,
+    Trigger.TOPICS,
+    Trigger.ASSIGNMENTS,
+    Trigger.ISR,
+    Trigger.DELETIONS,
+    Trigger.MOVES,
+    Trigger.PREFERRED,
+)
+
+Asked = tuple[Action, asyncio.Future[None]]
+"""What a request asks for, and the future that its caller waits for."""
+
+
+class WorkQueue:
+    """A trigger waits in it once at most."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Trigger | Asked] = asyncio.Queue()
+        self._queued: set[Trigger] = set()
+        self._watches: Mapping[Trigger, Watch] = {trigger: self._watch(trigger) for trigger in Trigger}
+
+    def notify(self, trigger: Trigger) -> None:
+        if trigger not in self._queued:
+            self._queued.add(trigger)
+            self._queue.put_nowait(trigger)
+
+    async def notify_later(self, trigger: Trigger, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.notify(trigger)
+
+    def watch(self, trigger: Trigger) -> Watch:
+        """One for each trigger: a ZooKeeper client keeps each watch that it is given until it fires."""
+        return self._watches[trigger]
+
+    def _watch(self, trigger: Trigger) -> Watch:
+        return lambda _: self.notify(trigger)
+
+    async def next(self) -> Trigger | Asked:
+        item = await self._queue.get()
+        if isinstance(item, Trigger):
+            self._queued.discard(item)
+        return item
+
+    async def perform(self, action: Action) -> None:
+        """Does it between two triggers. Raises ``TopicError``: 41 when this broker is not the controller, -1 when the
+        outcome is unknown, and what the action raises.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait((action, done))
+        await done
