@@ -84,6 +84,9 @@ class Check:
     """Finds every instance of one anomaly. ``examined`` is SQL for one number of that name; 0: it had no data."""
 
     anomaly: str
+    """Its name, in contracts, verdicts and reports: ``lost-write``."""
+    meaning: str
+    """What the name means, for readers who meet it for the first time: a clause without a capital and a full stop."""
     views: tuple[View, ...]
     """In order; the last is kept and holds one row per instance, with at least a column ``key``."""
     evidence: str
@@ -108,13 +111,17 @@ class Family:
     """Checks that share views. ``applies`` is SQL for one number, ``examined``; 0: the history has none of it."""
 
     name: str
-    views: tuple[View, ...]
     checks: tuple[Check, ...]
     applies: str
-    anomalies: tuple[str, ...] = ()
+    views: tuple[View, ...] = ()
     prepare: Callable[[Engine], list[str]] | None = None
     """Runs once it is known that the family applies: fixpoints, which no view expresses, and tables that are not wanted
     otherwise. Returns reasons why the verdict cannot be pass."""
+
+    @property
+    def anomalies(self) -> tuple[str, ...]:
+        """The names of all that its checks can find."""
+        return tuple(check.anomaly for check in self.checks)
 
 
 def build(engine: Engine, views: tuple[View, ...]) -> None:

@@ -24,6 +24,8 @@ from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.engine import Engine, Row
 from assay.checkers.verdict import Finding
 
+NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
+
 _EMPTY_HANDED: Final = (
     "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'assign', 'revoke', 'lost', 'idle')"
 )

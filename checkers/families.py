@@ -7,9 +7,12 @@ your own go after these: ``judge(..., families=(*FAMILIES, mine))``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from assay.checkers.check import Family
+from assay.checkers.contract import NO_RECOVERY
+from assay.checkers.coverage import NO_RECOVERY_MEANING
 from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
@@ -36,3 +39,9 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REPLICAS,
     *TRANSACTION_FAMILIES,
 )
+
+
+def meanings(families: Iterable[Family]) -> dict[str, str]:
+    """Every anomaly that a judgement by these families can name, with what it means."""
+    checks = {check.anomaly: check.meaning for family in families for check in family.checks}
+    return checks | {NO_RECOVERY: NO_RECOVERY_MEANING}

@@ -16,7 +16,7 @@ from assay.checkers.check import MOST_FINDINGS, Check, Family, ask, build, findi
 from assay.checkers.context import with_context
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.engine import Engine, EngineError
-from assay.checkers.families import FAMILIES
+from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.objects import kinds as objects
 from assay.checkers.source import count_kinds, register_contract, register_parts
 from assay.checkers.validate import readable, validate
@@ -204,5 +204,11 @@ class _Judging:
             effects=self.history.rows("effects"),
             seconds=seconds,
             engine=self.engine.name,
+            meanings=self._meanings(forbidden),
             interrupted=stopped,
         )
+
+    def _meanings(self, forbidden: Sequence[str]) -> dict[str, str]:
+        known = meanings(self.families)
+        named = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *self.contract.tolerated))
+        return {name: known[name] for name in named if name in known}

@@ -62,5 +62,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     effects: int
     seconds: float
     engine: str
+    meanings: dict[str, str] = {}
+    """What the anomalies named here mean, one clause each; empty in files of earlier versions."""
     interrupted: bool = False
     """The judging itself was stopped: what ``examined`` does not have was not looked at."""

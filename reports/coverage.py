@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
+from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.verdict import Judgement
-from assay.reports.meaning import MEANINGS
+
+KNOWN: Final = meanings(FAMILIES)
 
 
 class State(enum.StrEnum):
@@ -50,6 +53,11 @@ def policy(judgement: Judgement, anomaly: str) -> Policy:
     return Policy.TOLERATED if anomaly in judgement.tolerated else Policy.OPEN
 
 
+def meaning(judgement: Judgement, anomaly: str) -> str | None:
+    """What an anomaly's name means: as the judgement has it, else (in files of earlier versions) as its check has."""
+    return judgement.meanings.get(anomaly) or KNOWN.get(anomaly)
+
+
 def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
     """Every anomaly that was looked for, found, forbidden or tolerated, once; those that need care first."""
     examined = {one.check: one for one in judgement.examined}
@@ -61,7 +69,7 @@ def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
         rows.append(
             CheckRow(
                 name=name,
-                meaning=MEANINGS.get(name),
+                meaning=meaning(judgement, name),
                 policy=policy(judgement, name),
                 state=_state(instances, None if one is None else one.rows, one is not None and one.note is not None),
                 instances=instances,

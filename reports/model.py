@@ -17,11 +17,10 @@ import pyarrow as pa
 from assay.checkers.engine import EngineError
 from assay.checkers.verdict import Finding, Judgement
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
-from assay.reports.coverage import CheckRow, Policy, coverage, policy
+from assay.reports.coverage import CheckRow, Policy, coverage, meaning, policy
 from assay.reports.faults import FaultBand, fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.leadership import CONTROLLER, Leadership, leadership
-from assay.reports.meaning import MEANINGS
 from assay.reports.operations import Lanes, OperationRow, find, lanes
 from assay.reports.recording import Recording
 from assay.reports.series import Complaint, Series, Verb, complaints, series, verbs
@@ -155,7 +154,7 @@ def groups(
     return tuple(
         AnomalyGroup(
             name=name,
-            meaning=MEANINGS.get(name),
+            meaning=meaning(judgement, name),
             policy=policy(judgement, name),
             count=judgement.anomalies.get(name, len(views.get(name, ()))),
             findings=tuple(views.get(name, ())),

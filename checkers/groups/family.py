@@ -35,10 +35,8 @@ from assay.checkers.groups.orphans import ORPHANED_PARTITION
 def _family(check: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None) -> Family:
     return Family(
         name=check.anomaly,
-        views=(),
         checks=(check,),
         applies=f"select count(*) as examined from {applies}",
-        anomalies=(check.anomaly,),
         prepare=prepare,
     )
 

@@ -77,6 +77,7 @@ def _fenced(row: Row, evidence: Evidence) -> Told:
 
 FENCING_VIOLATION: Final = Check(
     anomaly="fencing-violation",
+    meaning="an operation was accepted under a token that had been superseded",
     views=(
         View(
             "fencing_guarded",

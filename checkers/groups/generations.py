@@ -62,6 +62,7 @@ def _zombie(row: Row, evidence: Evidence) -> Told:
 
 ZOMBIE_COMMIT: Final = Check(
     anomaly="zombie-commit",
+    meaning="a member of an earlier generation could still commit",
     views=(
         FORGOTTEN,
         STEPS,
@@ -105,6 +106,7 @@ def _reused(row: Row, _: Evidence) -> Told:
 
 GENERATION_REUSE: Final = Check(
     anomaly="generation-reuse",
+    meaning="one generation has two different assignments",
     views=(
         FORGOTTEN,
         View(

@@ -146,6 +146,7 @@ def _owned(row: Row, evidence: Evidence) -> Told:
 
 DOUBLE_OWNERSHIP: Final = Check(
     anomaly="double-ownership",
+    meaning="two owners held the same thing at once",
     views=(
         FORGOTTEN,
         View(

@@ -232,6 +232,7 @@ def _orphaned(row: Row, evidence: Evidence) -> Told:
 
 ORPHANED_PARTITION: Final = Check(
     anomaly="orphaned-partition",
+    meaning="a partition had no owner for longer than the deadline",
     views=(
         OWNED_FOR_SURE,
         SUSPECTS,

@@ -34,6 +34,7 @@ def _leaders(row: Row, _: Evidence) -> Told:
 
 TWO_LEADERS: Final = Check(
     anomaly="two-leaders",
+    meaning="two nodes accepted writes in one leader epoch",
     views=(
         View(
             "ownership_leaders",
@@ -77,6 +78,7 @@ def _controllers(row: Row, _: Evidence) -> Told:
 
 TWO_CONTROLLERS: Final = Check(
     anomaly="two-controllers",
+    meaning="two nodes held one controller epoch",
     views=(
         View(
             "ownership_controllers",
@@ -122,6 +124,7 @@ def _obeyed(row: Row, _: Evidence) -> Told:
 
 STALE_EPOCH_OBEYED: Final = Check(
     anomaly="stale-epoch-obeyed",
+    meaning="a node obeyed an epoch after it had obeyed a higher one",
     views=(
         View(
             "ownership_commands",
@@ -161,10 +164,8 @@ STALE_EPOCH_OBEYED: Final = Check(
 def _family(check: Check, applies: str) -> Family:
     return Family(
         name=check.anomaly,
-        views=(),
         checks=(check,),
         applies=f"select count(*) as examined from events where {applies}",
-        anomalies=(check.anomaly,),
     )
 
 

@@ -12,6 +12,7 @@ from assay.checkers.linearizability.model import ModelError
 from assay.checkers.verdict import Finding
 
 NONLINEARIZABLE: Final = "nonlinearizable"
+MEANING: Final = "no order of the operations is legal for the model and agrees with their times"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.linearizability.answer import NONLINEARIZABLE, Answer
+from assay.checkers.linearizability.answer import MEANING, NONLINEARIZABLE, Answer
 from assay.checkers.linearizability.model import ModelError
 from assay.checkers.verdict import Examined, Judgement, Verdict
 
@@ -70,6 +70,7 @@ def summary(
         effects=0,
         seconds=seconds,
         engine="search",
+        meanings={NONLINEARIZABLE: MEANING},
         interrupted=interrupted,
     )
 

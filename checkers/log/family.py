@@ -34,32 +34,29 @@ from assay.checkers.log.order import HIGH_WATERMARK_REGRESSION, NONMONOTONIC_SEN
 from assay.checkers.log.polls import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from assay.checkers.log.views import LOG_VIEWS
 
-_CHECKS: Final = (
-    INCONSISTENT_OFFSET,
-    DUPLICATE,
-    ABORTED_READ,
-    PHANTOM,
-    LOST_WRITE,
-    VANISHED,
-    UNSEEN,
-    REAL_TIME_ORDER,
-    NONMONOTONIC_SEND,
-    SEND_SKIP,
-    NONMONOTONIC_POLL,
-    POLL_SKIP,
-    HIGH_WATERMARK_REGRESSION,
-)
-
-LOG_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
-"""Everything that these checks can report, in the order of the definitions."""
-
 LOG: Final = Family(
     name="log",
     views=(*LOG_VIEWS, *POLL_VIEWS),
-    checks=_CHECKS,
+    checks=(
+        INCONSISTENT_OFFSET,
+        DUPLICATE,
+        ABORTED_READ,
+        PHANTOM,
+        LOST_WRITE,
+        VANISHED,
+        UNSEEN,
+        REAL_TIME_ORDER,
+        NONMONOTONIC_SEND,
+        SEND_SKIP,
+        NONMONOTONIC_POLL,
+        POLL_SKIP,
+        HIGH_WATERMARK_REGRESSION,
+    ),
     applies="""
         select count(*) as examined from effect_kinds e left join object_keys q on e.key = q.key and q.family = 'queue'
         where e.kind in ('append', 'observe', 'observe-begin', 'end') and q.key is null
         """,
-    anomalies=LOG_ANOMALIES,
 )
+
+LOG_ANOMALIES: Final = LOG.anomalies
+"""Everything that these checks can report, in the order of the definitions."""

@@ -37,6 +37,7 @@ def _inconsistent(row: Row, evidence: Evidence) -> Told:
 
 INCONSISTENT_OFFSET: Final = Check(
     anomaly="inconsistent-offset",
+    meaning="one offset of a partition was seen with two different values",
     views=(
         View(
             "found_inconsistent_offset",
@@ -82,6 +83,7 @@ def _duplicate(row: Row, evidence: Evidence) -> Told:
 
 DUPLICATE: Final = Check(
     anomaly="duplicate",
+    meaning="one value sits at two or more offsets",
     views=(
         View(
             "found_duplicate",
@@ -118,6 +120,7 @@ def _aborted(row: Row, evidence: Evidence) -> Told:
 
 ABORTED_READ: Final = Check(
     anomaly="aborted-read",
+    meaning="a value was read although its write had certainly failed",
     views=(
         View(
             "found_aborted_read",
@@ -147,6 +150,7 @@ def _phantom(row: Row, evidence: Evidence) -> Told:
 
 PHANTOM: Final = Check(
     anomaly="phantom",
+    meaning="a value was read that no one wrote",
     views=(
         View(
             "found_phantom",

@@ -62,6 +62,7 @@ _GONE_COLUMNS: Final = (
 
 LOST_WRITE: Final = Check(
     anomaly="lost-write",
+    meaning="an acknowledged value is gone, and no one ever read it",
     views=(
         View(
             "found_lost_write",
@@ -90,6 +91,7 @@ def _vanished(row: Row, evidence: Evidence) -> Told:
 
 VANISHED: Final = Check(
     anomaly="vanished",
+    meaning="a value was read once, and is gone",
     views=(
         View(
             "found_vanished",
@@ -117,6 +119,7 @@ def _unseen(row: Row, evidence: Evidence) -> Told:
 
 UNSEEN: Final = Check(
     anomaly="unseen",
+    meaning="an acknowledged value was not delivered by the deadline",
     views=(
         View(
             "log_final",

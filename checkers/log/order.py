@@ -91,6 +91,7 @@ def _real_time(row: Row, evidence: Evidence) -> Told:
 
 REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
+    meaning="an operation took effect before another that had already ended when it began",
     views=(
         ENDS,
         UNACKNOWLEDGED,
@@ -147,6 +148,7 @@ def _send_went_back(row: Row, evidence: Evidence) -> Told:
 
 NONMONOTONIC_SEND: Final = Check(
     anomaly="nonmonotonic-send",
+    meaning="the offsets of one process's sends fall",
     views=(
         View(
             "log_send_pairs",
@@ -193,6 +195,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Told:
 
 SEND_SKIP: Final = Check(
     anomaly="send-skip",
+    meaning="the values of one message set are not consecutive",
     views=(
         View(
             "log_set_pairs",
@@ -258,6 +261,7 @@ def _end_went_back(row: Row, evidence: Evidence) -> Told:
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
     anomaly="high-watermark-regression",
+    meaning="the reported end of a log went back",
     views=(
         View(
             "log_end_moments",

@@ -156,6 +156,7 @@ def _went_back(row: Row, evidence: Evidence) -> Told:
 
 NONMONOTONIC_POLL: Final = Check(
     anomaly="nonmonotonic-poll",
+    meaning="the offsets that one consumer read go back",
     views=(
         View(
             "found_nonmonotonic_poll",
@@ -188,6 +189,7 @@ def _skipped(row: Row, evidence: Evidence) -> Told:
 
 POLL_SKIP: Final = Check(
     anomaly="poll-skip",
+    meaning="a consumer jumped over a record that was there",
     views=(
         View(
             "log_observed_below",

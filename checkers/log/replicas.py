@@ -30,6 +30,7 @@ def _divergence(row: Row, _: Evidence) -> Told:
 
 REPLICA_DIVERGENCE: Final = Check(
     anomaly="replica-divergence",
+    meaning="replicas hold different records below their high watermark",
     views=(
         View(
             "replicas_held",
@@ -74,9 +75,7 @@ REPLICA_DIVERGENCE: Final = Check(
 
 REPLICAS: Final = Family(
     "replicas",
-    views=(),
     checks=(REPLICA_DIVERGENCE,),
     applies="select count(*) as examined from replicas",
-    anomalies=("replica-divergence",),
 )
 REPLICA_ANOMALIES: Final = REPLICAS.anomalies

@@ -167,6 +167,7 @@ def _told(row: Row, evidence: Evidence) -> Told:
 
 _CHECK: Final = Check(
     anomaly=UNFLUSHED_LOSS,
+    meaning="an acknowledged value went when all servers lost power before it was flushed",
     views=(
         View(
             "found_unflushed_loss",
@@ -189,10 +190,8 @@ _CHECK: Final = Check(
 
 UNFLUSHED: Final = Family(
     name="unflushed",
-    views=(),
     checks=(_CHECK,),
     applies="select unflushed as examined from log_declared",
-    anomalies=(UNFLUSHED_LOSS,),
     prepare=prepare,
 )
 """Only for contracts that allow it; before the log's, which reads what this family leaves of the history."""

@@ -79,6 +79,7 @@ def _repeated(row: Row, evidence: Evidence) -> Told:
 
 COUNTER_DUPLICATE: Final = Check(
     anomaly="counter-duplicate",
+    meaning="two adds to a counter returned the same count, so one of them was lost",
     views=(
         View(
             "found_counter_duplicate",
@@ -107,6 +108,7 @@ def _late(row: Row, evidence: Evidence) -> Told:
 
 COUNTER_ORDER: Final = Check(
     anomaly="counter-order",
+    meaning="a count was returned after a higher one was already known",
     views=(
         View(
             "found_counter_order",
@@ -156,6 +158,7 @@ def _unfilled(row: Row, evidence: Evidence) -> Told:
 
 COUNTER_PHANTOM: Final = Check(
     anomaly="counter-phantom",
+    meaning="a count was returned that is higher than the adds made by then",
     views=(
         View(
             "counter_spare",
@@ -229,16 +232,12 @@ def _prepare(engine: Engine) -> list[str]:
     return told if more <= 0 else [*told, f"nor can {more} other counters, for the same reason"]
 
 
-_CHECKS: Final = (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM)
-
-COUNTER_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
-"""Everything that these checks can report."""
-
 COUNTERS: Final = Family(
     name="counter",
-    views=(),
-    checks=_CHECKS,
+    checks=(COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM),
     applies="select count(*) as examined from object_keys where family = 'counter'",
-    anomalies=COUNTER_ANOMALIES,
     prepare=_prepare,
 )
+
+COUNTER_ANOMALIES: Final = COUNTERS.anomalies
+"""Everything that these checks can report."""

@@ -75,6 +75,7 @@ def _phantom(row: Row, evidence: Evidence) -> Told:
 
 MAX_PHANTOM: Final = Check(
     anomaly="max-phantom",
+    meaning="a max register was read with a value that no one wrote",
     views=(
         View(
             "found_max_phantom",
@@ -117,6 +118,7 @@ def _back(row: Row, evidence: Evidence) -> Told:
 
 MAX_ORDER: Final = Check(
     anomaly="max-order",
+    meaning="a max register was read with less than what was already there",
     views=(
         View(
             "max_places",
@@ -163,14 +165,12 @@ def _prepare(engine: Engine) -> list[str]:
     return []
 
 
-MAX_REGISTER_ANOMALIES: Final = (MAX_PHANTOM.anomaly, MAX_ORDER.anomaly)
-"""Everything that these checks can report."""
-
 MAX_REGISTERS: Final = Family(
     name="max-register",
-    views=(),
     checks=(MAX_PHANTOM, MAX_ORDER),
     applies="select count(*) as examined from object_keys where family = 'max-register'",
-    anomalies=MAX_REGISTER_ANOMALIES,
     prepare=_prepare,
 )
+
+MAX_REGISTER_ANOMALIES: Final = MAX_REGISTERS.anomalies
+"""Everything that these checks can report."""

@@ -85,6 +85,7 @@ def _lost(row: Row, evidence: Evidence) -> Told:
 
 QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
+    meaning="an acknowledged element of a queue was never dequeued",
     views=(
         View(
             "queue_acked",
@@ -164,6 +165,7 @@ def _repeated(row: Row, evidence: Evidence) -> Told:
 
 QUEUE_DUPLICATE: Final = Check(
     anomaly="queue-duplicate",
+    meaning="an element was dequeued more often than it was enqueued",
     views=(
         View(
             "found_queue_duplicate",
@@ -207,6 +209,7 @@ def _phantom(row: Row, evidence: Evidence) -> Told:
 
 QUEUE_PHANTOM: Final = Check(
     anomaly="queue-phantom",
+    meaning="an element was dequeued that no one had enqueued",
     views=(
         View(
             "found_queue_phantom",
@@ -247,16 +250,12 @@ def _prepare(engine: Engine) -> list[str]:
     return told if more <= 0 else [*told, f"nor can it of {more} other queues, for the same reason"]
 
 
-_CHECKS: Final = (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM)
-
-QUEUE_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
-"""Everything that these checks can report."""
-
 QUEUES: Final = Family(
     name="queue",
-    views=(),
-    checks=_CHECKS,
+    checks=(QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM),
     applies="select count(*) as examined from object_keys where family = 'queue'",
-    anomalies=QUEUE_ANOMALIES,
     prepare=_prepare,
 )
+
+QUEUE_ANOMALIES: Final = QUEUES.anomalies
+"""Everything that these checks can report."""

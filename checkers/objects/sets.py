@@ -154,10 +154,11 @@ def _lacks(row: Row, evidence: Evidence) -> Told:
     return Told(f"{row['key']}: {claim}{lacks}; {after}.", (known, reader, shown), row["missing"] - 1)
 
 
-def _absence(anomaly: str, condition: str) -> Check:
+def _absence(anomaly: str, meaning: str, condition: str) -> Check:
     found = _found(f"found_{anomaly.replace('-', '_')}", condition)
     return Check(
         anomaly=anomaly,
+        meaning=meaning,
         views=(found,),
         evidence=_evidence(found.name),
         examined=JUDGED,
@@ -166,9 +167,19 @@ def _absence(anomaly: str, condition: str) -> Check:
     )
 
 
-SET_LOST: Final = _absence("set-lost", "m.by_read = 0 and e.seen is null")
-SET_STALE: Final = _absence("set-stale", "m.by_read = 0 and v.key is null and e.seen is not null")
-SET_VANISHED: Final = _absence("set-vanished", "m.by_read = 1")
+SET_LOST: Final = _absence(
+    "set-lost",
+    "an acknowledged element is missing from a later read, and no read ever showed it",
+    "m.by_read = 0 and e.seen is null",
+)
+SET_STALE: Final = _absence(
+    "set-stale",
+    "an acknowledged element is missing from a later read, though it was shown afterwards",
+    "m.by_read = 0 and v.key is null and e.seen is not null",
+)
+SET_VANISHED: Final = _absence(
+    "set-vanished", "an element that a read had shown is missing from a later one", "m.by_read = 1"
+)
 """A read of a history that was not closed may lack rows, so these need the close."""
 
 
@@ -186,6 +197,7 @@ def _phantom(row: Row, evidence: Evidence) -> Told:
 
 SET_PHANTOM: Final = Check(
     anomaly="set-phantom",
+    meaning="a set was read with an element that no one had added",
     views=(
         View(
             "found_set_phantom",
@@ -214,16 +226,12 @@ def _prepare(engine: Engine) -> list[str]:
     return []
 
 
-_CHECKS: Final = (SET_LOST, SET_STALE, SET_VANISHED, SET_PHANTOM)
-
-SET_ANOMALIES: Final = tuple(check.anomaly for check in _CHECKS)
-"""Everything that these checks can report."""
-
 SETS: Final = Family(
     name="set",
-    views=(),
-    checks=_CHECKS,
+    checks=(SET_LOST, SET_STALE, SET_VANISHED, SET_PHANTOM),
     applies="select count(*) as examined from object_keys where family = 'set'",
-    anomalies=SET_ANOMALIES,
     prepare=_prepare,
 )
+
+SET_ANOMALIES: Final = SETS.anomalies
+"""Everything that these checks can report."""

@@ -27,16 +27,13 @@ REGISTER: Final = Family(
     views=(ROWS,),
     checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
     applies=f"{_APPLIES} and (e.kind in ('commit', 'fetched') or o.key is not null)",
-    anomalies=tuple(check.anomaly for check in (MISSING_WRITER, FUTURE_READ, STALE_READ)),
     prepare=prepare,
 )
 
 REGISTER_CAS: Final = Family(
     name="register-cas",
-    views=(),
     checks=(LOST_UPDATE,),
     applies=f"{_APPLIES} and e.kind = 'cas' and o.key is not null",
-    anomalies=(LOST_UPDATE.anomaly,),
 )
 """After ``REGISTER``, whose tables it reads."""
 

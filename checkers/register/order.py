@@ -56,6 +56,7 @@ def _stale(row: Row, evidence: Evidence) -> Told:
 
 STALE_READ: Final = Check(
     anomaly="stale-read",
+    meaning="an old value was read after a newer one was in place",
     views=(
         View(
             "register_late_inside",

@@ -33,6 +33,7 @@ def _missing(row: Row, evidence: Evidence) -> Told:
 
 MISSING_WRITER: Final = Check(
     anomaly="missing-writer",
+    meaning="a value was read that no one wrote",
     views=(
         View(
             "register_unwritten",
@@ -96,6 +97,7 @@ def _future(row: Row, evidence: Evidence) -> Told:
 
 FUTURE_READ: Final = Check(
     anomaly="future-read",
+    meaning="a value was read before it was written",
     views=(
         View(
             "found_future_read",
@@ -141,6 +143,7 @@ def _lost(row: Row, evidence: Evidence) -> Told:
 
 LOST_UPDATE: Final = Check(
     anomaly="lost-update",
+    meaning="two conditional writes both replaced the same value",
     views=(
         View(
             "register_order",

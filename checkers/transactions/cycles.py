@@ -277,10 +277,11 @@ def _tell(row: Row, evidence: Evidence) -> Told:
     return Told(row["claim"], tuple(int(op) for op in row["ops"].split(",")), row["more"])
 
 
-def _check(anomaly: str) -> Check:
+def _check(anomaly: str, meaning: str) -> Check:
     table = f"found_{anomaly.lower().replace('-', '_')}"
     return Check(
         anomaly=anomaly,
+        meaning=meaning,
         views=(View(table, f"select * from txn_found where anomaly = '{anomaly}'", keep=True),),
         evidence=f"""
             select key, claim, ops, more, first_op, second_op from {table}
@@ -291,6 +292,27 @@ def _check(anomaly: str) -> Check:
     )
 
 
-CYCLES: Final = tuple(_check(name) for name in CLASSES)
-ORDERED_CYCLES: Final = {order: tuple(_check(f"{name}-{order}") for name in CLASSES) for order in ORDERS}
+_MEANINGS: Final = dict(
+    zip(
+        CLASSES,
+        (
+            "two transactions wrote over each other's writes",
+            "transactions saw or overwrote each other in a circle",
+            "a transaction saw some of another's writes, or of later ones, and missed some",
+            "transactions saw others' writes in orders that no sequence of snapshots has",
+            "transactions each missed what another of them wrote, in a circle",
+        ),
+        strict=True,
+    )
+)
+_IN_ORDER: Final = {
+    PROCESS: "given the order in which each process made its transactions",
+    REAL_TIME: "given that one transaction had ended before another began",
+}
+
+CYCLES: Final = tuple(_check(name, meaning) for name, meaning in _MEANINGS.items())
+ORDERED_CYCLES: Final = {
+    order: tuple(_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
+    for order, given in _IN_ORDER.items()
+}
 """By what the contract declares."""

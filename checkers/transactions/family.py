@@ -30,27 +30,22 @@ TRANSACTIONS: Final = Family(
     views=(ROWS,),
     checks=_CHECKS,
     applies=f"{_APPLIES} where e.kind in ('txn-append', 'txn-write', 'txn-read')",
-    anomalies=tuple(check.anomaly for check in _CHECKS),
     prepare=prepare,
 )
 
 TRANSACTION_LISTS: Final = Family(
     name="transaction-lists",
-    views=(),
     checks=_LISTS,
     applies=f"{_APPLIES} where e.kind = 'txn-append'",
-    anomalies=tuple(check.anomaly for check in _LISTS),
 )
 
 TRANSACTION_ORDERS: Final = tuple(
     Family(
         name=f"transactions-{order}",
-        views=(),
         checks=ORDERED_CYCLES[order],
         applies=f"""{_APPLIES}
             where e.kind in ('txn-append', 'txn-write', 'txn-read') and d.transaction_order = '{order}'
             """,
-        anomalies=tuple(check.anomaly for check in ORDERED_CYCLES[order]),
     )
     for order in ORDERS
 )

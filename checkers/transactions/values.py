@@ -35,6 +35,7 @@ def _aborted(row: Row, evidence: Evidence) -> Told:
 
 G1A: Final = Check(
     anomaly="G1a",
+    meaning="a transaction read a write of another that certainly failed",
     views=(
         View(
             "found_g1a",
@@ -62,6 +63,7 @@ def _garbage(row: Row, evidence: Evidence) -> Told:
 
 GARBAGE_READ: Final = Check(
     anomaly="garbage-read",
+    meaning="a transaction read a value that none wrote",
     views=(
         View(
             "found_garbage_read",
@@ -92,6 +94,7 @@ def _intermediate(row: Row, evidence: Evidence) -> Told:
 
 G1B: Final = Check(
     anomaly="G1b",
+    meaning="a transaction read a write of another that the same transaction replaced before it ended",
     views=(
         View(
             "found_g1b",
@@ -129,6 +132,7 @@ def _internal(row: Row, evidence: Evidence) -> Told:
 
 INTERNAL: Final = Check(
     anomaly="internal",
+    meaning="a transaction's reads contradict its own writes",
     views=(
         View(
             "txn_own_lists",
@@ -202,6 +206,7 @@ def _duplicate(row: Row, evidence: Evidence) -> Told:
 
 DUPLICATE_ELEMENTS: Final = Check(
     anomaly="duplicate-elements",
+    meaning="a list was read with one element twice",
     views=(
         View(
             "found_duplicate_elements",
@@ -237,6 +242,7 @@ def _incompatible(row: Row, evidence: Evidence) -> Told:
 
 INCOMPATIBLE_ORDER: Final = Check(
     anomaly="incompatible-order",
+    meaning="a list was read in two orders that contradict each other",
     views=(
         View(
             "found_incompatible_order",

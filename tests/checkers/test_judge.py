@@ -14,6 +14,7 @@ from assay.checkers.check import Check, Family, Told, View
 from assay.checkers.contract import NO_RECOVERY, Contract, forbid
 from assay.checkers.families import FAMILIES
 from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.log.loss import LOST_WRITE
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import SCHEMAS, HistoryError
 
@@ -270,6 +271,7 @@ def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Pa
 
 EARLY = Check(
     anomaly="early-send",
+    meaning="a send began in the first second",
     views=(
         View(
             "found_early_send",
@@ -286,7 +288,6 @@ OWN = Family(
     views=(),
     checks=(EARLY,),
     applies="select count(*) as examined from effects where kind = 'append'",
-    anomalies=("early-send",),
 )
 
 
@@ -298,6 +299,9 @@ def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Pa
     assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
     assert judged.anomalies["early-send"] > 1
     assert judged.findings[0].claim == "process 1 could not wait."
+    assert judged.meanings["early-send"] == "a send began in the first second"
+    assert judged.meanings["lost-write"] == LOST_WRITE.meaning
+    assert set(judged.meanings) == {one.check for one in judged.examined}
     assert [what for what, *_ in watched] == [*LOG_ANOMALIES, "early-send"]
     assert {total for *_, total in watched} == {sum(len(family.checks) for family in families)}
     judged = verdict(tmp_path / "b", run(), forbid("early-send"), faults=partition(), families=families)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from assay.checkers.log.family import LOG_ANOMALIES
+import msgspec
+
+from assay.checkers.log.loss import LOST_WRITE
 from assay.checkers.verdict import Verdict
-from assay.reports.coverage import Policy, State, coverage
-from assay.reports.meaning import MEANINGS
+from assay.reports.coverage import Policy, State, coverage, meaning
 
 from helpers.run_folders import finding, judgement
 
@@ -32,5 +33,9 @@ def test_the_reason_why_nothing_was_judged_is_kept() -> None:
     assert notes["vanished"] is None
 
 
-def test_every_anomaly_of_the_log_is_explained() -> None:
-    assert set(LOG_ANOMALIES) <= set(MEANINGS)
+def test_what_an_anomaly_means_is_said_by_the_judgement_and_for_older_ones_by_its_check() -> None:
+    older = judgement(Verdict.PASS)
+    assert meaning(older, "lost-write") == LOST_WRITE.meaning
+    assert meaning(older, "odd") is None
+    newer = msgspec.structs.replace(older, meanings={"odd": "something is odd", "lost-write": "a write is lost"})
+    assert (meaning(newer, "odd"), meaning(newer, "lost-write")) == ("something is odd", "a write is lost")
