@@ -37,7 +37,7 @@ class View:
 
 @dataclass(frozen=True)
 class Involved:
-    """What a sentence needs of an operation. ``ret`` None: nobody knows when, or whether, it ended."""
+    """What a sentence needs of an operation. ``ret`` None: it is not known when it ended, or whether."""
 
     op: int
     process: int
@@ -69,14 +69,14 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Told:
+class Explanation:
     """One violation in words. ``operations``: those that contradict each other first; ``more``: how many others."""
 
     claim: str
     operations: tuple[int | None, ...]
     more: int = 0
     time: int | None = None
-    """The moment to look at, where no operation tells it: that of an event, by its node's clock."""
+    """The moment to look at, where no operation has it: that of an event, by its node's clock."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class Check:
     evidence: str
     """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
     examined: str
-    tell: Callable[[Row, Evidence], Told]
+    explain: Callable[[Row, Evidence], Explanation]
+    """From one row of ``evidence`` to words."""
     evidence_views: tuple[View, ...] = ()
     """What ``evidence`` reads besides; made only when something was found."""
     needs_close: bool = False
@@ -147,7 +148,7 @@ def findings(engine: Engine, check: Check) -> list[Finding]:
     build(engine, check.evidence_views)
     rows = engine.rows(check.evidence)
     evidence = Evidence(involved(engine, {op for row in rows for op in _named(row)}))
-    return [_finding(check.anomaly, row, check.tell(row, evidence), evidence) for row in rows]
+    return [_finding(check.anomaly, row, check.explain(row, evidence), evidence) for row in rows]
 
 
 def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
@@ -170,14 +171,14 @@ def _named(row: Row) -> list[int]:
     return [value for name, value in row.items() if name.endswith("_op") and value is not None]
 
 
-def _finding(anomaly: str, row: Row, told: Told, evidence: Evidence) -> Finding:
-    named = tuple(dict.fromkeys(op for op in told.operations if op is not None))
+def _finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence) -> Finding:
+    named = tuple(dict.fromkeys(op for op in explained.operations if op is not None))
     known = [evidence.operations[op] for op in named if op in evidence.operations]
     return Finding(
         anomaly=anomaly,
         key=row["key"],
-        claim=told.claim,
+        claim=explained.claim,
         operations=named[:MOST_OPERATIONS],
-        omitted=max(0, len(named) - MOST_OPERATIONS) + told.more,
-        time=told.time if not known else (known[0].call if known[0].ret is None else known[0].ret),
+        omitted=max(0, len(named) - MOST_OPERATIONS) + explained.more,
+        time=explained.time if not known else (known[0].call if known[0].ret is None else known[0].ret),
     )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 
 PLACEABLE: Final = 2**61
@@ -61,7 +61,7 @@ def _did(kind: str, place: int) -> str:
     }[kind]
 
 
-def _fenced(row: Row, evidence: Evidence) -> Told:
+def _fenced(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     known = (
         f"{evidence.who(first)} had been told by {seconds(row['first_ret'])} that token {row['first_epoch']} is stale"
@@ -72,7 +72,7 @@ def _fenced(row: Row, evidence: Evidence) -> Told:
         f"{row['key']}: {evidence.who(late)} has {_did(row['late_kind'], row['late_place'])} in an operation called at "
         f"{seconds(row['before'])}, although {known}."
     )
-    return Told(claim, (late, first))
+    return Explanation(claim, (late, first))
 
 
 FENCING_VIOLATION: Final = Check(
@@ -115,5 +115,5 @@ FENCING_VIOLATION: Final = Check(
         order by f.group_name nulls first, f.key nulls first, f.place nulls first
         """,
     examined="select count(*) as examined from fencing_steps where kind = 'guarded'",
-    tell=_fenced,
+    explain=_fenced,
 )

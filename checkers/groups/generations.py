@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import INFINITY, Row
 
 FORGOTTEN: Final = View(
@@ -50,14 +50,14 @@ STEPS: Final = View(
 """What each operation says of its group's generations."""
 
 
-def _zombie(row: Row, evidence: Evidence) -> Told:
+def _zombie(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     claim = (
         f"{evidence.who(late)} committed to generation {row['late_place']} of {row['key']}, called at "
         f"{evidence.called(late)}, although {evidence.who(first)} had been in generation {row['first_place']} by "
         f"{evidence.returned(first)}."
     )
-    return Told(claim, (first, late))
+    return Explanation(claim, (first, late))
 
 
 ZOMBIE_COMMIT: Final = Check(
@@ -90,18 +90,18 @@ ZOMBIE_COMMIT: Final = Check(
         group by f.key, f.place order by f.key nulls first, f.place nulls first
         """,
     examined="select count(*) as examined from group_steps where commits = 1",
-    tell=_zombie,
+    explain=_zombie,
 )
 
 
-def _reused(row: Row, _: Evidence) -> Told:
+def _reused(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"Generation {row['epoch']} of {row['key']} was stored {row['stored']} times, by {row['low_node']} and by "
         f"{row['high_node']}"
     )
     if row["forgotten"]:
         claim += f", although the group began anew no more than {row['forgotten']} times"
-    return Told(claim + ".", (), 0, row["moment"])
+    return Explanation(claim + ".", (), 0, row["moment"])
 
 
 GENERATION_REUSE: Final = Check(
@@ -126,5 +126,5 @@ GENERATION_REUSE: Final = Check(
         order by key nulls first, epoch nulls first limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from events where event = 'group-generation'",
-    tell=_reused,
+    explain=_reused,
 )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN
 
@@ -123,7 +123,7 @@ CERTAIN: Final = View(
 HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
 
 
-def _owned(row: Row, evidence: Evidence) -> Told:
+def _owned(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     what = f"{row['key']} of {row['group_name']}" if row["group_name"] else str(row["key"])
     if row["epoch"] is not None:
@@ -134,14 +134,14 @@ def _owned(row: Row, evidence: Evidence) -> Told:
         )
         if row["forgotten"]:
             claim += f", although the group began anew no more than {row['forgotten']} times"
-        return Told(claim + ".", (low, high))
+        return Explanation(claim + ".", (low, high))
     claim = (
         f"{what} had two owners from {seconds(row['begun'])} to {seconds(min(row['before'], row['until']))}: "
         f"{row['low_owner']} ({evidence.who(low)}) owned it from {seconds(row['low_begun'])} to at least "
         f"{seconds(row['before'])}, and {row['high_owner']} ({evidence.who(high)}) from {seconds(row['begun'])} to at "
         f"least {seconds(row['until'])}."
     )
-    return Told(claim, (high, low, row["last_op"]))
+    return Explanation(claim, (high, low, row["last_op"]))
 
 
 DOUBLE_OWNERSHIP: Final = Check(
@@ -229,7 +229,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         order by f.group_name nulls first, f.key nulls first, f.epoch nulls first, f.begun nulls first
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
-    tell=_owned,
+    explain=_owned,
     evidence_views=(
         View(
             "double_owned_until",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
 from assay.checkers.engine import Row
 
 STEPS: Final = View(
@@ -33,14 +33,14 @@ STEPS: Final = View(
 )
 
 
-def _went_back(row: Row, evidence: Evidence) -> Told:
+def _went_back(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     did = "was told to begin" if row["late_kind"] == "resume" else "committed"
     claim = (
         f"{evidence.who(late)} {did} at offset {row['late_place']} of {row['key']}, called at {evidence.called(late)}, "
         f"although {row['place']} had been known to {evidence.who(first)} by {evidence.returned(first)}."
     )
-    return Told(claim, (first, late))
+    return Explanation(claim, (first, late))
 
 
 OFFSET_REGRESSION: Final = Check(
@@ -102,7 +102,7 @@ OFFSET_REGRESSION: Final = Check(
         group by f.key, f.place, f.era order by f.key nulls first, f.place nulls first, f.era nulls first
         """,
     examined="select count(*) as examined from offset_steps where judged = 1",
-    tell=_went_back,
+    explain=_went_back,
 )
 
 OFFSETS: Final = Family(

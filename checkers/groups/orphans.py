@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 
 _TOPIC: Final = "regexp_replace({}, '-[0-9]+$', '')"
@@ -221,13 +221,13 @@ FOUND: Final = View(
 )
 
 
-def _orphaned(row: Row, evidence: Evidence) -> Told:
+def _orphaned(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"Nobody of {row['group_name']} owned {row['key']} from {seconds(row['since'])} to {seconds(row['until'])}, "
         f"{seconds(row['until'] - row['since'])}, while others of the group were there; the contract's deadline is "
         f"{seconds(row['deadline'])}. The last owner was {evidence.who(row['last_op'])}."
     )
-    return Told(claim, (row["last_op"], row["next_op"]), 0, row["until"])
+    return Explanation(claim, (row["last_op"], row["next_op"]), 0, row["until"])
 
 
 ORPHANED_PARTITION: Final = Check(
@@ -283,6 +283,6 @@ ORPHANED_PARTITION: Final = Check(
         order by f.group_name nulls first, f.key nulls first, f.since nulls first
         """,
     examined="select count(*) as examined from holds where key <> group_name and group_name <> ''",
-    tell=_orphaned,
+    explain=_orphaned,
     needs_end=True,
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
 from assay.checkers.engine import Row
 
 
@@ -23,13 +23,13 @@ def _more(row: Row) -> str:
     return f", {row['holders']} in all" if row["holders"] > 2 else ""
 
 
-def _leaders(row: Row, _: Evidence) -> Told:
+def _leaders(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"{row['low_node']} and {row['high_node']} both accepted appends to {row['key']} as its leader in "
         f"epoch {row['epoch']} ({row['low_node']} from offset {row['low_position']} on, "
         f"{row['high_node']} from offset {row['high_position']} on){_more(row)}."
     )
-    return Told(claim, (), row["holders"] - 2, row["moment"])
+    return Explanation(claim, (), row["holders"] - 2, row["moment"])
 
 
 TWO_LEADERS: Final = Check(
@@ -63,17 +63,17 @@ TWO_LEADERS: Final = Check(
         order by f.key nulls first, f.epoch nulls first
         """,
     examined="select count(*) as examined from ownership_leaders",
-    tell=_leaders,
+    explain=_leaders,
 )
 
 
-def _controllers(row: Row, _: Evidence) -> Told:
+def _controllers(row: Row, _: Evidence) -> Explanation:
     if row["low_node"] == row["high_node"]:
         claim = f"{row['low_node']} became the controller of epoch {row['epoch']} in two of its lives{_more(row)}."
     else:
         both = f"{row['low_node']} and {row['high_node']} both became the controller"
         claim = f"{both} of epoch {row['epoch']}{_more(row)}."
-    return Told(claim, (), row["holders"] - 2, row["moment"])
+    return Explanation(claim, (), row["holders"] - 2, row["moment"])
 
 
 TWO_CONTROLLERS: Final = Check(
@@ -104,11 +104,11 @@ TWO_CONTROLLERS: Final = Check(
         order by epoch nulls first limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from ownership_controllers",
-    tell=_controllers,
+    explain=_controllers,
 )
 
 
-def _obeyed(row: Row, _: Evidence) -> Told:
+def _obeyed(row: Row, _: Evidence) -> Explanation:
     if row["node"] is None:
         claim = (
             f"The write with zxid {row['place']} to ZooKeeper was made under controller epoch {row['epoch']}, "
@@ -119,7 +119,7 @@ def _obeyed(row: Row, _: Evidence) -> Told:
             f"{row['node']} obeyed a controller of epoch {row['epoch']} (event {row['place']} of its life "
             f"{row['incarnation']}) after it had obeyed one of epoch {row['former']} in the same life."
         )
-    return Told(claim, (), 0, row["moment"])
+    return Explanation(claim, (), 0, row["moment"])
 
 
 STALE_EPOCH_OBEYED: Final = Check(
@@ -157,7 +157,7 @@ STALE_EPOCH_OBEYED: Final = Check(
         order by node nulls first, incarnation nulls first, place nulls first limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from ownership_commands",
-    tell=_obeyed,
+    explain=_obeyed,
 )
 
 

@@ -20,7 +20,7 @@ MOST_LINES: Final = 64
 
 
 @dataclass(frozen=True)
-class Explanation:
+class NoPlace:
     """All operations by their ``index`` in the history."""
 
     operation: int
@@ -35,7 +35,7 @@ class Explanation:
     """What was pending when it returned, those that ended info last."""
 
 
-def explain(history: KeyHistory, layout: Layout, space: Workspace) -> Explanation:
+def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
     """Of a search that is ``STUCK``."""
     counters, memory = space.counters, space.memory
     index = history.index
@@ -46,7 +46,7 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> Explanatio
     called = layout.events[: counters[tables.EVENT]]
     info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
     trails = memory.seen_trail[: min(MOST_LINES, len(rows))].tolist()
-    return Explanation(
+    return NoPlace(
         operation=int(index[op]),
         order=max((order(history, layout, space, trail) for trail in trails), key=len),
         states=tuple(space.describe(int(state), history.values) for state in states[:MOST_STATES]),
@@ -78,8 +78,8 @@ def order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> 
     return tuple(history.index[np.array(whole, dtype=np.int64)].tolist())
 
 
-def finding(anomaly: str, history: KeyHistory, why: Explanation) -> Finding:
-    """The explanation as a finding: one sentence, and the first operations of it."""
+def finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
+    """Why there is no place, as a finding: one sentence, and the first operations of it."""
     row = int(np.flatnonzero(history.index == why.operation)[0])
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))
     beside = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""

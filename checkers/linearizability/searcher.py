@@ -13,7 +13,7 @@ import numpy as np
 from assay.checkers.linearizability import core, tables
 from assay.checkers.linearizability.compiled import compiled_step
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
-from assay.checkers.linearizability.explain import Explanation, explain, order
+from assay.checkers.linearizability.explain import NoPlace, explain, order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import Action, Model, asking
@@ -37,7 +37,7 @@ class Searched:
 
     order: tuple[int, ...] | None = None
     """All operations in a legal order, if there is one and it was asked for; by ``index``."""
-    why: Explanation | None = None
+    why: NoPlace | None = None
     """Why there is none."""
     unknown: str | None = None
     spent: str | None = None

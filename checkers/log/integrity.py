@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import Row
 
 _OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
@@ -23,7 +23,7 @@ def _source(row: Row, side: str, evidence: Evidence) -> tuple[str, int | None]:
     return f"read by {evidence.who(op)} at {evidence.called(op)}", op
 
 
-def _inconsistent(row: Row, evidence: Evidence) -> Told:
+def _inconsistent(row: Row, evidence: Evidence) -> Explanation:
     first, first_op = _source(row, "low", evidence)
     second, second_op = _source(row, "high", evidence)
     claim = (
@@ -32,7 +32,7 @@ def _inconsistent(row: Row, evidence: Evidence) -> Told:
     )
     if row["held"] > 2:
         claim += f", {row['held']} different values in all"
-    return Told(f"{claim}.", (first_op, second_op), row["held"] - 2)
+    return Explanation(f"{claim}.", (first_op, second_op), row["held"] - 2)
 
 
 INCONSISTENT_OFFSET: Final = Check(
@@ -63,11 +63,11 @@ INCONSISTENT_OFFSET: Final = Check(
         group by f.key, f.position, f.low, f.high, f.held order by f.key nulls first, f.position nulls first
         """,
     examined="select count(*) as examined from log_offsets",
-    tell=_inconsistent,
+    explain=_inconsistent,
 )
 
 
-def _duplicate(row: Row, evidence: Evidence) -> Told:
+def _duplicate(row: Row, evidence: Evidence) -> Explanation:
     first, first_op = _source(row, "low", evidence)
     second, second_op = _source(row, "high", evidence)
     claim = (
@@ -78,7 +78,7 @@ def _duplicate(row: Row, evidence: Evidence) -> Told:
         claim += f", at {row['offsets']} offsets in all"
     if row["live"] > 1:
         claim += f", though it was sent only {row['live']} times"
-    return Told(f"{claim}.", (row["send_op"], first_op, second_op), row["offsets"] - 2)
+    return Explanation(f"{claim}.", (row["send_op"], first_op, second_op), row["offsets"] - 2)
 
 
 DUPLICATE: Final = Check(
@@ -105,17 +105,17 @@ DUPLICATE: Final = Check(
         order by f.key nulls first, f.low nulls first, f.value nulls first
         """,
     examined="select count(*) as examined from log_values where offsets > 0",
-    tell=_duplicate,
+    explain=_duplicate,
 )
 
 
-def _aborted(row: Row, evidence: Evidence) -> Told:
+def _aborted(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
         f"at {evidence.called(row['seen_op'])}, but its send by {evidence.who(row['send_op'])} "
         f"at {evidence.called(row['send_op'])} had definitely failed."
     )
-    return Told(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1)
+    return Explanation(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1)
 
 
 ABORTED_READ: Final = Check(
@@ -136,16 +136,16 @@ ABORTED_READ: Final = Check(
         order by key nulls first, low nulls first, value nulls first limit {MOST_FINDINGS}
         """,
     examined=_OBSERVED,
-    tell=_aborted,
+    explain=_aborted,
 )
 
 
-def _phantom(row: Row, evidence: Evidence) -> Told:
+def _phantom(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{_held(row['value'])} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
         f"at {evidence.called(row['seen_op'])}, but nobody sent it."
     )
-    return Told(claim[0].upper() + claim[1:], (row["seen_op"],), row["observed"] - 1)
+    return Explanation(claim[0].upper() + claim[1:], (row["seen_op"],), row["observed"] - 1)
 
 
 PHANTOM: Final = Check(
@@ -165,6 +165,6 @@ PHANTOM: Final = Check(
         order by key nulls first, low nulls first, value nulls first limit {MOST_FINDINGS}
         """,
     examined=_OBSERVED,
-    tell=_phantom,
+    explain=_phantom,
     needs_close=True,
 )

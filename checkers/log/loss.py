@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
 
 
@@ -46,13 +46,13 @@ def _others(row: Row) -> int:
     return 0 if row["settled"] is not None else int(row["without_it"]) - 1
 
 
-def _lost(row: Row, evidence: Evidence) -> Told:
+def _lost(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
         f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])}, but {_missing(row, evidence)}, "
         f"and nobody ever saw it."
     )
-    return Told(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"]), _others(row))
+    return Explanation(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"]), _others(row))
 
 
 _GONE_COLUMNS: Final = (
@@ -76,17 +76,17 @@ LOST_WRITE: Final = Check(
     ),
     evidence=_evidence("found_lost_write"),
     examined="select cast(coalesce(sum(acked_values), 0) as bigint) as examined from log_cover where passes > 0",
-    tell=_lost,
+    explain=_lost,
 )
 
 
-def _vanished(row: Row, evidence: Evidence) -> Told:
+def _vanished(row: Row, evidence: Evidence) -> Explanation:
     acknowledged = "" if row["acked"] is None else f", acknowledged at {seconds(row['acked'])},"
     claim = (
         f"value {row['value']}{acknowledged} was read at offset {row['position']} of {row['key']} by "
         f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but {_missing(row, evidence)}."
     )
-    return Told(claim, (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]), _others(row))
+    return Explanation(claim, (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]), _others(row))
 
 
 VANISHED: Final = Check(
@@ -101,11 +101,11 @@ VANISHED: Final = Check(
     ),
     evidence=_evidence("found_vanished"),
     examined="select cast(coalesce(sum(observed_values), 0) as bigint) as examined from log_cover where passes > 0",
-    tell=_vanished,
+    explain=_vanished,
 )
 
 
-def _unseen(row: Row, evidence: Evidence) -> Told:
+def _unseen(row: Row, evidence: Evidence) -> Explanation:
     where = "an unknown offset" if row["position"] is None else f"offset {row['position']}"
     reached = (
         "which never reached the sentinel" if row["settled"] is None else f"which settled at offset {row['settled']}"
@@ -114,7 +114,7 @@ def _unseen(row: Row, evidence: Evidence) -> Told:
         f"value {row['value']} at {where} of {row['key']} was acknowledged to {evidence.who(row['okay_op'])} "
         f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline."
     )
-    return Told(claim, (row["okay_op"],))
+    return Explanation(claim, (row["okay_op"],))
 
 
 UNSEEN: Final = Check(
@@ -157,7 +157,7 @@ UNSEEN: Final = Check(
         order by f.key nulls first, f.position nulls first, f.value nulls first
         """,
     examined="select count(*) as examined from log_due",
-    tell=_unseen,
+    explain=_unseen,
     needs_end=True,
 )
 """Due is what was acknowledged before the sentinel was called, and the sentinel."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 
 PLACEABLE: Final = 2**61
@@ -73,7 +73,7 @@ def _what(place: int, key: str) -> str:
     return f"offset {place // 2} of {key}" if place % 2 == 0 else f"log end offset {(place + 1) // 2} of {key}"
 
 
-def _real_time(row: Row, evidence: Evidence) -> Told:
+def _real_time(row: Row, evidence: Evidence) -> Explanation:
     here = _what(row["place"], row["key"])
     if row["overtaken"] == 1:
         claim = (
@@ -81,12 +81,12 @@ def _real_time(row: Row, evidence: Evidence) -> Told:
             f"{_what(row['earlier_place'], row['key'])} was filled by an operation of {evidence.who(row['later_op'])} "
             f"that began only at {seconds(row['before'])}."
         )
-        return Told(claim[0].upper() + claim[1:], (row["known_op"], row["later_op"]))
+        return Explanation(claim[0].upper() + claim[1:], (row["known_op"], row["later_op"]))
     claim = (
         f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
     )
-    return Told(claim[0].upper() + claim[1:], (row["future_op"], row["future_send_op"]))
+    return Explanation(claim[0].upper() + claim[1:], (row["future_op"], row["future_send_op"]))
 
 
 REAL_TIME_ORDER: Final = Check(
@@ -132,18 +132,18 @@ REAL_TIME_ORDER: Final = Check(
         order by f.key nulls first, f.place nulls first
         """,
     examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
-    tell=_real_time,
+    explain=_real_time,
     evidence_views=(ACTED, MOMENTS),
 )
 
 
-def _send_went_back(row: Row, evidence: Evidence) -> Told:
+def _send_went_back(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{evidence.who(row['op'])} sent value {row['value']} to {row['key']} at {evidence.called(row['op'])} and got "
         f"offset {row['position']}, below offset {row['former']} of the value {row['former_value']} that it had sent "
         f"before it ({evidence.called(row['former_op'])})."
     )
-    return Told(claim[0].upper() + claim[1:], (row["op"], row["former_op"]))
+    return Explanation(claim[0].upper() + claim[1:], (row["op"], row["former_op"]))
 
 
 NONMONOTONIC_SEND: Final = Check(
@@ -178,11 +178,11 @@ NONMONOTONIC_SEND: Final = Check(
             select count(*) as sends from log_sends where outcome = 'ok' and position is not null
             group by process, key) as senders
         """,
-    tell=_send_went_back,
+    explain=_send_went_back,
 )
 
 
-def _send_skipped(row: Row, evidence: Evidence) -> Told:
+def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
         f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
@@ -190,7 +190,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Told:
     )
     if row["amid"] > 0:
         claim += f", with {row['amid']} other known record{'s' if row['amid'] > 1 else ''} between them"
-    return Told(claim[0].upper() + claim[1:] + ".", (row["op"],))
+    return Explanation(claim[0].upper() + claim[1:] + ".", (row["op"],))
 
 
 SEND_SKIP: Final = Check(
@@ -246,17 +246,17 @@ SEND_SKIP: Final = Check(
             select count(*) as sends from log_sends
             where outcome = 'ok' and position is not null and request is not null group by key, request) as sets
         """,
-    tell=_send_skipped,
+    explain=_send_skipped,
 )
 
 
-def _end_went_back(row: Row, evidence: Evidence) -> Told:
+def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"the log end offset of {row['key']} was {row['former']} (epoch {row['former_epoch']}) for "
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
         f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
     )
-    return Told(claim[0].upper() + claim[1:], (row["former_op"], row["end_op"]))
+    return Explanation(claim[0].upper() + claim[1:], (row["former_op"], row["end_op"]))
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -319,6 +319,6 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
         order by f.key nulls first, f.op nulls first, f.sub nulls first
         """,
     examined="select count(*) as examined from log_ends where epoch is not null",
-    tell=_end_went_back,
+    explain=_end_went_back,
 )
 """An end above a later one is looked into epoch by epoch only where it is so when epochs are left out: seldom."""

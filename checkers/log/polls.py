@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import Row
 
 READ: Final = View(
@@ -139,7 +139,7 @@ POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINK
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 
 
-def _went_back(row: Row, evidence: Evidence) -> Told:
+def _went_back(row: Row, evidence: Evidence) -> Explanation:
     reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
     if row["sought"] is not None:
         claim = (
@@ -151,7 +151,7 @@ def _went_back(row: Row, evidence: Evidence) -> Told:
             f"{reader} read offset {row['position']} of {row['key']} (poll from {when}) after offset {row['former']} "
             f"(poll from {evidence.called(row['former_op'])}), with no seek or rebalance between them."
         )
-    return Told(claim[0].upper() + claim[1:], (row["poll_op"], row["former_op"]))
+    return Explanation(claim[0].upper() + claim[1:], (row["poll_op"], row["former_op"]))
 
 
 NONMONOTONIC_POLL: Final = Check(
@@ -169,11 +169,11 @@ NONMONOTONIC_POLL: Final = Check(
         order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
         """,
     examined=_EXAMINED,
-    tell=_went_back,
+    explain=_went_back,
 )
 
 
-def _skipped(row: Row, evidence: Evidence) -> Told:
+def _skipped(row: Row, evidence: Evidence) -> Explanation:
     reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
     many = f"{row['skipped']} record{'s' if row['skipped'] > 1 else ''} between them"
     origin = (
@@ -184,7 +184,7 @@ def _skipped(row: Row, evidence: Evidence) -> Told:
     claim = f"{reader} {origin} offset {row['position']} (poll from {when}), but others saw {many}"
     witness = f", such as offset {row['missed']}, read by {evidence.who(row['witness_op'])}"
     claim += f"{witness} at {evidence.called(row['witness_op'])}."
-    return Told(claim[0].upper() + claim[1:], (row["poll_op"], row["former_op"], row["witness_op"]))
+    return Explanation(claim[0].upper() + claim[1:], (row["poll_op"], row["former_op"], row["witness_op"]))
 
 
 POLL_SKIP: Final = Check(
@@ -236,5 +236,5 @@ POLL_SKIP: Final = Check(
         order by m.key nulls first, m.poll_op nulls first, m.sub nulls first
         """,
     examined=_EXAMINED,
-    tell=_skipped,
+    explain=_skipped,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
 from assay.checkers.engine import Row
 
 
@@ -20,12 +20,12 @@ def _record(row: Row, which: str) -> str:
     return f"{value} (crc {row[f'{which}_crc']}{epoch}) on {row[f'{which}_node']}"
 
 
-def _divergence(row: Row, _: Evidence) -> Told:
+def _divergence(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"offset {row['position']} of {row['key']} is {_record(row, 'low')} and {_record(row, 'high')}, below the high "
         "watermark of both, after all replicas had rejoined."
     )
-    return Told(claim[0].upper() + claim[1:], ())
+    return Explanation(claim[0].upper() + claim[1:], ())
 
 
 REPLICA_DIVERGENCE: Final = Check(
@@ -70,7 +70,7 @@ REPLICA_DIVERGENCE: Final = Check(
         select count(*) as examined from (
             select key, position from replicas_held group by key, position having count(*) > 1) as common
         """,
-    tell=_divergence,
+    explain=_divergence,
 )
 
 REPLICAS: Final = Family(

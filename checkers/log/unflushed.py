@@ -23,7 +23,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
 from assay.harness.core.history import EFFECTS
@@ -156,13 +156,13 @@ def prepare(engine: Engine) -> list[str]:
     return []
 
 
-def _told(row: Row, evidence: Evidence) -> Told:
+def _told(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
         f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])} and went when all servers lost power by "
         f"{seconds(row['moment'])}: not yet flushed, as the contract allows; the log was cut at offset {row['cut']}."
     )
-    return Told(claim, (row["ack_op"],))
+    return Explanation(claim, (row["ack_op"],))
 
 
 _CHECK: Final = Check(
@@ -185,7 +185,7 @@ _CHECK: Final = Check(
         order by key nulls first, position nulls first, moment nulls first limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
-    tell=_told,
+    explain=_told,
 )
 
 UNFLUSHED: Final = Family(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 
 MOST_TOLD: Final = 5
@@ -67,14 +67,14 @@ def _did(value: int, adds: int) -> str:
     return f"been given {value} by an add" if adds == 1 else f"read {value}"
 
 
-def _repeated(row: Row, evidence: Evidence) -> Told:
+def _repeated(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     others = f", and {row['told'] - 2} others" if row["told"] > 2 else ""
     claim = (
         f"{row['key']}: {evidence.who(low)} (called at {evidence.called(low)}) and {evidence.who(high)} "
         f"(called at {evidence.called(high)}){others} were given the same {row['value']}, so their adds count as one."
     )
-    return Told(claim, (low, high), row["told"] - 2)
+    return Explanation(claim, (low, high), row["told"] - 2)
 
 
 COUNTER_DUPLICATE: Final = Check(
@@ -92,18 +92,18 @@ COUNTER_DUPLICATE: Final = Check(
         order by key nulls first, value nulls first limit {MOST_FINDINGS}
         """,
     examined="select cast(coalesce(sum(told), 0) as bigint) as examined from counter_places where adds = 1",
-    tell=_repeated,
+    explain=_repeated,
 )
 
 
-def _late(row: Row, evidence: Evidence) -> Told:
+def _late(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     claim = (
         f"{row['key']}: {evidence.who(late)} has {_did(row['late_value'], row['late_adds'])} called at "
         f"{seconds(row['before'])}, although {evidence.who(first)} had {_did(row['value'], row['adds'])} by "
         f"{seconds(row['first_ret'])}."
     )
-    return Told(claim, (late, first), row["overtaken"] - 1)
+    return Explanation(claim, (late, first), row["overtaken"] - 1)
 
 
 COUNTER_ORDER: Final = Check(
@@ -134,15 +134,15 @@ COUNTER_ORDER: Final = Check(
         group by f.key, f.before, f.first_ret, f.overtaken order by f.key nulls first, f.before nulls first
         """,
     examined="select cast(coalesce(sum(told), 0) as bigint) as examined from counter_places",
-    tell=_late,
+    explain=_late,
 )
 
 
-def _unfilled(row: Row, evidence: Evidence) -> Told:
+def _unfilled(row: Row, evidence: Evidence) -> Explanation:
     first = row["first_op"]
     if row["needed"] is None:
         claim = f"{row['key']}: {evidence.who(first)} was told {row['value']}, and the counter began at 0."
-        return Told(claim, (first,))
+        return Explanation(claim, (first,))
     spare = (
         f"only {row['spare']} adds of unknown outcome exist"
         if row["late"] is None
@@ -153,7 +153,7 @@ def _unfilled(row: Row, evidence: Evidence) -> Told:
         f"{seconds(row['bound'])}. Of the {row['value']} adds below {row['value']} the acknowledged ones are "
         f"{row['value'] - row['needed']}, and {spare}."
     )
-    return Told(claim, (first, row["late_op"]))
+    return Explanation(claim, (first, row["late_op"]))
 
 
 COUNTER_PHANTOM: Final = Check(
@@ -213,7 +213,7 @@ COUNTER_PHANTOM: Final = Check(
         order by f.key nulls first, f.value nulls first
         """,
     examined="select count(*) as examined from counter_places",
-    tell=_unfilled,
+    explain=_unfilled,
     needs_close=True,
 )
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 
 INITIAL: Final = -INFINITY
@@ -62,7 +62,7 @@ def _held(value: int) -> str:
     return "the initial value" if value == INITIAL else str(value)
 
 
-def _phantom(row: Row, evidence: Evidence) -> Told:
+def _phantom(row: Row, evidence: Evidence) -> Explanation:
     reader, failed = row["read_op"], row["failed_op"]
     why = (
         "nobody wrote it"
@@ -70,7 +70,7 @@ def _phantom(row: Row, evidence: Evidence) -> Told:
         else f"its write by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed"
     )
     claim = f"{row['key']}: {evidence.who(reader)} read {row['value']} at {evidence.called(reader)}, but {why}."
-    return Told(claim, (reader, failed), row["looked"] - 1)
+    return Explanation(claim, (reader, failed), row["looked"] - 1)
 
 
 MAX_PHANTOM: Final = Check(
@@ -94,12 +94,12 @@ MAX_PHANTOM: Final = Check(
         group by f.key, f.value, f.read_op, f.looked order by f.key nulls first, f.value nulls first
         """,
     examined="select cast(coalesce(sum(looked), 0) as bigint) as examined from max_levels",
-    tell=_phantom,
+    explain=_phantom,
     needs_close=True,
 )
 
 
-def _back(row: Row, evidence: Evidence) -> Told:
+def _back(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     did = "read" if row["reads"] == 1 else "written"
     there = f"{evidence.who(first)} had {did} {_held(row['value'])} by {seconds(row['first_ret'])}"
@@ -113,7 +113,7 @@ def _back(row: Row, evidence: Evidence) -> Told:
             f"{value} was read as the largest, and nobody began to write it before {evidence.who(late)} did at "
             f"{called}, although {there}."
         )
-    return Told(f"{row['key']}: {claim}", (late, first), row["overtaken"] - 1)
+    return Explanation(f"{row['key']}: {claim}", (late, first), row["overtaken"] - 1)
 
 
 MAX_ORDER: Final = Check(
@@ -154,7 +154,7 @@ MAX_ORDER: Final = Check(
         group by f.key, f.before, f.first_ret, f.overtaken order by f.key nulls first, f.before nulls first
         """,
     examined="select count(*) as examined from max_rows",
-    tell=_back,
+    explain=_back,
 )
 
 MAX_VIEWS: Final = (ROWS, LEVELS)

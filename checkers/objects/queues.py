@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 
 MOST_TOLD: Final = 5
@@ -69,7 +69,7 @@ EXCUSES: Final = View(
 QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES)
 
 
-def _lost(row: Row, evidence: Evidence) -> Told:
+def _lost(row: Row, evidence: Evidence) -> Explanation:
     add, drain = row["add_op"], row["drain_op"]
     drained = f"though the drain that was called at {seconds(row['drained'])} found the end"
     acked = f"was acknowledged to {evidence.who(add)} at {seconds(row['ret'])}"
@@ -80,7 +80,7 @@ def _lost(row: Row, evidence: Evidence) -> Told:
             f"{row['losses']} acknowledged elements were never dequeued, {drained}, and only {row['excuses']} dequeues "
             f"have an unknown outcome; one of them is {row['value']}, which {acked}."
         )
-    return Told(f"{row['key']}: {claim}", (add, drain))
+    return Explanation(f"{row['key']}: {claim}", (add, drain))
 
 
 QUEUE_LOST: Final = Check(
@@ -146,13 +146,13 @@ QUEUE_LOST: Final = Check(
         order by f.key nulls first, f.op nulls first, f.sub nulls first
         """,
     examined="select count(*) as examined from queue_acked",
-    tell=_lost,
+    explain=_lost,
     needs_close=True,
 )
 """With n dequeues of unknown outcome, the n elements acknowledged first are taken to be theirs."""
 
 
-def _repeated(row: Row, evidence: Evidence) -> Told:
+def _repeated(row: Row, evidence: Evidence) -> Explanation:
     first, again = row["first_op"], row["again_op"]
     times = "once" if row["adds"] == 1 else f"{row['adds']} times"
     claim = (
@@ -160,7 +160,7 @@ def _repeated(row: Row, evidence: Evidence) -> Told:
         f"{evidence.who(first)} at {evidence.returned(first)} and again by {evidence.who(again)} at "
         f"{evidence.returned(again)}."
     )
-    return Told(claim, (again, first), row["takes"] - 2)
+    return Explanation(claim, (again, first), row["takes"] - 2)
 
 
 QUEUE_DUPLICATE: Final = Check(
@@ -189,12 +189,12 @@ QUEUE_DUPLICATE: Final = Check(
         group by f.key, f.value, f.takes, f.adds order by f.key nulls first, f.value nulls first
         """,
     examined="select count(*) as examined from queue_takes",
-    tell=_repeated,
+    explain=_repeated,
     needs_close=True,
 )
 
 
-def _phantom(row: Row, evidence: Evidence) -> Told:
+def _phantom(row: Row, evidence: Evidence) -> Explanation:
     take, add, failed = row["take_op"], row["add_op"], row["failed_op"]
     seen = f"{row['value']} was dequeued by {evidence.who(take)}, which returned at {seconds(row['ret'])}, "
     if add is not None:
@@ -204,7 +204,7 @@ def _phantom(row: Row, evidence: Evidence) -> Told:
         claim = f"{seen}but its enqueue by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed."
     else:
         claim = f"{seen}but nobody enqueued it."
-    return Told(f"{row['key']}: {claim}", (take, add, failed))
+    return Explanation(f"{row['key']}: {claim}", (take, add, failed))
 
 
 QUEUE_PHANTOM: Final = Check(
@@ -233,7 +233,7 @@ QUEUE_PHANTOM: Final = Check(
         group by f.key, f.value, f.turn order by f.key nulls first, f.value nulls first
         """,
     examined="select count(*) as examined from queue_takes",
-    tell=_phantom,
+    explain=_phantom,
     needs_close=True,
 )
 

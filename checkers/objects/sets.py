@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Family, Told, View, build, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 
 ROWS: Final = View(
@@ -138,20 +138,20 @@ def _found(name: str, condition: str) -> View:
     )
 
 
-def _lacks(row: Row, evidence: Evidence) -> Told:
+def _lacks(row: Row, evidence: Evidence) -> Explanation:
     known, reader, shown = row["known_op"], row["reader_op"], row["shown_op"]
     others = "" if row["missing"] == 1 else f" (and {row['missing'] - 1} more reads)"
     lacks = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}, lacks it{others}"
     if row["known_by"] == "read":
         claim = f"{row['value']} was in a read by {evidence.who(known)} that returned at {seconds(row['since'])}, and "
-        return Told(f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1)
+        return Explanation(f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1)
     after = (
         "no read ever showed it"
         if row["seen"] is None
         else f"the first to show it, by {evidence.who(shown)}, returned at {seconds(row['seen'])}"
     )
     claim = f"the add of {row['value']} by {evidence.who(known)} was acknowledged at {seconds(row['since'])}, and "
-    return Told(f"{row['key']}: {claim}{lacks}; {after}.", (known, reader, shown), row["missing"] - 1)
+    return Explanation(f"{row['key']}: {claim}{lacks}; {after}.", (known, reader, shown), row["missing"] - 1)
 
 
 def _absence(anomaly: str, meaning: str, condition: str) -> Check:
@@ -162,7 +162,7 @@ def _absence(anomaly: str, meaning: str, condition: str) -> Check:
         views=(found,),
         evidence=_evidence(found.name),
         examined=JUDGED,
-        tell=_lacks,
+        explain=_lacks,
         needs_close=True,
     )
 
@@ -183,7 +183,7 @@ SET_VANISHED: Final = _absence(
 """A read of a history that was not closed may lack rows, so these need the close."""
 
 
-def _phantom(row: Row, evidence: Evidence) -> Told:
+def _phantom(row: Row, evidence: Evidence) -> Explanation:
     reader, adder, failed = row["reader_op"], row["add_op"], row["failed_op"]
     seen = f"{row['value']} was in a read by {evidence.who(reader)} that returned at {seconds(row['seen'])}, "
     if adder is not None:
@@ -192,7 +192,7 @@ def _phantom(row: Row, evidence: Evidence) -> Told:
         claim = f"{seen}but its add by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed."
     else:
         claim = f"{seen}but nobody added it."
-    return Told(f"{row['key']}: {claim}", (reader, adder, failed))
+    return Explanation(f"{row['key']}: {claim}", (reader, adder, failed))
 
 
 SET_PHANTOM: Final = Check(
@@ -216,7 +216,7 @@ SET_PHANTOM: Final = Check(
         group by f.key, f.value, f.seen, f.added order by f.key nulls first, f.value nulls first
         """,
     examined="select count(*) as examined from set_shown",
-    tell=_phantom,
+    explain=_phantom,
     needs_close=True,
 )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.register.values import held
 from assay.checkers.register.views import INITIAL
@@ -23,7 +23,7 @@ from assay.checkers.register.views import INITIAL
 _VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
 
 
-def _stale(row: Row, evidence: Evidence) -> Told:
+def _stale(row: Row, evidence: Evidence) -> Explanation:
     late = f"{evidence.who(row['late_op'])} began to {_VERBS.get(row['late_kind'], 'use')} {held(row['late_value'])}"
     there = f"{held(row['value'])} was there by {seconds(row['there'])} ({evidence.who(row['there_op'])})"
     if row["across"] == 0:
@@ -32,7 +32,7 @@ def _stale(row: Row, evidence: Evidence) -> Told:
             f"In {row['key']} {held(row['value'])} comes after {held(row['late_value'])} by {order}, and {there}, "
             f"yet {late} only at {seconds(row['reach'])}."
         )
-        return Told(claim, (row["late_op"], row["there_op"]), row["overtaken"] - 1)
+        return Explanation(claim, (row["late_op"], row["there_op"]), row["overtaken"] - 1)
     before = (
         f"{row['key']} had its initial value"
         if row["begun"] == -INFINITY
@@ -46,12 +46,12 @@ def _stale(row: Row, evidence: Evidence) -> Told:
     if witness is not None and witness.call > row["begun"]:
         # One operation proves it: it began when the first value was there, and ended before the late call.
         claim = f"{before}; then {there}, called at {seconds(witness.call)}; then {late} at {seconds(row['reach'])}."
-        return Told(claim, named[:3], row["overtaken"] - 1)
+        return Explanation(claim, named[:3], row["overtaken"] - 1)
     claim = (
         f"{before}; {held(row['value'])} was still in use after that ({evidence.who(row['last_op'])}, called at "
         f"{evidence.called(row['last_op'])}), and {there}; then {late} at {seconds(row['reach'])}."
     )
-    return Told(claim, named, row["overtaken"] - 1)
+    return Explanation(claim, named, row["overtaken"] - 1)
 
 
 STALE_READ: Final = Check(
@@ -157,5 +157,5 @@ STALE_READ: Final = Check(
         order by f.key nulls first, f.reach nulls first
         """,
     examined="select count(*) as examined from register_placed",
-    tell=_stale,
+    explain=_stale,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.register.views import INITIAL
 
@@ -14,7 +14,7 @@ def held(value: int | None) -> str:
     return "the initial value" if value is None or value == INITIAL else f"value {value}"
 
 
-def _missing(row: Row, evidence: Evidence) -> Told:
+def _missing(row: Row, evidence: Evidence) -> Explanation:
     seen = f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} at "
     claim = f"{seen}{evidence.called(row['seen_op'])}, but "
     if row["why"] == "circle":
@@ -28,7 +28,7 @@ def _missing(row: Row, evidence: Evidence) -> Told:
         )
     else:
         claim += "nobody wrote it."
-    return Told(claim[0].upper() + claim[1:], (row["seen_op"], row["failed_op"]), row["observed"] - 1)
+    return Explanation(claim[0].upper() + claim[1:], (row["seen_op"], row["failed_op"]), row["observed"] - 1)
 
 
 MISSING_WRITER: Final = Check(
@@ -81,18 +81,18 @@ MISSING_WRITER: Final = Check(
         order by f.key nulls first, f.value nulls first, f.why nulls first
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
-    tell=_missing,
+    explain=_missing,
     needs_close=True,
 )
 
 
-def _future(row: Row, evidence: Evidence) -> Told:
+def _future(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} "
         f"by {seconds(row['ret'])}, before {evidence.who(row['write_op'])} began to write it "
         f"at {seconds(row['write_call'])}."
     )
-    return Told(claim, (row["seen_op"], row["write_op"]))
+    return Explanation(claim, (row["seen_op"], row["write_op"]))
 
 
 FUTURE_READ: Final = Check(
@@ -114,11 +114,11 @@ FUTURE_READ: Final = Check(
         order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
         """,
     examined=MISSING_WRITER.examined,
-    tell=_future,
+    explain=_future,
 )
 
 
-def _lost(row: Row, evidence: Evidence) -> Told:
+def _lost(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     if row["why"] == "successors":
         claim = (
@@ -138,7 +138,7 @@ def _lost(row: Row, evidence: Evidence) -> Told:
             f"{row['high_value']} at version {row['version']}, but the version before it holds "
             f"{held(row['low_value'])}"
         )
-    return Told(claim[0].upper() + claim[1:] + ".", (high, low), row["rivals"] - 2)
+    return Explanation(claim[0].upper() + claim[1:] + ".", (high, low), row["rivals"] - 2)
 
 
 LOST_UPDATE: Final = Check(
@@ -223,5 +223,5 @@ LOST_UPDATE: Final = Check(
         order by f.key nulls first, f.why nulls first, f.expected nulls first, f.version nulls first
         """,
     examined="select count(*) as examined from register_links",
-    tell=_lost,
+    explain=_lost,
 )

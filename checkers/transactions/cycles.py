@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from assay.checkers.check import MOST_FINDINGS, MOST_OPERATIONS, Check, Evidence, Told, View, build
+from assay.checkers.check import MOST_FINDINGS, MOST_OPERATIONS, Check, Evidence, Explanation, View, build
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
@@ -273,8 +273,8 @@ def _unclear(engine: Engine) -> list[str]:
     return told if more <= 0 else [*told, f"nor can those on {more} other keys, for the same reasons"]
 
 
-def _tell(row: Row, evidence: Evidence) -> Told:
-    return Told(row["claim"], tuple(int(op) for op in row["ops"].split(",")), row["more"])
+def _tell(row: Row, evidence: Evidence) -> Explanation:
+    return Explanation(row["claim"], tuple(int(op) for op in row["ops"].split(",")), row["more"])
 
 
 def _check(anomaly: str, meaning: str) -> Check:
@@ -288,7 +288,7 @@ def _check(anomaly: str, meaning: str) -> Check:
             order by number nulls first limit {MOST_FINDINGS}
             """,
         examined="select count(*) as examined from txn_edges",
-        tell=_tell,
+        explain=_tell,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Told, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import INFINITY, Row
 
 _READS: Final = """
@@ -25,12 +25,12 @@ def _transaction(evidence: Evidence, op: int | None) -> str:
     return f"transaction {op} of {evidence.who(op)}"
 
 
-def _aborted(row: Row, evidence: Evidence) -> Told:
+def _aborted(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, the write of which by "
         f"transaction {row['write_op']} had definitely failed."
     )
-    return Told(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
+    return Explanation(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1A: Final = Check(
@@ -52,13 +52,13 @@ G1A: Final = Check(
         order by key nulls first, value nulls first limit {MOST_FINDINGS}
         """,
     examined=_READS,
-    tell=_aborted,
+    explain=_aborted,
 )
 
 
-def _garbage(row: Row, evidence: Evidence) -> Told:
+def _garbage(row: Row, evidence: Evidence) -> Explanation:
     claim = f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, which no transaction wrote."
-    return Told(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
+    return Explanation(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
 
 
 GARBAGE_READ: Final = Check(
@@ -79,17 +79,17 @@ GARBAGE_READ: Final = Check(
         order by key nulls first, value nulls first limit {MOST_FINDINGS}
         """,
     examined=_READS,
-    tell=_garbage,
+    explain=_garbage,
     needs_close=True,
 )
 
 
-def _intermediate(row: Row, evidence: Evidence) -> Told:
+def _intermediate(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{_transaction(evidence, row['read_op'])} read {row['key']} as transaction {row['write_op']} left it with "
         f"{row['value']}, and not with {row['last']}, the last that it wrote there."
     )
-    return Told(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
+    return Explanation(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1B: Final = Check(
@@ -116,18 +116,18 @@ G1B: Final = Check(
         order by f.key nulls first, f.value nulls first
         """,
     examined=_READS,
-    tell=_intermediate,
+    explain=_intermediate,
 )
 
 
-def _internal(row: Row, evidence: Evidence) -> Told:
+def _internal(row: Row, evidence: Evidence) -> Explanation:
     who, key, value = _transaction(evidence, row["read_op"]), row["key"], row["value"]
     claim = {
         "lacks": f"{who} wrote {value} to {key}, and then read {key} without it.",
         "early": f"{who} read {value} of {key} before it wrote it itself.",
         "order": f"{who} appended {value} to {key} after another element of its own that is behind it, or missing.",
     }[row["why"]]
-    return Told(claim[0].upper() + claim[1:], (row["read_op"],))
+    return Explanation(claim[0].upper() + claim[1:], (row["read_op"],))
 
 
 INTERNAL: Final = Check(
@@ -192,16 +192,16 @@ INTERNAL: Final = Check(
         limit {MOST_FINDINGS}
         """,
     examined="select (select count(*) from txn_cells) + (select count(*) from txn_register_reads) as examined",
-    tell=_internal,
+    explain=_internal,
 )
 
 
-def _duplicate(row: Row, evidence: Evidence) -> Told:
+def _duplicate(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more than once, "
         "which nobody appended twice."
     )
-    return Told(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
+    return Explanation(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
 
 
 DUPLICATE_ELEMENTS: Final = Check(
@@ -227,17 +227,17 @@ DUPLICATE_ELEMENTS: Final = Check(
         order by key nulls first, value nulls first limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from txn_cells",
-    tell=_duplicate,
+    explain=_duplicate,
 )
 
 
-def _incompatible(row: Row, evidence: Evidence) -> Told:
+def _incompatible(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{row['key']} was read as two lists of which neither begins the other: element {row['position']} is "
         f"{row['low']} to {_transaction(evidence, row['low_op'])}, and {row['high']} to "
         f"{_transaction(evidence, row['high_op'])}."
     )
-    return Told(claim, (row["low_op"], row["high_op"]), row["rivals"] - 2)
+    return Explanation(claim, (row["low_op"], row["high_op"]), row["rivals"] - 2)
 
 
 INCOMPATIBLE_ORDER: Final = Check(
@@ -268,6 +268,6 @@ INCOMPATIBLE_ORDER: Final = Check(
         group by f.key, f.position, f.low, f.high, f.rivals order by f.key nulls first
         """,
     examined="select count(*) as examined from txn_cells",
-    tell=_incompatible,
+    explain=_incompatible,
 )
 """One instance per key: where its reads first part."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.check import Check, Family, Told, View
+from assay.checkers.check import Check, Explanation, Family, View
 from assay.checkers.contract import NO_RECOVERY, Contract, forbid
 from assay.checkers.families import FAMILIES
 from assay.checkers.log.family import LOG_ANOMALIES
@@ -281,7 +281,7 @@ EARLY = Check(
     ),
     evidence="select key, early_op from found_early_send order by call nulls first, early_op limit 1",
     examined="select count(*) as examined from effects where kind = 'append'",
-    tell=lambda row, evidence: Told(f"{evidence.who(row['early_op'])} could not wait.", (row["early_op"],)),
+    explain=lambda row, evidence: Explanation(f"{evidence.who(row['early_op'])} could not wait.", (row["early_op"],)),
 )
 OWN = Family(
     name="own",
