@@ -79,6 +79,10 @@ def add(commands: Any) -> None:
         "--cas-refusals", action="store_true",
         help="a cas that ended :fail without an error found another value there (default: it says nothing)",
     )  # fmt: skip
+    parser.add_argument(
+        "--plugin", action="append", default=[], metavar="MODULE",
+        help="has hooks that add checks and models, as a conftest.py does (docs/extending.md); may be repeated",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
     parser.add_argument(
         "--engine", choices=ENGINES, default=ENGINES[0], help="default: duckdb while it fits, else spark"
@@ -95,11 +99,13 @@ def run(arguments: argparse.Namespace) -> Exit:
     from assay.checkers.engine import Engines
     from assay.checkers.verdict import Verdict
     from assay.harness.cli.estimate import estimating
+    from assay.harness.run.registry import Registry
     from assay.harness.stored.check_path import check
 
+    registry = reading(lambda: Registry.with_modules(arguments.plugin))
     engine = reading(lambda: parse_engine(arguments.engine, arguments.spark_master))
     with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
-        checked = reading(lambda: check(request(arguments), engines, estimate.step))
+        checked = reading(lambda: check(request(arguments), engines, registry, estimate.step))
     print(msgspec.json.encode(checked.judgement).decode() if arguments.json else checked.text)
     if checked.judgement.interrupted:
         print("assay: interrupted", file=sys.stderr)

@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.harness.plugin import own_modules
+from assay.harness.plugin import hookspecs, own_modules
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
 from assay.harness.run.settings import DOCKER, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
+    from assay.harness.run.registry import Registry
     from assay.harness.run.settings import Settings
+    from assay.nemesis.catalogue import Catalogue
 
 FIXTURE: Final = "assay_trial"
 SKIPPED: Final = "assay_not_applicable"
 OPTIONS: Final = pytest.StashKey[Options]()
 SESSION: Final = pytest.StashKey["Session"]()
+REGISTRY: Final = pytest.StashKey["Registry"]()
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One test: which faults, and the how-manieth repetition, from 1."""
+    """One test: its faults, and the number of its repetition, from 1."""
 
     nemesis: tuple[str, ...]
     number: int
@@ -57,13 +60,18 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     pluginmanager.register(own_modules, "assay-own-modules")
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
+
+
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not config.getoption("--nemesis-list"):
         return None
     from assay.harness.run.faults import listing
     from assay.harness.run.systems import system_named
 
-    print(listing([system_named()]))
+    registry = _registry_or_usage_error(config)
+    print(listing(registry.faults, [system_named(), *registry.systems]))
     return 0
 
 
@@ -72,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         options = read_options(config)
         if options.nemesis or options.nemesis_target or options.replay or options.nemesis_trigger != DEFAULT_TRIGGER:
-            _check_faults(options)
+            _check_faults(options, registry_of(config).faults)
         if options.explore is not None:
             _check_search(options)
     except SettingsError as error:
@@ -84,24 +92,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if FIXTURE not in metafunc.fixturenames:
         return
     from assay.harness.run.experiment import experiment_of
-    from assay.harness.run.faults import not_applicable
 
     found = experiment_of(metafunc.function)
     if found is None:
         raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
     options = metafunc.config.stash[OPTIONS]
+    registry = _registry_or_usage_error(metafunc.config)
+    if found.model is not None and found.model not in registry.models:
+        known = ", ".join(registry.models)
+        raise pytest.UsageError(f"{found.name}: there is no model {found.model!r}; there are {known}")
     if options.explore is not None:
         names = tuple(sorted(asked_by_name(options.nemesis)))
-        sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=(), number=1)
-        reason = not_applicable(found.deployed(), sample)
-        marks = _ruled_out(reason)
+        marks = _ruled_out(found, options, (), registry.faults)
         metafunc.parametrize(FIXTURE, [pytest.param(Parameter(names, 1, 1), id="explore", marks=marks)], indirect=True)
         return
     parameters = []
-    for nemesis in _combinations(options):
-        sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
-        reason = not_applicable(found.deployed(), sample)
-        marks = _ruled_out(reason)
+    for nemesis in _combinations(options, registry.faults):
+        marks = _ruled_out(found, options, nemesis, registry.faults)
         for number in range(1, options.repeat + 1):
             parameter = Parameter(nemesis, number, options.repeat)
             parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
@@ -124,7 +131,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """A failed trial says what there is to say in its own lines; what the harness logged meanwhile is not among it."""
+    """A failed trial has a text of its own; what the harness logged during the run is left out."""
     report: Any = yield
     if FIXTURE in getattr(item, "fixturenames", ()):
         report.sections.clear()
@@ -170,6 +177,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             command=lambda again: repeat_command(base, again),
             progress=_progress(request.config),
             engines=assay_engines,
+            registry=registry_of(request.config),
         )
         try:
             yield exploration
@@ -186,6 +194,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         progress=_progress(request.config),
         reports=Reports.ALL if options.repeat == 1 else Reports.FAILED,
         engines=assay_engines,
+        registry=registry_of(request.config),
     )
     try:
         try:
@@ -201,6 +210,33 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         attempt.tear_down()
         if attempt.interrupted:
             request.session.shouldstop = "interrupted; what there was has been checked and reported"
+
+
+def registry_of(config: pytest.Config) -> Registry:
+    """The session's, made when it is first needed. Raises ``SettingsError``."""
+    found = config.stash.get(REGISTRY, None)
+    if found is None:
+        from assay.harness.run.registry import Registry
+
+        faults, families, models, systems = (
+            [one for added in call() for one in added]
+            for call in (
+                config.hook.pytest_assay_nemeses,
+                config.hook.pytest_assay_checks,
+                config.hook.pytest_assay_models,
+                config.hook.pytest_assay_systems,
+            )
+        )
+        found = Registry.extended(faults=faults, families=families, models=models, systems=systems)
+        config.stash[REGISTRY] = found
+    return found
+
+
+def _registry_or_usage_error(config: pytest.Config) -> Registry:
+    try:
+        return registry_of(config)
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
@@ -231,33 +267,41 @@ def _session(options: Options) -> Session:
 
 
 def _sweep() -> str:
-    """Removes what sessions that are dead have left on the engine; what that came to, for the announcement."""
+    """Removes what dead sessions have left on the engine; returns what that did, for the announcement."""
     from assay.cluster.undo import sweep
 
     report = sweep()
-    told = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
-    told += [f"not removed: {line}" for line in report.failed]
-    return "".join(f"; {line}" for line in told)
+    lines = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
+    lines += [f"not removed: {line}" for line in report.failed]
+    return "".join(f"; {line}" for line in lines)
 
 
-def _ruled_out(reason: str | None) -> list[pytest.MarkDecorator]:
+def _ruled_out(
+    found: Experiment, options: Options, nemesis: tuple[str, ...], faults: Catalogue
+) -> list[pytest.MarkDecorator]:
     """The marks of a test that its options rule out, if they do."""
+    from assay.harness.run.faults import not_applicable
+
+    sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
+    reason = not_applicable(found.deployed(), sample, faults)
     return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
 
 
-def _combinations(options: Options) -> tuple[tuple[str, ...], ...]:
+def _combinations(options: Options, faults: Catalogue) -> tuple[tuple[str, ...], ...]:
     """The faults of each test."""
     from assay.harness.run.faults import combinations, fault_names, replayed
 
-    return combinations(options.nemesis) if options.replay is None else (fault_names(replayed(options.replay)),)
+    if options.replay is not None:
+        return (fault_names(replayed(options.replay, faults)),)
+    return combinations(options.nemesis, faults)
 
 
-def _check_faults(options: Options) -> None:
+def _check_faults(options: Options, faults: Catalogue) -> None:
     from assay.harness.run.faults import check_target, check_trigger
 
     if options.replay is not None and (options.nemesis or options.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
-    _combinations(options)
+    _combinations(options, faults)
     check_target(options.nemesis_target)
     check_trigger(options.nemesis_trigger)
 

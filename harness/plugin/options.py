@@ -41,7 +41,12 @@ from assay.harness.run.settings import (
 
 def add_options(parser: pytest.Parser) -> None:
     """The group ``assay``; values are read and judged by :func:`read_options`."""
-    group = parser.getgroup("assay", "assay: tests of distributed systems under faults")
+    group = parser.getgroup(
+        "assay",
+        "assay: tests of distributed systems under faults. A conftest.py adds faults, checks, models and systems "
+        "by the hooks pytest_assay_nemeses, pytest_assay_checks, pytest_assay_models and pytest_assay_systems "
+        "(docs/extending.md)",
+    )
     add = group.addoption
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from assay.checkers.engine import Engines
-from assay.checkers.judge import judge
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster.owner import current
@@ -26,7 +25,9 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.judging import judge_run
 from assay.harness.run.progress import Progress, Silent
+from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import Ended, Trial, Unavailable
@@ -68,6 +69,7 @@ class Attempt:
     interrupt: Interrupt = field(default_factory=Interrupt)
     reports: Reports = Reports.ALL
     engines: Engines = field(default_factory=Engines)
+    registry: Registry = field(default_factory=Registry.standard)
     judgement: Judgement | None = None
     _folder: RunFolder | None = None
     _world: World | None = None
@@ -112,7 +114,9 @@ class Attempt:
         variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
         system = self.experiment.deployed(variant)
         world = self._world = open_world(system, settings, run_id=run_id(folder.path))
-        trial = self._trial = Trial(self.experiment, system, settings, world, folder, self.interrupt, self.progress)
+        trial = self._trial = Trial(
+            self.experiment, system, settings, world, folder, self.registry.faults, self.interrupt, self.progress
+        )
         try:
             world.loop.run_until_complete(trial.set_up())
         except Unavailable as error:
@@ -175,8 +179,15 @@ class Attempt:
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
     def _judge(self, history: HistoryReader, ended: Ended) -> Judgement:
-        with self.engines.open(history) as engine:
-            return judge(history, self.experiment.contract, engine, interrupted=ended.interrupted, notes=ended.notes)
+        return judge_run(
+            history,
+            self.experiment.contract,
+            self.engines,
+            self.registry,
+            model=self.experiment.model,
+            interrupted=ended.interrupted,
+            notes=ended.notes,
+        )
 
     def _report(self, history: HistoryReader) -> str:
         """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""
@@ -202,6 +213,8 @@ class Attempt:
                 "is": repr(system),
             },
             "contract": msgspec.to_builtins(self.experiment.contract),
+            "model": self.experiment.model,
+            "extensions": self.registry.extensions(),
             "cluster": dict(trial.cluster.description),
             "versions": dict(versions()),
         }

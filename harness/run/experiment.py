@@ -35,7 +35,9 @@ Body = Callable[[Settings], Generator]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own."""
+    """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own;
+    ``model``: by which its operations must be linearizable, in addition.
+    """
 
     name: str
     system: System
@@ -43,6 +45,7 @@ class Experiment:
     contract: Contract
     body: Body
     client_nodes: bool = False
+    model: str | None = None
 
     def deployed(self, system: System | None = None) -> System:
         """The system, or this variant of it, with the nodes that its clients live on if they do."""
@@ -51,16 +54,22 @@ class Experiment:
 
 
 def experiment(
-    *, system: System, client: type[Client] | type[BlockingClient], contract: Contract, client_nodes: bool = False
+    *,
+    system: System,
+    client: type[Client] | type[BlockingClient],
+    contract: Contract,
+    client_nodes: bool = False,
+    model: str | None = None,
 ) -> Callable[[Body], Callable[..., None]]:
     """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
 
     ``client_nodes``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
-    harness. Then operations and results must be what JSON can say.
+    harness. Then operations and results must be what JSON can say. ``model``: the operations must be linearizable by
+    this one, too; a name of a model that comes along, or that a hook adds (``pytest_assay_models``).
     """
 
     def decorate(body: Body) -> Callable[..., None]:
-        made = Experiment(body.__name__, system, client, contract, body, client_nodes)
+        made = Experiment(body.__name__, system, client, contract, body, client_nodes, model)
         made.deployed()  # what cannot be is said where it is written, not when a cluster starts
 
         def test(assay_trial: Any) -> None:

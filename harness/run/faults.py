@@ -17,19 +17,19 @@ from assay.nemesis.trigger import EVERY, TriggerError
 from assay.nemesis.trigger import parse as parse_trigger
 
 
-def combinations(options: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def combinations(options: Sequence[str], faults: Catalogue) -> tuple[tuple[str, ...], ...]:
     """The runs that ``--nemesis`` asks for, each a sorted tuple of names, sorted by id; ``((),)`` when not given.
 
     Raises :class:`SettingsError` for a name that is none.
     """
     try:
-        selected = Catalogue.standard().select(options or (NONE,))
+        selected = faults.select(options or (NONE,))
     except FaultNameError as error:
         raise SettingsError(str(error)) from None
     return tuple(one.names for one in sorted(selected, key=lambda one: one.id))
 
 
-def replayed(path: Path) -> Schedule:
+def replayed(path: Path, faults: Catalogue) -> Schedule:
     """The schedule of a file, as it was meant. Raises :class:`SettingsError` naming the file and what is wrong."""
     try:
         found = decode(path.read_bytes(), str(path))
@@ -39,7 +39,7 @@ def replayed(path: Path) -> Schedule:
         raise SettingsError(f"--replay: {error}") from None
     schedule = found.as_meant() if isinstance(found, Record) else found
     try:
-        Catalogue.standard().check(schedule)
+        faults.check(schedule)
     except ScheduleError as error:
         raise SettingsError(f"--replay={path}: {error}") from None
     return schedule
@@ -68,18 +68,17 @@ def check_trigger(text: str | None) -> None:
         raise SettingsError(f"--nemesis-trigger={text}: {error}") from None
 
 
-def not_applicable(system: System, settings: Settings) -> str | None:
+def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str | None:
     """Why this system cannot be run with these faults, this defect, in this time; None when it can."""
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
-    faults = Catalogue.standard()
     for name in settings.nemesis:
         reason = unsuited(faults[name], system)
         if reason is not None:
             return f"--nemesis={name} {reason}"
     try:
-        schedule(system, settings)
+        schedule(system, settings, faults)
     except ScheduleError as error:
         return f"--nemesis={','.join(settings.nemesis)}: {error}"
     return None
@@ -91,10 +90,10 @@ def node_counts(system: System, settings: Settings) -> dict[str, int]:
     return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
-def schedule(system: System, settings: Settings) -> Schedule:
+def schedule(system: System, settings: Settings, faults: Catalogue) -> Schedule:
     """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster."""
     if settings.replay is not None:
-        schedule = replayed(settings.replay)
+        schedule = replayed(settings.replay, faults)
         late = [step for step in schedule.steps if step.until >= settings.time_limit]
         if late:
             raise ScheduleError(f"{late[0]} ends at {late[0].until:g} s: raise --time-limit above that")
@@ -104,7 +103,7 @@ def schedule(system: System, settings: Settings) -> Schedule:
     return draw(
         derive(settings.seed, "nemesis"),
         settings.nemesis,
-        catalogue=Catalogue.standard(),
+        catalogue=faults,
         census=Census(
             servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
         ),
@@ -115,9 +114,9 @@ def schedule(system: System, settings: Settings) -> Schedule:
     )
 
 
-def listing(systems: Iterable[System]) -> str:
+def listing(faults: Catalogue, systems: Iterable[System]) -> str:
     """What ``--nemesis-list`` prints: one line per fault, and per event at which a system is worth striking."""
-    parts = [_columns(Catalogue.standard().descriptions())]
+    parts = [_columns(faults.descriptions())]
     points: dict[str, str] = {}
     for system in systems:
         points |= system.strike_points if isinstance(system, StrikePoints) else {}

@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 def found(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> Any:
     """The class or object of that name. Raises ``SettingsError``, which lists the classes there that are ``alike``."""
-    module, _, path = name.partition(":")
-    one: object = _module(f"{option}={name}", module)
+    where, _, path = name.partition(":")
+    one: object = module(f"{option}={name}", where)
     for part in path.split("."):
         if not hasattr(one, part):
             there = [each for each, value in vars(one).items() if inspect.isclass(value) and alike(value)]
             others = f"the {sort}s in it are {', '.join(there) or 'none'}"
-            raise SettingsError(f"{option}={name}: {module} has no {path}; {others}")
+            raise SettingsError(f"{option}={name}: {where} has no {path}; {others}")
         one = getattr(one, part)
     return one
 
@@ -36,19 +36,19 @@ def made(option: str, name: str, kind: Callable[[], T]) -> T:
         raise SettingsError(f"{option}={name} cannot be made without arguments: {_reason(error)}") from error
 
 
-def _module(given: str, module: str) -> object:
-    """Also from the current folder, as ``python -m`` does."""
+def module(given: str, name: str) -> object:
+    """Also from the current folder, as ``python -m`` does. Raises ``SettingsError`` that begins with ``given``."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise SettingsError(f"{given}: there is no module {error.name}, neither installed nor in {here}") from error
-        raise SettingsError(f"{given}: {module} cannot be imported: {_reason(error)}") from error
+        raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
     except Exception as error:
-        raise SettingsError(f"{given}: {module} cannot be imported: {_reason(error)}") from error
+        raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -76,6 +76,7 @@ class Trial:
     settings: Settings
     world: World
     folder: RunFolder
+    faults: Catalogue
     interrupt: Interrupt
     progress: Progress
     tally: Tally = field(default_factory=Tally)
@@ -98,7 +99,7 @@ class Trial:
         self._cluster = await self.world.open(self.progress.note)
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
         for name in self.settings.nemesis:
-            reason = await Catalogue.standard()[name].probe(self._cluster, self.system)
+            reason = await self.faults[name].probe(self._cluster, self.system)
             if reason is not None:
                 raise Unavailable(f"--nemesis={name} is not available here: {reason}")
 
@@ -136,7 +137,7 @@ class Trial:
     async def _drive(self, history: HistoryWriter, stamps: Stamps) -> RunReport:
         settings = self.settings
         main, *later = split_phases(self.experiment.body(settings))
-        meant = schedule(self.system, settings)
+        meant = schedule(self.system, settings, self.faults)
         conductor = Conductor(
             self.cluster,
             self.system,
@@ -144,7 +145,7 @@ class Trial:
             random.Random(derive(settings.seed, "targets")),
             self._fault_recorder(history),
             stamps.now,
-            catalogue=Catalogue.standard(),
+            catalogue=self.faults,
             recovery_seconds=self.experiment.contract.recovery_deadline,
         )
         self.folder.write("schedule.json", encode(meant))

@@ -17,6 +17,7 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Configurable, Even
 from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import Progress
+from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Budget, Settings, derive
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
@@ -47,7 +48,7 @@ class Exploration:
     engines: Engines
     workers: int = os.cpu_count() or 1
     interrupted: bool = False
-    catalogue: Catalogue = field(default_factory=Catalogue.standard)
+    registry: Registry = field(default_factory=Registry.standard)
 
     def run(self) -> str | None:
         """None when nothing was found and something was looked at, else the failure text."""
@@ -76,12 +77,12 @@ class Exploration:
         seed = self.settings.seed if number == 0 else derive(self.settings.seed, "explorer", number) % 2**32
         limit = min(self.settings.time_limit, max(TIME_LIMITS))
         base = replace(self.settings, seed=seed, time_limit=limit, store=scratch / str(number))
-        player = Player(self.experiment, base, base.store / "schedules", Engines("duckdb", threads=1))
+        player = Player(self.experiment, base, base.store / "schedules", Engines("duckdb", threads=1), self.registry)
         budget = self.budget
         if budget.examples is not None:
             # Dealt out so that together they are exactly as many.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
-        return Explorer(player, terrain(self.experiment.deployed(), base, self.catalogue), budget, note=note)
+        return Explorer(player, terrain(self.experiment.deployed(), base, self.registry.faults), budget, note=note)
 
     def _told(self, found: Found) -> str:
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
@@ -95,6 +96,7 @@ class Exploration:
             progress=self.progress,
             reports=Reports.FAILED,
             engines=self.engines,
+            registry=self.registry,
         )
         try:
             attempt.set_up()

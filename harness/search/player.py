@@ -11,6 +11,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.verdict import Verdict
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.states import event_names, injected, reached
@@ -44,6 +45,7 @@ class Player:
     base: Settings
     scratch: Path
     engines: Engines
+    registry: Registry = field(default_factory=Registry.standard)
     played: int = 0
     _numbers: int = field(default=0, repr=False)
 
@@ -61,6 +63,7 @@ class Player:
             command="",
             reports=reports,
             engines=self.engines,
+            registry=self.registry,
         )
         try:
             attempt.set_up()

@@ -6,7 +6,8 @@ judged by the strictest: every anomaly that applies to it is forbidden, and noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,30 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
-from assay.checkers.judge import Watch, judge
+from assay.checkers.judge import Watch
 from assay.checkers.validate import untouched
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
 from assay.harness.run import store
+from assay.harness.run.judging import judge_run
+from assay.harness.run.registry import Registry
 from assay.harness.run.store import RunInfo
 
 
 @dataclass(frozen=True)
 class Stored:
-    """``run`` and ``info`` are None for a bare history; ``closed``: the history was written to its end."""
+    """``run`` and ``info`` are None for a bare history; ``closed``: the history was written to its end.
+
+    ``model``: the experiment's; ``extensions``: checks that were added to the session, see ``Registry.extensions``.
+    """
 
     history: Path
     run: Path | None
     info: RunInfo | None
     contract: Contract
     closed: bool
+    model: str | None = None
+    extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def report(self) -> Path | None:
@@ -42,11 +50,11 @@ class Stored:
 
         Raises ``HistoryError`` when the run's own contract says another one.
         """
-        told = self.contract.family
-        if family is None or family == told:
+        own = self.contract.family
+        if family is None or family == own:
             return self
-        if told is not None:
-            raise HistoryError(f"the contract of {self.run} says that its objects are of family {told}, not {family}")
+        if own is not None:
+            raise HistoryError(f"the contract of {self.run} says that its objects are of family {own}, not {family}")
         return replace(self, contract=msgspec.structs.replace(self.contract, family=family))
 
     @property
@@ -60,51 +68,68 @@ def open_stored(path: Path) -> Stored:
     run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
     info = None if run is None else store.read_run(run)
     if run is not None and info is None:
-        # Without it nobody knows whether the run came to its end, or what spoke against it then.
+        # Without it no one knows whether the run came to its end, or what spoke against it then.
         raise HistoryError(f"{run / 'run.json'} is damaged; check {history.name}/ alone, copied elsewhere, without it")
+    settings = {} if run is None else _settings(run / "settings.json")
     return Stored(
         history=history,
         run=run,
         info=info,
-        contract=Contract() if run is None else _contract(run / "settings.json"),
+        contract=_as(settings.get("contract", Contract()), Contract, run),
         closed=(history / CLOSED).exists() or run is None,
+        model=_as(settings.get("model"), str | None, run),
+        extensions=_as(settings.get("extensions", {}), dict[str, list[str]], run),
     )
 
 
-def judge_again(stored: Stored, history: HistoryReader, engines: Engines, watch: Watch | None = None) -> Judgement:
+def judge_again(
+    stored: Stored, history: HistoryReader, engines: Engines, registry: Registry, watch: Watch | None = None
+) -> Judgement:
     """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
 
-    ``history``: that of ``stored``, open.
+    ``history``: that of ``stored``, open. Checks and a model that the run was judged by, and the registry lacks, make
+    the verdict unknown.
 
     Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
     themselves, and ``EngineUnavailable``.
     """
     notes = () if stored.info is None else stored.info.notes
-    with engines.open(history) as engine:
-        judgement = judge(
-            history,
-            stored.contract,
-            engine,
-            interrupted=stored.interrupted,
-            complete=stored.closed,
-            notes=notes,
-            watch=watch,
-        )
+    judgement = judge_run(
+        history,
+        stored.contract,
+        engines,
+        registry,
+        model=stored.model,
+        interrupted=stored.interrupted,
+        complete=stored.closed,
+        notes=(*notes, *registry.lacks(stored.extensions)),
+        watch=watch,
+    )
     if judgement.interrupted:
         return judgement
     # After the rules, which say more exactly what is wrong with a row.
     untouched(history)
-    told = None if stored.info is None else stored.info.digest
-    if told is not None and history.closed is not None and history.closed.digest != told:
-        raise HistoryError(f"{stored.history / CLOSED}: run.json tells another digest; it is not this run's history")
+    digest = None if stored.info is None else stored.info.digest
+    if digest is not None and history.closed is not None and history.closed.digest != digest:
+        raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")
     return judgement
 
 
-def _contract(path: Path) -> Contract:
+def _settings(path: Path) -> dict[str, Any]:
+    """What ``settings.json`` holds; nothing of a run that ended before it was written."""
     try:
         settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        return msgspec.convert(settings["contract"], Contract)
     except FileNotFoundError:
-        return Contract()
-    except (msgspec.MsgspecError, KeyError) as error:
+        return {}
+    except msgspec.MsgspecError as error:
         raise HistoryError(f"{path} holds no readable contract: {error}") from error
+    if "contract" not in settings:
+        raise HistoryError(f"{path} holds no readable contract: there is none")
+    return settings
+
+
+def _as(value: Any, kind: Any, run: Path | None) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.MsgspecError as error:
+        raise HistoryError(f"{run}/settings.json holds no readable contract: {error}") from error

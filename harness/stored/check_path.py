@@ -21,6 +21,7 @@ from assay.checkers.verdict import Examined, Judgement
 from assay.harness.core.history import HistoryError
 from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
 from assay.harness.run import store
+from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
@@ -40,7 +41,7 @@ class Checked:
     text: str
 
 
-def check(request: Request, engines: Engines, watch: Watch) -> Checked:
+def check(request: Request, engines: Engines, registry: Registry, watch: Watch) -> Checked:
     """Judges the history at ``request.path``; ``watch`` is called with what is being done, and how far it is.
 
     Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage.
@@ -66,7 +67,7 @@ def check(request: Request, engines: Engines, watch: Watch) -> Checked:
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     stored = open_stored(request.path).of_family(request.family)
     opened = open_history(stored.history)
-    judgement = judge_again(stored, opened, engines, _checking(watch))
+    judgement = judge_again(stored, opened, engines, registry, _checking(watch))
     ending = Ending(
         seed=stored.info.seed if stored.info else None,
         command=stored.info.command if stored.info else None,

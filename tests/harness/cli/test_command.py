@@ -171,7 +171,7 @@ def test_an_internal_error_is_70_with_its_traceback(
     def broken(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("assay.harness.stored.by_contract.judge", broken)
+    monkeypatch.setattr("assay.harness.stored.by_contract.judge_run", broken)
     assert main(["check", str(run_folder(tmp_path, STRICT))]) == Exit.INTERNAL
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 

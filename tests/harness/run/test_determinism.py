@@ -34,7 +34,7 @@ for seed in map(int, sys.argv[1:]):
     with tempfile.TemporaryDirectory() as folder:
         world = open_world(found.system, settings, run_id="determinism")
         kept = store.create(Path(folder), "determinism", datetime.now(UTC))
-        trial = Trial(found, found.system, settings, world, kept, Interrupt(), Silent())
+        trial = Trial(found, found.system, settings, world, kept, Catalogue.standard(), Interrupt(), Silent())
         complete = world.loop.run_until_complete
         complete(trial.set_up())
         ended = complete(trial.run())

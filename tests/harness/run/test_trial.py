@@ -20,6 +20,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.workloads.log_drain import drain
@@ -184,7 +185,7 @@ def test_a_run_that_could_not_be_judged_can_be_judged_again(
     assert info.digest == HistoryReader(run.folder.history).digest()
     with Engines("duckdb") as engines:
         stored = open_stored(run.folder.path)
-        assert judge_again(stored, open_history(stored.history), engines).verdict is Verdict.PASS
+        assert judge_again(stored, open_history(stored.history), engines, Registry.standard()).verdict is Verdict.PASS
 
 
 def test_a_history_is_opened_once_for_verdict_text_and_report(

@@ -48,7 +48,7 @@ def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, e
         assert step.duration > 0
         assert all(int(name.strip("nzk")) <= example.nodes for name in step.target.names)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
-    assert not_applicable(Broker(), example.settings(BASE, file)) is None
+    assert not_applicable(Broker(), example.settings(BASE, file), FAULTS) is None
 
 
 STAFFED = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
@@ -64,7 +64,7 @@ def test_faults_of_consumers_are_drawn_for_consumers_alone(
     for step in example.schedule.steps:
         assert ("-consumer" in step.fault or "consumer-" in step.fault) == (step.target.kind in OF_CLIENTS)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
-    assert not_applicable(STAFFED, example.settings(BASE, file)) is None
+    assert not_applicable(STAFFED, example.settings(BASE, file), FAULTS) is None
     by_name = [msgspec.structs.replace(step, target=named("client1")) for step in example.schedule.steps]
     of_clients = msgspec.structs.replace(example, schedule=Schedule(0, tuple(by_name)))
     assert tidy(of_clients, CONSUMERS).schedule.steps

@@ -21,6 +21,7 @@ from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.run.registry import Registry
 from assay.harness.run.store import FINISHED, RunInfo
 from assay.harness.stored.by_contract import Stored, judge_again
 
@@ -293,7 +294,8 @@ def test_a_killed_run_may_have_effects_whose_operations_were_not_written(tmp_pat
     (history / CLOSED).unlink()
     stored = Stored(history=history, run=history.parent, info=None, contract=Contract(), closed=False)
     with Engines() as engines:
-        assert "not closed" in " ".join(judge_again(stored, open_history(history), engines).unknown)
+        judgement = judge_again(stored, open_history(history), engines, Registry.standard())
+    assert "not closed" in " ".join(judgement.unknown)
 
 
 def test_two_engines_or_a_master_for_duckdb_is_wrong_usage(history: Path, capsys: pytest.CaptureFixture[str]) -> None:

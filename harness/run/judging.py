@@ -1,0 +1,78 @@
+"""A run's history to its judgement: by the checks of its contract and, where the experiment names one, by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engines
+from assay.checkers.judge import Watch, judge
+from assay.checkers.linearizability import Model, ModelError, search
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core.history import HistoryReader
+from assay.harness.run.registry import Registry
+
+
+def judge_run(
+    history: HistoryReader,
+    contract: Contract,
+    engines: Engines,
+    registry: Registry,
+    *,
+    model: str | None = None,
+    interrupted: bool = False,
+    complete: bool = True,
+    notes: Sequence[str] = (),
+    watch: Watch | None = None,
+) -> Judgement:
+    """As :func:`assay.checkers.judge.judge`, by the families of the registry; and by its model of the name ``model``.
+
+    A model that the registry lacks makes the verdict unknown.
+    """
+    if model is not None and model not in registry.models:
+        missing = f"the run's model {model!r} is not available here: name the module that adds it, --plugin=MODULE"
+        notes = (*notes, missing)
+    with engines.open(history) as engine:
+        judgement = judge(
+            history,
+            contract,
+            engine,
+            families=registry.families,
+            interrupted=interrupted,
+            complete=complete,
+            notes=notes,
+            watch=watch,
+        )
+    if model is None or model not in registry.models or judgement.interrupted:
+        return judgement
+    return merged(judgement, _by_model(history, registry.models[model], watch))
+
+
+def _by_model(history: HistoryReader, model: Model, watch: Watch | None) -> Judgement | str:
+    """The search's judgement, or why there is none."""
+    try:
+        return search(history.table("ops"), model, progress=watch or (lambda what, done, total: None))
+    except ModelError as error:
+        return f"the operations are not those of the model {model.name}: {error}"
+
+
+def merged(checks: Judgement, model: Judgement | str) -> Judgement:
+    """One judgement of two: a contradiction that either found stays one; a pass needs both."""
+    if isinstance(model, str):
+        verdict = Verdict.UNKNOWN if checks.verdict is Verdict.PASS else checks.verdict
+        return msgspec.structs.replace(checks, verdict=verdict, unknown=(*checks.unknown, model))
+    verdicts = {checks.verdict, model.verdict}
+    return msgspec.structs.replace(
+        checks,
+        verdict=next(one for one in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS) if one in verdicts),
+        anomalies={**checks.anomalies, **model.anomalies},
+        meanings={**checks.meanings, **model.meanings},
+        forbidden=(*checks.forbidden, *model.forbidden),
+        findings=(*model.findings, *checks.findings) if model.findings else checks.findings,
+        examined=(*checks.examined, *model.examined),
+        unknown=tuple(dict.fromkeys((*checks.unknown, *model.unknown))),
+        seconds=checks.seconds + model.seconds,
+        interrupted=checks.interrupted or model.interrupted,
+    )

@@ -1,0 +1,111 @@
+"""Everything that a session can work with: faults, checks, models, systems. One value, made once and handed down.
+
+What comes along is :meth:`Registry.standard`. pytest adds what the hooks of ``assay.harness.plugin.hookspecs`` return;
+a command adds what a module named by ``--plugin`` has under the names of these hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assay.checkers.check import Family
+from assay.checkers.contract import NO_RECOVERY
+from assay.checkers.families import FAMILIES
+from assay.checkers.linearizability import MODELS, Model
+from assay.cluster.system import System
+from assay.harness.run import named
+from assay.harness.run.settings import SettingsError
+from assay.nemesis.catalogue import Catalogue, FaultNameError
+from assay.nemesis.fault import Fault
+
+HOOKS: Final = ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """``families``: in the order in which they are judged. ``added``: the families that do not come along."""
+
+    faults: Catalogue
+    families: tuple[Family, ...]
+    models: Mapping[str, Model]
+    systems: tuple[System, ...] = ()
+    added: tuple[Family, ...] = ()
+
+    @classmethod
+    def standard(cls) -> Registry:
+        """The faults, checks and models that come along, and no system."""
+        return cls.extended()
+
+    @classmethod
+    def extended(
+        cls,
+        *,
+        faults: Iterable[Fault] = (),
+        families: Iterable[Family] = (),
+        models: Iterable[Model] = (),
+        systems: Iterable[System] = (),
+    ) -> Registry:
+        """The standard one, and more. Raises ``SettingsError`` for a name that is there already."""
+        added = tuple(families)
+        try:
+            catalogue = Catalogue.standard(*faults)
+        except FaultNameError as error:
+            raise SettingsError(str(error)) from None
+        _distinct("family of checks", [family.name for family in (*FAMILIES, *added)])
+        _distinct("anomaly", [NO_RECOVERY, *(check.anomaly for family in added for check in family.checks)])
+        _known("anomaly", _anomalies(added), _anomalies(FAMILIES))
+        more = tuple(models)
+        _distinct("model", [*MODELS, *(model.name for model in more)])
+        return cls(
+            catalogue, (*FAMILIES, *added), {**MODELS, **{model.name: model for model in more}}, tuple(systems), added
+        )
+
+    @classmethod
+    def with_modules(cls, names: Iterable[str]) -> Registry:
+        """The standard one, and what these modules add: they define hooks of pytest's, as a ``conftest.py`` does.
+
+        Raises ``SettingsError`` when a module cannot be imported, or adds nothing.
+        """
+        added: dict[str, list[Any]] = {hook: [] for hook in HOOKS}
+        for name in names:
+            module = named.module(f"--plugin={name}", name)
+            hooks = [hook for hook in HOOKS if hasattr(module, hook)]
+            if not hooks:
+                raise SettingsError(f"--plugin={name} adds nothing: it has none of {', '.join(HOOKS)}")
+            for hook in hooks:
+                added[hook] += getattr(module, hook)()
+        faults, families, models, systems = added.values()
+        return cls.extended(faults=faults, families=families, models=models, systems=systems)
+
+    def extensions(self) -> dict[str, list[str]]:
+        """The added families and their anomalies, as ``settings.json`` keeps them."""
+        return {family.name: sorted(_anomalies([family])) for family in self.added}
+
+    def lacks(self, extensions: Mapping[str, Iterable[str]]) -> list[str]:
+        """Why a run that was judged with these extensions cannot be judged whole with this registry."""
+        known = {family.name for family in self.families}
+        return [
+            f"the checks {name} ({', '.join(anomalies)}) that the run was judged by are not available here: "
+            "name the module that adds them, --plugin=MODULE"
+            for name, anomalies in extensions.items()
+            if name not in known
+        ]
+
+
+def _anomalies(families: Iterable[Family]) -> set[str]:
+    return {check.anomaly for family in families for check in family.checks}
+
+
+def _distinct(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SettingsError(f"there are two of {what} {name!r}: rename one")
+        seen.add(name)
+
+
+def _known(what: str, names: set[str], taken: set[str]) -> None:
+    for name in sorted(names & taken):
+        raise SettingsError(f"there is {what} {name!r} already: rename yours")
