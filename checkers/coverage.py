@@ -27,7 +27,8 @@ from assay.checkers.verdict import Finding
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
 
 _EMPTY_HANDED: Final = (
-    "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'assign', 'revoke', 'lost', 'idle')"
+    "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'queue-drained', 'assign', 'revoke', "
+    "'lost', 'idle')"
 )
 """Kinds of effects that do not make an operation count: an empty poll, a look at the log's end."""
 
@@ -215,9 +216,7 @@ def _drain_reasons(engine: Engine) -> list[str]:
     rows = engine.rows(
         """
         select k.key as key, t.settled as settled from (
-            select e.key as key from effect_kinds e
-                left join object_keys q on e.key = q.key and q.family = 'queue'
-            where e.kind in ('append', 'observe', 'observe-begin') and q.key is null group by e.key) k
+            select key from effect_kinds where kind in ('append', 'observe', 'observe-begin') group by key) k
             left join log_settled t on k.key = t.key
         where t.sentinel_call is null order by k.key nulls first
         """

@@ -84,7 +84,7 @@ class _Judging:
         injected = {fault.name for fault in coverage.faults(self.engine) if fault.injected is not None}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
         self.unknown += self._circumstances()
-        self.unknown += objects.doubts(self.engine, self.contract.family)
+        self.unknown += objects.doubts(self.engine, self.history, self.contract.family)
         stopped = False
         try:
             for family in self.families:
@@ -101,10 +101,10 @@ class _Judging:
         return self._summary(reasons, stopped=stopped, seconds=time.perf_counter() - begun)
 
     def _load(self) -> None:
-        register_parts(self.engine, self.history)
+        register_parts(self.engine, self.history, self.contract.family)
         with self.engine.validator() as validator:
             if validator is not self.engine:
-                register_parts(validator, self.history)
+                register_parts(validator, self.history, self.contract.family)
             count_kinds(self.engine, validator)
             validate(validator, self.history, complete=self.complete)
         register_contract(self.engine, self.contract)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from assay.checkers.check import build
+from assay.checkers.check import View, build
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, EngineError
-from assay.checkers.objects.kinds import KINDS, sort_keys
+from assay.checkers.objects.kinds import KINDS, log_effects
 from assay.checkers.validate import readable
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.history.reader import plainly
@@ -25,22 +25,28 @@ def open_history(folder: Path) -> HistoryReader:
     return HistoryReader(folder, optional=OPTIONAL)
 
 
-def register_history(engine: Engine, folder: Path) -> HistoryReader:
+def register_history(engine: Engine, folder: Path, family: str | None = None) -> HistoryReader:
     """Makes the views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas``, and the table ``effect_kinds``.
 
-    Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
+    ``family``: of its objects, where a history of format 1 does not say it. Raises ``HistoryError`` naming the file
+    when a data set is missing, damaged or has other columns.
     """
     reader = open_history(folder)
-    register_parts(engine, reader)
+    register_parts(engine, reader, family)
     count_kinds(engine, engine)
     return reader
 
 
-def register_parts(engine: Engine, reader: HistoryReader) -> None:
-    """The views of a history that is open already."""
-    for name, schema in SCHEMAS.items():
+def register_parts(engine: Engine, reader: HistoryReader, family: str | None = None) -> None:
+    """The views of a history that is open already; of one in an older format, as if it were written today.
+
+    ``family``: what its objects are, where a history of format 1 does not say it.
+    """
+    for name in SCHEMAS:
+        texts = reader.translation(name, family)
         try:
-            engine.register(name, reader.paths(name), schema)
+            engine.register(f"stored_{name}" if texts else name, reader.paths(name), reader.stored_schema(name))
+            build(engine, tuple(View(text.name, text.sql, keep=text.keep) for text in texts))
         except EngineError as error:
             readable(reader)  # names the file; but what one reader of Parquet puts up with, another may not
             raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {plainly(error)}") from error
@@ -69,7 +75,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
     )
     engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
-    sort_keys(engine, contract.family)
+    log_effects(engine)
 
 
 def literal(text: str) -> str:

@@ -93,7 +93,7 @@ def readable(reader: HistoryReader) -> None:
             try:
                 with pq.ParquetFile(path) as file:
                     for group in range(file.num_row_groups):
-                        _fitting(path, name, file.read_row_group(group), first)
+                        _fitting(path, reader.stored_schema(name), file.read_row_group(group), first)
                         first += file.metadata.row_group(group).num_rows
             except (pa.ArrowException, OSError) as error:
                 raise HistoryError(
@@ -101,9 +101,9 @@ def readable(reader: HistoryReader) -> None:
                 ) from error
 
 
-def _fitting(path: Path, name: str, rows: pa.Table, first: int) -> None:
+def _fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) -> None:
     """``first``: the number of the first of these rows in its file."""
-    for field in SCHEMAS[name]:
+    for field in schema:
         at = rows.schema.get_field_index(field.name)
         if at < 0:
             continue

@@ -83,9 +83,18 @@ class RegisterClient:
     def effects(completed: Completed) -> list[Effect]:
         operation, result = completed.operation, completed.completion.result
         if result is not None:
-            return [Effect(operation.f, str(operation.key), result["version"], result["value"], result.get("expected"))]
+            return [
+                Effect(
+                    f"register-{operation.f}",
+                    str(operation.key),
+                    version=result["version"],
+                    value=result["value"],
+                    expected=result.get("expected"),
+                )
+            ]
         # Nobody knows what an unanswered cas has replaced, if anything: it is a write that may have happened.
-        return [Effect("read" if operation.f == "read" else "write", str(operation.key), value=operation.argument)]
+        f = "read" if operation.f == "read" else "write"
+        return [Effect(f"register-{f}", str(operation.key), value=operation.argument)]
 
 
 def step(value: int, context: Context) -> tuple[Operation, int]:

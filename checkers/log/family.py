@@ -4,8 +4,8 @@ How a log workload records itself in ``effects`` (``key`` is ``topic-partition``
 
 - A send of k values gives one ``append`` row per value: ``position`` the returned offset (base + rank; null when not
   known), ``value`` the unique number, ``request`` an id of the message set (unique in the run: the operation's index),
-  ``sub`` the rank, ``node`` the broker that answered, ``epoch`` its leader epoch if known, ``owner`` the message key if
-  the topic is compacted, ``outcome`` ok (acknowledged), fail (in every internal retry) or info.
+  ``sub`` the rank, ``node`` the broker that answered, ``epoch`` its leader epoch if known, ``message_key`` the
+  message's key if the topic is compacted, ``outcome`` ok (acknowledged), fail (in every internal retry) or info.
 - A poll gives per key ``observe-begin`` (``position`` the fetched offset), then ``observe`` rows (``position``,
   ``value``; a record that cannot be decoded has a null value), then ``observe-end`` (``position`` the next offset to
   read), ``sub`` in this order, ``assignment`` a number that is new after each assignment, seek or reset.
@@ -53,8 +53,7 @@ LOG: Final = Family(
         HIGH_WATERMARK_REGRESSION,
     ),
     applies="""
-        select count(*) as examined from effect_kinds e left join object_keys q on e.key = q.key and q.family = 'queue'
-        where e.kind in ('append', 'observe', 'observe-begin', 'end') and q.key is null
+        select count(*) as examined from effect_kinds where kind in ('append', 'observe', 'observe-begin', 'end')
         """,
 )
 

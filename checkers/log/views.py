@@ -20,7 +20,7 @@ from assay.checkers.engine import INFINITY
 SENDS: Final = View(
     "log_sends",
     """
-    select op, sub, request, process, key, position, value, owner, call, ret, outcome, phase
+    select op, sub, request, process, key, position, value, message_key, call, ret, outcome, phase
     from log_effects where kind = 'append'
     """,
     keep=True,
@@ -222,13 +222,13 @@ STARTS: Final = View(
 LAST_OF_KEY: Final = View(
     "log_last_of_key",
     """
-    select s.key as key, s.owner as owner, max(p.position) as last_offset,
+    select s.key as key, s.message_key as message_key, max(p.position) as last_offset,
         max(case when v.offsets = 0 then 1 else 0 end) as doubtful
     from log_sends s join log_compacted c on s.key = c.key
         join log_values v on s.key = v.key and s.value = v.value
         left join log_placed p on s.key = p.key and s.value = p.value
-    where s.owner is not null and s.outcome <> 'fail'
-    group by s.key, s.owner
+    where s.message_key is not null and s.outcome <> 'fail'
+    group by s.key, s.message_key
     """,
 )
 """Compacted topics: where each message key's last value is; doubtful when a send of unknown fate may be later."""
@@ -239,7 +239,7 @@ KEPT: Final = View(
     select p.key as key, p.position as position
     from log_placed p join log_compacted c on p.key = c.key
         join log_sends s on p.key = s.key and p.value = s.value
-        join log_last_of_key l on s.key = l.key and s.owner = l.owner
+        join log_last_of_key l on s.key = l.key and s.message_key = l.message_key
     where l.doubtful = 0 and p.position = l.last_offset
     group by p.key, p.position
     """,

@@ -2,8 +2,8 @@
 
 How a workload records itself in ``effects`` (``key`` is the counter's name):
 
-- ``add``: ``value`` is what it returned, the count *before* it; null where the outcome is info.
-- ``read``: ``value`` is the count; only ok ones count.
+- ``counter-add``: ``value`` is what it returned, the count *before* it; null where the outcome is info.
+- ``counter-read``: ``value`` is the count; only ok ones count.
 
 The add that returned v fills slot v; a read of v stands between slots v - 1 and v. So the order is known, and rule U
 applies, with adds at 2v and reads at 2v - 1; no two adds fill one slot. Slots that no acknowledged add filled, below
@@ -20,17 +20,18 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.objects.kinds import applies
 
 MOST_TOLD: Final = 5
 
 ROWS: Final = View(
     "counter_rows",
     f"""
-    select e.op as op, e.sub as sub, e.key as key, e.kind as kind, case when e.kind = 'add' then 1 else 0 end as adds,
+    select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'counter-add' then 1 else 0 end as adds,
         case when e.outcome = 'ok' then e.value end as value, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
-    from effects e join object_keys o on e.key = o.key and o.family = 'counter'
-    where (e.kind = 'add' and e.outcome <> 'fail') or (e.kind = 'read' and e.outcome = 'ok' and e.value is not null)
+    from effects e where (e.kind = 'counter-add' and e.outcome <> 'fail')
+        or (e.kind = 'counter-read' and e.outcome = 'ok' and e.value is not null)
     """,
     keep=True,
 )
@@ -235,7 +236,7 @@ def _prepare(engine: Engine) -> list[str]:
 COUNTERS: Final = Family(
     name="counter",
     checks=(COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM),
-    applies="select count(*) as examined from object_keys where family = 'counter'",
+    applies=applies("counter"),
     prepare=_prepare,
 )
 

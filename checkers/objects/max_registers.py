@@ -3,8 +3,8 @@ monotone circuits", PODC 2009).
 
 How a workload records itself in ``effects`` (``key`` is the register's name; values need not be unique):
 
-- ``write``: ``value``; outcomes ok, fail or info.
-- ``read``: ``value``, null where nothing was written yet; only ok ones count.
+- ``max-write``: ``value``; outcomes ok, fail or info.
+- ``max-read``: ``value``, null where nothing was written yet; only ok ones count.
 
 The rule. For each value u that was read let e(u) be the earliest-called write of u that did not fail; if there is none,
 the value is a phantom. Places: e(u) at 2u, reads of u at 2u + 1, and any other acknowledged write of v at 2v, *its call
@@ -28,6 +28,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.objects.kinds import applies
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""
@@ -35,12 +36,12 @@ INITIAL: Final = -INFINITY
 ROWS: Final = View(
     "max_rows",
     f"""
-    select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'read' then 1 else 0 end as reads,
+    select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'max-read' then 1 else 0 end as reads,
         coalesce(e.value, {INITIAL}) as value, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret
-    from effects e join object_keys o on e.key = o.key and o.family = 'max-register'
-    where (e.kind = 'write' and e.outcome <> 'fail' and e.value is not null)
-        or (e.kind = 'read' and e.outcome = 'ok')
+    from effects e
+    where (e.kind = 'max-write' and e.outcome <> 'fail' and e.value is not null)
+        or (e.kind = 'max-read' and e.outcome = 'ok')
     """,
     keep=True,
 )
@@ -89,7 +90,7 @@ MAX_PHANTOM: Final = Check(
     evidence=f"""
         select f.key as key, f.value as value, f.read_op as read_op, f.looked as looked, min(w.op) as failed_op
         from (select * from found_max_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
-            left join (select key, value, op from effects where kind = 'write' and outcome = 'fail') w
+            left join (select key, value, op from effects where kind = 'max-write' and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
         group by f.key, f.value, f.read_op, f.looked order by f.key nulls first, f.value nulls first
         """,
@@ -168,7 +169,7 @@ def _prepare(engine: Engine) -> list[str]:
 MAX_REGISTERS: Final = Family(
     name="max-register",
     checks=(MAX_PHANTOM, MAX_ORDER),
-    applies="select count(*) as examined from object_keys where family = 'max-register'",
+    applies=applies("max-register"),
     prepare=_prepare,
 )
 

@@ -2,10 +2,11 @@
 
 How a workload records itself in ``effects`` (``key`` is the queue's name; values need not be unique):
 
-- ``add``: an element was enqueued; outcomes ok, fail or info.
-- ``observe``: one was dequeued; ok with its ``value``, fail (nothing was taken), or info: one may have been taken, and
-  nobody knows which. An ok one without a value found the queue empty.
-- ``drained``: a drain found the end of the queue: all that was acknowledged before its call had been taken by then.
+- ``queue-enqueue``: an element was enqueued; outcomes ok, fail or info.
+- ``queue-dequeue``: one was dequeued; ok with its ``value``, fail (nothing was taken), or info: one may have been
+  taken, and it is unknown which. An ok one without a value found the queue empty.
+- ``queue-drained``: a drain found the end of the queue: all that was acknowledged before its call had been taken by
+  then.
 
 Per value, by multiplicity and time: each dequeue needs an enqueue of its own that was called no later than it
 returned. Each element that was acknowledged before the (last) drain was called needs a dequeue of its own that returned
@@ -20,6 +21,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.objects.kinds import applies
 
 MOST_TOLD: Final = 5
 
@@ -28,8 +30,7 @@ ROWS: Final = View(
     f"""
     select e.op as op, e.sub as sub, e.key as key, e.kind as kind, e.value as value, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
-    from effects e join object_keys o on e.key = o.key and o.family = 'queue'
-    where e.kind in ('add', 'observe', 'drained') and e.outcome <> 'fail'
+    from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
     """,
     keep=True,
 )
@@ -39,7 +40,7 @@ ADDS: Final = View(
     """
     select key, value, op, sub, call, ret, row_number() over (partition by key, value
         order by call nulls first, op nulls first, sub nulls first) as turn
-    from queue_rows where kind = 'add' and value is not null
+    from queue_rows where kind = 'queue-enqueue' and value is not null
     """,
     keep=True,
 )
@@ -49,20 +50,20 @@ TAKES: Final = View(
     """
     select key, value, op, sub, call, ret, row_number() over (partition by key, value
         order by ret nulls first, op nulls first, sub nulls first) as turn
-    from queue_rows where kind = 'observe' and outcome = 'ok' and value is not null
+    from queue_rows where kind = 'queue-dequeue' and outcome = 'ok' and value is not null
     """,
     keep=True,
 )
 
 DRAINS: Final = View(
     "queue_drains",
-    "select key, max(call) as drained from queue_rows where kind = 'drained' and outcome = 'ok' group by key",
+    "select key, max(call) as drained from queue_rows where kind = 'queue-drained' and outcome = 'ok' group by key",
     keep=True,
 )
 
 EXCUSES: Final = View(
     "queue_excuses",
-    "select key, count(*) as excuses from queue_rows where kind = 'observe' and outcome = 'info' group by key",
+    "select key, count(*) as excuses from queue_rows where kind = 'queue-dequeue' and outcome = 'info' group by key",
     keep=True,
 )
 
@@ -141,7 +142,7 @@ QUEUE_LOST: Final = Check(
             f.excuses as excuses, f.op as add_op, f.sub as sub, min(d.op) as drain_op
         from (select * from found_queue_lost order by key nulls first, op nulls first, sub nulls first
                 limit {MOST_FINDINGS}) f
-            join queue_rows d on f.key = d.key and d.kind = 'drained' and f.drained = d.call
+            join queue_rows d on f.key = d.key and d.kind = 'queue-drained' and f.drained = d.call
         group by f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op, f.sub
         order by f.key nulls first, f.op nulls first, f.sub nulls first
         """,
@@ -228,7 +229,7 @@ QUEUE_PHANTOM: Final = Check(
         from (select * from found_queue_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
             join queue_takes t on f.key = t.key and f.value = t.value and f.turn = t.turn
             left join queue_adds a on f.key = a.key and f.value = a.value and f.turn = a.turn
-            left join (select key, value, op from effects where kind = 'add' and outcome = 'fail') x
+            left join (select key, value, op from effects where kind = 'queue-enqueue' and outcome = 'fail') x
             on f.key = x.key and f.value = x.value
         group by f.key, f.value, f.turn order by f.key nulls first, f.value nulls first
         """,
@@ -242,7 +243,8 @@ def _prepare(engine: Engine) -> list[str]:
     """Without the end of a drain nobody knows what was still to come."""
     build(engine, QUEUE_VIEWS)
     undrained = """
-        from object_keys o left join queue_drains d on o.key = d.key where o.family = 'queue' and d.key is null
+        from (select key from effect_kinds where kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained')
+                group by key) o left join queue_drains d on o.key = d.key where d.key is null
         """
     rows = engine.rows(f"select o.key as key {undrained} order by o.key nulls first limit {MOST_TOLD}")
     told = [f"queue-lost cannot be judged of {row['key']}: no drain reached the end of this queue" for row in rows]
@@ -253,7 +255,7 @@ def _prepare(engine: Engine) -> list[str]:
 QUEUES: Final = Family(
     name="queue",
     checks=(QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM),
-    applies="select count(*) as examined from object_keys where family = 'queue'",
+    applies=applies("queue"),
     prepare=_prepare,
 )
 

@@ -2,8 +2,10 @@
 
 How a workload records itself in ``effects`` (``key`` is the set's name):
 
-- ``add`` and ``remove``: ``value`` is the element; outcomes ok, fail or info. Adding what is there changes nothing.
-- ``read``: one row per element that it returned, and one with a null ``value`` if it returned none. Only ok ones count.
+- ``set-add`` and ``set-remove``: ``value`` is the element; outcomes ok, fail or info. Adding what is there changes
+  nothing.
+- ``set-read``: one row per element that it returned, and one with a null ``value`` if it returned none. Only ok ones
+  count.
 
 An element that nobody removed is there from some moment on. That moment lies after its first add was called, and before
 an add of it was acknowledged, a read that shows it returned, and before no read that lacks it was called: so it exists
@@ -20,21 +22,22 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.objects.kinds import applies
 
 ROWS: Final = View(
     "set_rows",
     f"""
     select e.op as op, e.key as key, e.kind as kind, e.value as value, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
-    from effects e join object_keys o on e.key = o.key and o.family = 'set'
-    where (e.kind in ('add', 'remove') and e.outcome <> 'fail') or (e.kind = 'read' and e.outcome = 'ok')
+    from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
+        or (e.kind = 'set-read' and e.outcome = 'ok')
     """,
     keep=True,
 )
 
 READS: Final = View(
     "set_reads",
-    "select key, op, min(call) as call, min(ret) as ret from set_rows where kind = 'read' group by key, op",
+    "select key, op, min(call) as call, min(ret) as ret from set_rows where kind = 'set-read' group by key, op",
     keep=True,
 )
 
@@ -42,7 +45,7 @@ SHOWN: Final = View(
     "set_shown",
     """
     select key, value, op, min(call) as call, min(ret) as ret from set_rows
-    where kind = 'read' and value is not null group by key, value, op
+    where kind = 'set-read' and value is not null group by key, value, op
     """,
     keep=True,
 )
@@ -51,10 +54,10 @@ ELEMENTS: Final = View(
     "set_elements",
     """
     select key, value, min(added) as added, min(acked) as acked, min(seen) as seen, max(removed) as removed from (
-        select key, value, case when kind = 'add' then call end as added,
-            case when kind = 'add' and outcome = 'ok' then ret end as acked, cast(null as bigint) as seen,
-            case when kind = 'remove' then 1 else 0 end as removed
-        from set_rows where kind in ('add', 'remove') and value is not null
+        select key, value, case when kind = 'set-add' then call end as added,
+            case when kind = 'set-add' and outcome = 'ok' then ret end as acked, cast(null as bigint) as seen,
+            case when kind = 'set-remove' then 1 else 0 end as removed
+        from set_rows where kind in ('set-add', 'set-remove') and value is not null
         union all select key, value, null, null, ret, 0 from set_shown) as told
     group by key, value
     """,
@@ -129,7 +132,7 @@ def _found(name: str, condition: str) -> View:
         name,
         f"""
         select m.key as key, m.value as value, m.since as since, e.seen as seen, m.missing as missing,
-            case when m.by_read = 1 then 'read' else 'add' end as known_by
+            case when m.by_read = 1 then 'set-read' else 'set-add' end as known_by
         from set_missing m join set_elements e on m.key = e.key and m.value = e.value
             left join (select key, value from set_missing where by_read = 1) v on m.key = v.key and m.value = v.value
         where {condition}
@@ -142,7 +145,7 @@ def _lacks(row: Row, evidence: Evidence) -> Explanation:
     known, reader, shown = row["known_op"], row["reader_op"], row["shown_op"]
     others = "" if row["missing"] == 1 else f" (and {row['missing'] - 1} more reads)"
     lacks = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}, lacks it{others}"
-    if row["known_by"] == "read":
+    if row["known_by"] == "set-read":
         claim = f"{row['value']} was in a read by {evidence.who(known)} that returned at {seconds(row['since'])}, and "
         return Explanation(f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1)
     after = (
@@ -210,8 +213,8 @@ SET_PHANTOM: Final = Check(
             min(a.op) as add_op, min(x.op) as failed_op
         from (select * from found_set_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
             join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
-            left join set_rows a on f.key = a.key and f.value = a.value and f.added = a.call and a.kind = 'add'
-            left join (select key, value, op from effects where kind = 'add' and outcome = 'fail') x
+            left join set_rows a on f.key = a.key and f.value = a.value and f.added = a.call and a.kind = 'set-add'
+            left join (select key, value, op from effects where kind = 'set-add' and outcome = 'fail') x
             on f.key = x.key and f.value = x.value
         group by f.key, f.value, f.seen, f.added order by f.key nulls first, f.value nulls first
         """,
@@ -229,7 +232,7 @@ def _prepare(engine: Engine) -> list[str]:
 SETS: Final = Family(
     name="set",
     checks=(SET_LOST, SET_STALE, SET_VANISHED, SET_PHANTOM),
-    applies="select count(*) as examined from object_keys where family = 'set'",
+    applies=applies("set"),
     prepare=_prepare,
 )
 

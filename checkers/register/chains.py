@@ -19,7 +19,7 @@ from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, S
 MOST_TOLD: Final = 5
 """Keys with values that are not unique named in the verdict; the rest is counted."""
 
-_COLUMNS: Final = "key, value, op, sub, kind, expected, position, call, ret"
+_COLUMNS: Final = "key, value, op, sub, kind, expected, version, call, ret"
 
 
 def prepare(engine: Engine) -> list[str]:
@@ -61,14 +61,14 @@ def kept_round(number: int, frontier: str) -> tuple[View, ...]:
     old, new = number % 2, (number + 1) % 2
     taken = f"""
         select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
-            d.position as position, d.call as call, d.ret as ret
+            d.version as version, d.call as call, d.ret as ret
         from register_doubtful_{old} d join {frontier} f on d.key = f.key and d.value = f.expected
         where f.kind = 'cas'
-        group by d.key, d.value, d.op, d.sub, d.kind, d.expected, d.position, d.call, d.ret
+        group by d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
         """
     left = f"""
         select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
-            d.position as position, d.call as call, d.ret as ret
+            d.version as version, d.call as call, d.ret as ret
         from register_doubtful_{old} d left join register_taken_{old} t on d.key = t.key and d.value = t.value
         where t.key is null
         """

@@ -17,23 +17,21 @@ from assay.checkers.register.values import FUTURE_READ, LOST_UPDATE, MISSING_WRI
 from assay.checkers.register.views import ROWS
 
 _APPLIES: Final = """
-    select cast(coalesce(sum(e.many), 0) as bigint) as examined
-    from effect_kinds e left join object_keys o on e.key = o.key and o.family = 'register'
-    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')"""
-"""How many rows ``register_rows`` has, and of these, those that more is said of."""
+    select cast(coalesce(sum(many), 0) as bigint) as examined from effect_kinds
+    where kind in"""
 
 REGISTER: Final = Family(
     name="register",
     views=(ROWS,),
     checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
-    applies=f"{_APPLIES} and (e.kind in ('commit', 'fetched') or o.key is not null)",
+    applies=f"{_APPLIES} ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')",
     prepare=prepare,
 )
 
 REGISTER_CAS: Final = Family(
     name="register-cas",
     checks=(LOST_UPDATE,),
-    applies=f"{_APPLIES} and e.kind = 'cas' and o.key is not null",
+    applies=f"{_APPLIES} ('register-cas')",
 )
 """After ``REGISTER``, whose tables it reads."""
 

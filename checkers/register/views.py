@@ -2,12 +2,14 @@
 
 How a register workload records itself in ``effects`` (``key`` is the register's name; values are unique per key):
 
-- ``write``: ``value``; ``cas``: ``expected`` -> ``value``; outcomes ok, fail (certainly not done) or info.
-- ``read``: ``value``; only ok ones count. Null is the initial value: nothing was written yet; ``expected`` null means
-  the same. A failed CAS that returns the current value gives a ``read`` row with outcome ok beside its own.
+- ``register-write``: ``value``; ``register-cas``: ``expected`` -> ``value``; outcomes ok, fail (certainly not done) or
+  info.
+- ``register-read``: ``value``; only ok ones count. Null is the initial value: nothing was written yet; ``expected``
+  null means the same. A failed CAS that returns the current value gives a ``register-read`` row with outcome ok in
+  addition to its own.
 - ``commit`` is a write, and ``fetched`` a read, of a group's offset in one partition: ``value`` is the number that the
-  commit bears, since offsets are not unique; their ``position`` is the offset, and no version.
-- ``position``: the version of the value, where the system returns one (a znode's version, an etcd revision): it rises
+  commit bears, since offsets are not unique; their ``position`` is the offset.
+- ``version``: that of the value, where the system returns one (a znode's version, an etcd revision): it rises
   with every change of the register.
 
 A *cluster* is a value with all operations on it. With unique values a register holds each value once, so clusters do
@@ -32,21 +34,20 @@ ROWS: Final = View(
     "register_rows",
     f"""
     select e.op as op, e.sub as sub, e.process as process, e.key as key,
-        case e.kind when 'commit' then 'write' when 'fetched' then 'read' else e.kind end as kind,
+        case e.kind when 'register-write' then 'write' when 'register-read' then 'read' when 'register-cas' then 'cas'
+            when 'commit' then 'write' else 'read' end as kind,
         coalesce(e.value, {INITIAL}) as value, coalesce(e.expected, {INITIAL}) as expected,
-        case when e.kind in ('write', 'read', 'cas') then e.position end as position, e.call as call,
+        e.version as version, e.call as call,
         case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
-    from effects e left join object_keys o on e.key = o.key and o.family = 'register'
-    where e.kind in ('write', 'read', 'cas', 'commit', 'fetched')
-        and (e.kind in ('commit', 'fetched') or o.key is not null)
+    from effects e
+    where e.kind in ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')
     """,
 )
-"""Other objects record reads and writes, too: see ``objects``."""
 
 WRITERS: Final = View(
     "register_writers",
     """
-    select key, value, op, sub, kind, expected, position, call, ret, outcome
+    select key, value, op, sub, kind, expected, version, call, ret, outcome
     from register_rows where kind in ('write', 'cas') and outcome <> 'fail'
     """,
     keep=True,
@@ -69,7 +70,7 @@ UNCLEAR: Final = View(
 READS: Final = View(
     "register_reads",
     f"""
-    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.position as position, r.call as call,
+    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.version as version, r.call as call,
         r.ret as ret
     from register_rows r left join register_unclear u on r.key = u.key
     where r.kind = 'read' and r.outcome = 'ok' and r.ret < {INFINITY} and u.key is null
@@ -96,7 +97,7 @@ WRITTEN: Final = View(
     "register_written",
     """
     select w.key as key, w.value as value, w.op as op, w.sub as sub, w.kind as kind, w.expected as expected,
-        w.position as position, w.call as call, w.ret as ret,
+        w.version as version, w.call as call, w.ret as ret,
         case when w.outcome = 'ok' or c.value is not null then 1 else 0 end as certain
     from register_writers w
         left join register_confirmed c on w.key = c.key and w.value = c.value
@@ -112,7 +113,7 @@ SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
 SEEN: Final = View(
     "register_seen",
     """
-    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.position as position, r.call as call,
+    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.version as version, r.call as call,
         r.ret as ret, w.op as write_op, w.call as write_call
     from register_reads r left join register_kept w on r.key = w.key and r.value = w.value
     """,
@@ -122,7 +123,7 @@ SEEN: Final = View(
 LINKS: Final = View(
     "register_links",
     """
-    select c.key as key, c.value as value, c.expected as expected, c.op as op, c.sub as sub, c.position as position,
+    select c.key as key, c.value as value, c.expected as expected, c.op as op, c.sub as sub, c.version as version,
         c.call as call, c.ret as ret, w.op as write_op, w.call as write_call
     from register_kept c left join register_kept w on c.key = w.key and c.expected = w.value
     where c.kind = 'cas'
@@ -134,17 +135,17 @@ LINKS: Final = View(
 CLUSTERS: Final = View(
     "register_clusters",
     """
-    select key, value, min(ret) as first_ret, max(call) as last_call, min(position) as low_version,
-        max(position) as high_version, min(expected) as expected, max(chained) as chained
+    select key, value, min(ret) as first_ret, max(call) as last_call, min(version) as low_version,
+        max(version) as high_version, min(expected) as expected, max(chained) as chained
     from (
-        select key, value, call, ret, position, cast(null as bigint) as expected, 0 as chained
+        select key, value, call, ret, version, cast(null as bigint) as expected, 0 as chained
         from register_seen where write_call is null or ret >= write_call
         union all
-        select key, value, call, ret, position, cast(null as bigint), 0 from register_kept where kind = 'write'
+        select key, value, call, ret, version, cast(null as bigint), 0 from register_kept where kind = 'write'
         union all
         select key, value,
             case when write_call is null or ret >= write_call then call end,
-            case when write_call is null or ret >= write_call then ret end, position, expected, 1
+            case when write_call is null or ret >= write_call then ret end, version, expected, 1
         from register_links) as operations
     group by key, value
     """,

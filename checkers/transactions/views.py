@@ -26,7 +26,7 @@ INITIAL: Final = -INFINITY
 ROWS: Final = View(
     "txn_rows",
     f"""
-    select op, sub, process, key, kind, position, value, call, coalesce(ret, {INFINITY}) as ret, outcome
+    select op, sub, process, key, kind, list_index as position, value, call, coalesce(ret, {INFINITY}) as ret, outcome
     from effects where kind in ('txn-append', 'txn-write', 'txn-read')
     """,
 )

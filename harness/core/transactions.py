@@ -5,11 +5,11 @@ An operation has f ``txn``; its argument is a list of micro-operations, ``["appe
 key is one, else the value, null for what was never written. In ``effects`` each key is text, and
 
 - ``txn-append`` and ``txn-write`` have the ``value``;
-- ``txn-read`` of a register has the ``value``, and no ``position``;
-- ``txn-read`` of a list is one row for each element, with its ``position`` from 0, their ``sub`` consecutive; an empty
+- ``txn-read`` of a register has the ``value``, and no ``list_index``;
+- ``txn-read`` of a list is one row for each element, with its ``list_index`` from 0 and consecutive ``sub``; an empty
   list, as a register without a value, is one row with neither.
 
-What a transaction read is known only if it ended ok; else only what it meant to write is told.
+What a transaction read is known only if it ended ok; else only what it meant to write is recorded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _effects(index: int, micro: Any, ok: bool) -> list[Effect]:
         case ["r", key, []]:
             return [Effect("txn-read", str(key))]
         case ["r", key, [*values]] if all(isinstance(value, int) for value in values):
-            return [Effect("txn-read", str(key), position, value) for position, value in enumerate(values)]
+            return [Effect("txn-read", str(key), value=value, list_index=index) for index, value in enumerate(values)]
     raise ValueError(
         f"operation {index}: {micro!r} is no micro-operation; there are [append, key, integer], [w, key, integer] and "
         "[r, key, result]"

@@ -123,7 +123,7 @@ def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found,
 def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]:
     ended = stored.closed and not stored.interrupted
     with DuckDB() as engine:
-        reader = register_history(engine, stored.history)
+        reader = register_history(engine, stored.history, stored.contract.family)
         told = None if stored.info is None else stored.info.digest
         if told is not None and reader.closed is not None and reader.closed.digest != told:
             raise HistoryError(f"{stored.history}: run.json tells another digest; it is not this run's history")

@@ -23,9 +23,10 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster import owner
+from assay.harness.core.history import FORMAT
 from assay.harness.core.stamps import Origin
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = FORMAT
 LATEST: Final = "latest"
 NAME_LIMIT: Final = 120
 RUNNING: Final = "running"

@@ -63,9 +63,9 @@ def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
     nothing = pc.or_(pc.is_null(value), pc.and_(is_cas, pc.fill_null(pc.equal(value, expected), False)))
     if pc.any(pc.and_(written, nothing)).as_py():
         return None
-    key = pc.fill_null(ops["key"], NAMELESS)
+    key, kind = pc.fill_null(ops["key"], NAMELESS), pc.binary_join_element_wise(pa.scalar("register"), f, "-")
     columns: dict[str, Any] = {
-        "op": ops["index"], "process": ops["process"], "key": key, "kind": f, "value": value, "expected": expected,
+        "op": ops["index"], "process": ops["process"], "key": key, "kind": kind, "value": value, "expected": expected,
         "call": ops["call"], "ret": ops["ret"], "outcome": ops["outcome"], "error": ops["error"], "phase": ops["phase"],
     }  # fmt: skip
     columns["sub"] = pa.repeat(pa.scalar(0, pa.int32()), ops.num_rows)
@@ -91,6 +91,6 @@ def _unique(history: HistoryReader) -> bool:
     with DuckDB() as engine:
         engine.register("effects", history.paths("effects"), EFFECTS)
         return not engine.rows(
-            f"select key from effects where kind <> 'read' and outcome <> '{Outcome.FAIL.value}' "
+            f"select key from effects where kind <> 'register-read' and outcome <> '{Outcome.FAIL.value}' "
             "group by key, value having count(*) > 1 limit 1"
         )

@@ -30,7 +30,7 @@ class CounterTraffic(Traffic):
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         def step(f: str, value: int, begin: int, end: int) -> Step:
-            return Step(f, begin, end, (Effect(f, at.key, value=value),), result=value)
+            return Step(f, begin, end, (Effect(f"counter-{f}", at.key, value=value),), result=value)
 
         count = at.count
         steps, takes, value = {
@@ -51,8 +51,8 @@ class CounterTraffic(Traffic):
         keep, ok = block.keep, slots.ok
         adds, reads = np.flatnonzero(keep & (verb == ADD)), np.flatnonzero(keep & (verb == READ) & ok)
         parts = [
-            rows.Part("add", adds, key.at(adds), {"value": rows.Known(count[adds], ok[adds])}),
-            rows.Part("read", reads, key.at(reads), {"value": count[reads]}),
+            rows.Part("counter-add", adds, key.at(adds), {"value": rows.Known(count[adds], ok[adds])}),
+            rows.Part("counter-read", reads, key.at(reads), {"value": count[reads]}),
         ]
         result = pc.if_else(ok[keep], rows.numbers(count[keep]), rows.NONE)
         return Acts(verb=verb, key=key, parts=parts, count=count, result=result)

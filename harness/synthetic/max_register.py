@@ -47,7 +47,8 @@ class MaxRegisterTraffic(Traffic):
 
         def step(f: str, value: int, begin: int) -> Step:
             argument, result = (value, None) if f == "write" else (None, value)
-            return Step(f, begin, begin + 1, (Effect(f, at.key, value=value),), argument=argument, result=result)
+            effect = Effect(f"max-{f}", at.key, value=value)
+            return Step(f, begin, begin + 1, (effect,), argument=argument, result=result)
 
         steps = {
             "max-phantom": (step("read", first, 0), step("write", second, 2)),
@@ -63,8 +64,8 @@ class MaxRegisterTraffic(Traffic):
         keep, ok = block.keep, slots.ok
         writes, reads = np.flatnonzero(keep & (verb == WRITE)), np.flatnonzero(keep & (verb == READ) & ok)
         parts = [
-            rows.Part("write", writes, key.at(writes), {"value": value[writes]}),
-            rows.Part("read", reads, key.at(reads), {"value": rows.Known(current[reads], current[reads] != EMPTY)}),
+            rows.Part("max-write", writes, key.at(writes), {"value": value[writes]}),
+            rows.Part("max-read", reads, key.at(reads), {"value": rows.Known(current[reads], current[reads] != EMPTY)}),
         ]
         looked = (ok & (verb == READ))[keep]
         return Acts(

@@ -41,10 +41,10 @@ class QueueTraffic(Traffic):
         value = SCENE_VALUES
 
         def enqueue(begin: int) -> Step:
-            return Step("enqueue", begin, begin + 1, (Effect("add", at.key, value=value),), argument=value)
+            return Step("enqueue", begin, begin + 1, (Effect("queue-enqueue", at.key, value=value),), argument=value)
 
         def dequeue(begin: int) -> Step:
-            return Step("dequeue", begin, begin + 1, (Effect("observe", at.key, value=value),), result=value)
+            return Step("dequeue", begin, begin + 1, (Effect("queue-dequeue", at.key, value=value),), result=value)
 
         steps = {
             "queue-lost": (enqueue(0),),
@@ -67,8 +67,8 @@ class QueueTraffic(Traffic):
         keep, taken = block.keep, values_at(begin)
         ins, outs = np.flatnonzero(keep & (verb == ENQUEUE)), np.flatnonzero(keep & (verb == DEQUEUE))
         parts = [
-            rows.Part("add", ins, key.at(ins), {"value": element[ins]}),
-            rows.Part("observe", outs, key.at(outs), {"value": rows.Known(taken[outs], outcome[outs] == OK)}),
+            rows.Part("queue-enqueue", ins, key.at(ins), {"value": element[ins]}),
+            rows.Part("queue-dequeue", outs, key.at(outs), {"value": rows.Known(taken[outs], outcome[outs] == OK)}),
         ]
         got = (verb == DEQUEUE) & (outcome == OK)
         return Acts(

@@ -35,8 +35,8 @@ def write(writer: HistoryWriter, schedule: Schedule, first_op: int, names: pa.Ar
             "result": pa.array(rows.numbers(value), mask=ends),
         }, phase="drain"))  # fmt: skip
         batch = rows.effects(ops, [
-            rows.Part("observe", taken, key.at(taken), {"value": value[taken]}),
-            rows.Part("drained", found, key.at(found)),
+            rows.Part("queue-dequeue", taken, key.at(taken), {"value": value[taken]}),
+            rows.Part("queue-drained", found, key.at(found)),
         ], phase="drain")  # fmt: skip
         if batch is not None:
             writer.batch("effects", batch)

@@ -62,12 +62,12 @@ class RegisterTraffic(Traffic):
         reads, told = np.flatnonzero(block.keep & (verb == READ)), np.flatnonzero(block.keep & refused & tells)
         seen = rows.Known(current[reads], (current[reads] != EMPTY) & slots.ok[reads])
         parts = [
-            rows.Part("write", writes, key.at(writes), {"value": value[writes]}),
-            rows.Part("cas", swaps, key.at(swaps), {
+            rows.Part("register-write", writes, key.at(writes), {"value": value[writes]}),
+            rows.Part("register-cas", swaps, key.at(swaps), {
                 "value": value[swaps], "expected": rows.Known(expected[swaps], expected[swaps] != EMPTY),
             }),
-            rows.Part("read", reads, key.at(reads), {"value": seen}),
-            rows.Part("read", told, key.at(told), {
+            rows.Part("register-read", reads, key.at(reads), {"value": seen}),
+            rows.Part("register-read", told, key.at(told), {
                 "value": rows.Known(current[told], current[told] != EMPTY),
             }, sub=1, outcome=np.zeros(len(told), np.int8)),
         ]  # fmt: skip

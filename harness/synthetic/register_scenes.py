@@ -28,13 +28,13 @@ class Register:
     key: str
 
     def write(self, value: int, begin: int) -> Step:
-        return Step("write", begin, begin + 1, (Effect("write", self.key, value=value),), argument=value)
+        return Step("write", begin, begin + 1, (Effect("register-write", self.key, value=value),), argument=value)
 
     def read(self, value: int, begin: int) -> Step:
-        return Step("read", begin, begin + 1, (Effect("read", self.key, value=value),), result=value)
+        return Step("read", begin, begin + 1, (Effect("register-read", self.key, value=value),), result=value)
 
     def cas(self, expected: int, value: int, begin: int, end: int) -> Step:
-        effect = Effect("cas", self.key, value=value, expected=expected)
+        effect = Effect("register-cas", self.key, value=value, expected=expected)
         return Step("cas", begin, end, (effect,), argument=(expected, value))
 
 

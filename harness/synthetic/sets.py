@@ -37,10 +37,10 @@ class SetTraffic(Traffic):
         before, own = elements[:-1], elements[-1]
 
         def add(value: int) -> Step:
-            return Step("add", 0, 1, (Effect("add", at.key, value=value),), argument=value)
+            return Step("add", 0, 1, (Effect("set-add", at.key, value=value),), argument=value)
 
         def read(values: list[int], begin: int) -> Step:
-            effects = tuple(Effect("read", at.key, value=value) for value in values) or (Effect("read", at.key),)
+            effects = tuple(Effect("set-read", at.key, value=value) for value in values or (None,))
             return Step("read", begin, begin + 1, effects, result=values)
 
         lost = SCENE_VALUES
@@ -64,8 +64,10 @@ class SetTraffic(Traffic):
         # An empty read has one row, without a value.
         shown, rank = segments.ranks(reads, np.maximum(count[reads], 1))
         parts = [
-            rows.Part("add", adds, key.at(adds), {"value": element[adds]}),
-            rows.Part("read", shown, key.at(shown), {"value": rows.Known(values_at(rank), count[shown] > 0)}, sub=rank),
+            rows.Part("set-add", adds, key.at(adds), {"value": element[adds]}),
+            rows.Part(
+                "set-read", shown, key.at(shown), {"value": rows.Known(values_at(rank), count[shown] > 0)}, sub=rank
+            ),
         ]
         return Acts(
             verb=verb,

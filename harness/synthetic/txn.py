@@ -99,7 +99,7 @@ class TxnListTraffic(TxnTraffic):
         names = rows.Named(key, self._lives.names)
         count = self._lives.follow(key, (micros.writes & micros.landed).astype(np.int64))
         value = np.where(micros.landed, values_at(count), UNLANDED + index[micros.op] * MOST_MICROS + micros.rank)
-        # An empty list has one row, without a position.
+        # An empty list has one row, without an index.
         height = np.where(micros.told, np.maximum(count, 1), micros.writes).astype(np.int64)
         sub = _before(height, micros.rank)
         appends, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.told)
@@ -108,7 +108,7 @@ class TxnListTraffic(TxnTraffic):
         parts = [
             rows.Part("txn-append", micros.op[appends], names.at(appends), {"value": value[appends]}, sub=sub[appends]),
             rows.Part("txn-read", micros.op[shown], names.at(shown), {
-                "position": rows.Known(place, there), "value": rows.Known(values_at(place), there),
+                "list_index": rows.Known(place, there), "value": rows.Known(values_at(place), there),
             }, sub=sub[shown] + place),
         ]  # fmt: skip
         return names, parts, value, rows.prefixes(count, micros.told)

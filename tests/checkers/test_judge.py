@@ -16,7 +16,7 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.loss import LOST_WRITE
 from assay.checkers.verdict import Judgement, Verdict
-from assay.harness.core.history import SCHEMAS, HistoryError
+from assay.harness.core.history import HistoryError, format_1
 
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, write
@@ -257,11 +257,11 @@ def test_the_next_fault_excuses_a_missing_recovery(tmp_path: Path) -> None:
 
 
 def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Path) -> None:
-    folder = write(tmp_path / "history", run().rows)
+    folder = write(tmp_path / "history", run().rows, format=1)
     for name in ("events", "replicas"):
         (folder / name / "part-000000.parquet").unlink()
         (folder / name).rmdir()
-    old = SCHEMAS["faults"].remove(SCHEMAS["faults"].get_field_index("bit"))
+    old = format_1.schema("faults").remove(format_1.schema("faults").get_field_index("bit"))
     rows = [{name: row[name] for name in old.names} for row in partition()]
     pq.write_table(pa.Table.from_pylist(rows, schema=old), folder / "faults" / "part-000000.parquet")
     judged = judge(folder, CONTRACT)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history import EFFECTS, OPS, SCHEMAS
+from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, format_1
 
 Row = dict[str, Any]
 
@@ -94,8 +94,11 @@ def _ns(time: int | None) -> Any:
     return None if time is None else time * 1_000_000
 
 
-def write(folder: Path, rows: Sequence[Row], **others: Sequence[Row]) -> Path:
-    """A history folder with these effects, the operations that they belong to, and other data sets by name."""
+def write(folder: Path, rows: Sequence[Row], *, format: int = FORMAT, **others: Sequence[Row]) -> Path:
+    """A history folder with these effects, the operations that they belong to, and other data sets by name.
+
+    In format 1 rows have the kinds and columns of that time.
+    """
     ops = {
         row["op"]: {
             "index": row["op"],
@@ -112,7 +115,8 @@ def write(folder: Path, rows: Sequence[Row], **others: Sequence[Row]) -> Path:
         for row in rows
     }
     parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": list(ops.values()), **others}
-    for name, schema in SCHEMAS.items():
+    schemas = SCHEMAS if format == FORMAT else {name: format_1.schema(name) for name in SCHEMAS}
+    for name, schema in schemas.items():
         (folder / name).mkdir(parents=True)
         plain = [{column: row.get(column) for column in schema.names} for row in parts.get(name, ())]
         pq.write_table(pa.Table.from_pylist(plain, schema=schema), folder / name / "part-000000.parquet")
@@ -250,7 +254,7 @@ class SimulatedLog:
             if self.retries and self.rng.random() < 0.5:
                 self.retry.append((values, owner))
         return [
-            self.row("append", client, None if base is None else base + rank, value, owner=owner)
+            self.row("append", client, None if base is None else base + rank, value, message_key=owner)
             for rank, value in enumerate(values)
         ]
 
@@ -320,7 +324,7 @@ class SimulatedLog:
         sender.call = self.tick()
         value, self.next_value = self.next_value, self.next_value + 1
         sentinel = self.append([value], "sentinel" if self.compacted else None)
-        sender.rows = [self.row("append", sender, sentinel, value, owner="sentinel" if self.compacted else None)]
+        sender.rows = [self.row("append", sender, sentinel, value, message_key="sentinel" if self.compacted else None)]
         sender.rows[0]["phase"] = "sentinel"
         self.complete(sender)
         self.step(racing)

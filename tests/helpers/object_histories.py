@@ -41,7 +41,9 @@ def history(
         if operation.outcome == "ok" or (operation.outcome == "info" and rng.random() < 0.5):
             operation.told = apply(operation)
         if operation.outcome != "ok":
-            operation.told = [(operation.kind, None if operation.kind in ("read", "observe") else operation.value)]
+            operation.told = [
+                (operation.kind, None if operation.kind.endswith(("-read", "-dequeue")) else operation.value)
+            ]
     rows = []
     for number, operation in enumerate(operations):
         ret = None if operation.outcome == "info" else operation.ret
@@ -56,10 +58,17 @@ def counter(key: str, rng: random.Random, first_op: int) -> list[Row]:
 
     def apply(operation: _Operation) -> Told:
         nonlocal count
-        count += operation.kind == "add"
-        return [(operation.kind, count - (operation.kind == "add"))]
+        count += operation.kind == "counter-add"
+        return [(operation.kind, count - (operation.kind == "counter-add"))]
 
-    return history(key, rng, first_op, rng.randint(2, 8), lambda r: (r.choice(("add", "add", "read")), None), apply)
+    return history(
+        key,
+        rng,
+        first_op,
+        rng.randint(2, 8),
+        lambda r: (r.choice(("counter-add", "counter-add", "counter-read")), None),
+        apply,
+    )
 
 
 def max_register(key: str, rng: random.Random, first_op: int) -> list[Row]:
@@ -67,13 +76,13 @@ def max_register(key: str, rng: random.Random, first_op: int) -> list[Row]:
 
     def apply(operation: _Operation) -> Told:
         nonlocal largest
-        if operation.kind == "write" and operation.value is not None:
+        if operation.kind == "max-write" and operation.value is not None:
             largest = operation.value if largest is None else max(largest, operation.value)
-            return [("write", operation.value)]
-        return [("read", largest)]
+            return [("max-write", operation.value)]
+        return [("max-read", largest)]
 
     def draw(rng: random.Random) -> tuple[str, int | None]:
-        return ("write", rng.randint(1, 5)) if rng.random() < 0.5 else ("read", None)
+        return ("max-write", rng.randint(1, 5)) if rng.random() < 0.5 else ("max-read", None)
 
     return history(key, rng, first_op, rng.randint(2, 8), draw, apply)
 
@@ -83,15 +92,19 @@ def some_set(key: str, rng: random.Random, first_op: int) -> list[Row]:
     removes = rng.random() < 0.2
 
     def apply(operation: _Operation) -> Told:
-        if operation.kind == "read":
-            return [("read", value) for value in sorted(there)] or [("read", None)]
+        if operation.kind == "set-read":
+            return [("set-read", value) for value in sorted(there)] or [("set-read", None)]
         assert operation.value is not None
-        (there.add if operation.kind == "add" else there.discard)(operation.value)
+        (there.add if operation.kind == "set-add" else there.discard)(operation.value)
         return [(operation.kind, operation.value)]
 
     def draw(rng: random.Random) -> tuple[str, int | None]:
         draw = rng.random()
-        return ("read", None) if draw < 0.5 else ("remove" if removes and draw < 0.6 else "add", rng.randint(1, 3))
+        return (
+            ("set-read", None)
+            if draw < 0.5
+            else ("set-remove" if removes and draw < 0.6 else "set-add", rng.randint(1, 3))
+        )
 
     return history(key, rng, first_op, rng.randint(2, 9), draw, apply)
 
@@ -102,24 +115,26 @@ def queue(key: str, rng: random.Random, first_op: int) -> list[Row]:
     values = rng.choice((2, 50))
 
     def apply(operation: _Operation) -> Told:
-        if operation.kind == "observe":
-            return [("observe", there.pop(rng.randrange(len(there))) if there else None)]
+        if operation.kind == "queue-dequeue":
+            return [("queue-dequeue", there.pop(rng.randrange(len(there))) if there else None)]
         assert operation.value is not None
         there.append(operation.value)
-        return [("add", operation.value)]
+        return [("queue-enqueue", operation.value)]
 
     def draw(rng: random.Random) -> tuple[str, int | None]:
-        return ("add", rng.randint(1, values)) if rng.random() < 0.5 else ("observe", None)
+        return ("queue-enqueue", rng.randint(1, values)) if rng.random() < 0.5 else ("queue-dequeue", None)
 
     length = rng.randint(2, 9)
     rows = history(key, rng, first_op, length, draw, apply)
     end = 3 * length + 45
     for number, value in enumerate(there):
-        rows.append(effect(first_op + 50 + number, 0, "observe", key, end, end + 1, value=value, process=50))
+        rows.append(effect(first_op + 50 + number, 0, "queue-dequeue", key, end, end + 1, value=value, process=50))
     if rng.random() < 0.9:
-        rows.append(effect(first_op + 80, 0, "drained", key, end + 2, end + 3, process=80))
+        rows.append(effect(first_op + 80, 0, "queue-drained", key, end + 2, end + 3, process=80))
     if rng.random() < 0.1:
-        rows.append(effect(first_op + 81, 0, "add", key, end + rng.randint(1, 4), end + 6, value=99, process=81))
+        rows.append(
+            effect(first_op + 81, 0, "queue-enqueue", key, end + rng.randint(1, 4), end + 6, value=99, process=81)
+        )
     return rows
 
 
@@ -144,7 +159,7 @@ def _break(rows: list[Row], rng: random.Random) -> None:
             call, ret = row["call"] + rng.randint(-6, 6), row["ret"]
             for one in mine:
                 one.update(call=call, ret=ret if ret is None else max(call + 1, ret + rng.randint(-6, 6)))
-        case 3 if row["kind"] not in ("read", "observe", "drained"):
+        case 3 if not row["kind"].endswith(("-read", "-dequeue", "-drained")):
             outcome = rng.choice(("fail", "info"))
             ret = None if outcome == "info" else row["call"] + 3
             for one in mine:

@@ -21,7 +21,11 @@ def ret(row: Row) -> float:
 
 def linearizable(rows: Sequence[Row], start: Hashable, step: Step) -> bool:
     """Whether some order respects time (closed intervals) and the object; what ended info may be left out."""
-    steps = [row for row in rows if row["outcome"] == "ok" or (row["outcome"] == "info" and row["kind"] != "read")]
+    steps = [
+        row
+        for row in rows
+        if row["outcome"] == "ok" or (row["outcome"] == "info" and not row["kind"].endswith("-read"))
+    ]
     certain = sum(1 << number for number, row in enumerate(steps) if row["outcome"] == "ok")
     seen: set[tuple[int, Hashable]] = set()
     stack: list[tuple[int, Hashable]] = [(0, start)]
@@ -46,11 +50,11 @@ def linearizable(rows: Sequence[Row], start: Hashable, step: Step) -> bool:
 def count(state: int, row: Row) -> int:
     if row["outcome"] == "ok" and row["value"] != state:
         raise Impossible
-    return state + (row["kind"] == "add")
+    return state + (row["kind"] == "counter-add")
 
 
 def largest(state: int | None, row: Row) -> int | None:
-    if row["kind"] == "write":
+    if row["kind"] == "max-write":
         return row["value"] if state is None else max(state, row["value"])
     if row["value"] != state:
         raise Impossible
@@ -59,25 +63,25 @@ def largest(state: int | None, row: Row) -> int | None:
 
 def element(state: bool, row: Row) -> bool:
     """``read`` rows have the value 1 if they show the element, else 0."""
-    if row["kind"] == "read" and bool(row["value"]) is not state:
+    if row["kind"] == "set-read" and bool(row["value"]) is not state:
         raise Impossible
-    return {"add": True, "remove": False}.get(row["kind"], state)
+    return {"set-add": True, "set-remove": False}.get(row["kind"], state)
 
 
 def of_element(rows: Iterable[Row], value: int) -> list[Row]:
     """What a set's history tells of one element; each read once."""
     rows = list(rows)
-    shows = {row["op"] for row in rows if row["kind"] == "read" and row["value"] == value}
-    reads = {row["op"]: row | {"value": int(row["op"] in shows)} for row in rows if row["kind"] == "read"}
-    return [row for row in rows if row["kind"] != "read" and row["value"] == value] + list(reads.values())
+    shows = {row["op"] for row in rows if row["kind"] == "set-read" and row["value"] == value}
+    reads = {row["op"]: row | {"value": int(row["op"] in shows)} for row in rows if row["kind"] == "set-read"}
+    return [row for row in rows if row["kind"] != "set-read" and row["value"] == value] + list(reads.values())
 
 
 def wrong_with(rows: list[Row]) -> str | None:
     """The anomaly of an element's absence, by looking at every pair."""
-    if any(row["kind"] == "remove" and row["outcome"] != "fail" for row in rows):
+    if any(row["kind"] == "set-remove" and row["outcome"] != "fail" for row in rows):
         return None
-    reads = [row for row in rows if row["kind"] == "read" and row["outcome"] == "ok"]
-    acked = [row for row in rows if row["kind"] == "add" and row["outcome"] == "ok"]
+    reads = [row for row in rows if row["kind"] == "set-read" and row["outcome"] == "ok"]
+    acked = [row for row in rows if row["kind"] == "set-add" and row["outcome"] == "ok"]
     showing, lacking = [row for row in reads if row["value"]], [row for row in reads if not row["value"]]
     if any(one["ret"] < other["call"] for one in showing for other in lacking):
         return "set-vanished"
@@ -103,12 +107,16 @@ def unmatched(these: Sequence[Row], those: Sequence[Row], fits: Callable[[Row, R
 
 
 def queue_losses(rows: Sequence[Row]) -> int:
-    drains = [row["call"] for row in rows if row["kind"] == "drained" and row["outcome"] == "ok"]
+    drains = [row["call"] for row in rows if row["kind"] == "queue-drained" and row["outcome"] == "ok"]
     if not drains:
         return 0
-    takes = [row for row in rows if row["kind"] == "observe" and row["outcome"] == "ok" and row["value"] is not None]
-    acked = [row for row in rows if row["kind"] == "add" and row["outcome"] == "ok" and row["ret"] < max(drains)]
-    unknown = sum(row["kind"] == "observe" and row["outcome"] == "info" for row in rows)
+    takes = [
+        row for row in rows if row["kind"] == "queue-dequeue" and row["outcome"] == "ok" and row["value"] is not None
+    ]
+    acked = [
+        row for row in rows if row["kind"] == "queue-enqueue" and row["outcome"] == "ok" and row["ret"] < max(drains)
+    ]
+    unknown = sum(row["kind"] == "queue-dequeue" and row["outcome"] == "info" for row in rows)
     short = unmatched(acked, takes, lambda add, take: add["value"] == take["value"] and add["call"] <= take["ret"])
     return max(0, short - unknown)
 
@@ -124,8 +132,8 @@ def queue_wrong(rows: Sequence[Row]) -> set[tuple[str, int]]:
     found = set()
     for value in {row["value"] for row in rows if row["value"] is not None}:
         mine = [row for row in rows if row["value"] == value and row["outcome"] != "fail"]
-        adds = [row for row in mine if row["kind"] == "add"]
-        takes = [row for row in mine if row["kind"] == "observe" and row["outcome"] == "ok"]
+        adds = [row for row in mine if row["kind"] == "queue-enqueue"]
+        takes = [row for row in mine if row["kind"] == "queue-dequeue" and row["outcome"] == "ok"]
         more = len(takes) - len(adds)
         if takes and not adds:
             found.add(("queue-phantom", value))
@@ -140,6 +148,6 @@ def queue_wrong(rows: Sequence[Row]) -> set[tuple[str, int]]:
 def queue_unexplained(rows: Sequence[Row]) -> int:
     """Dequeues that no matching with enqueues explains."""
     mine = [row for row in rows if row["value"] is not None and row["outcome"] != "fail"]
-    adds = [row for row in mine if row["kind"] == "add"]
-    takes = [row for row in mine if row["kind"] == "observe" and row["outcome"] == "ok"]
+    adds = [row for row in mine if row["kind"] == "queue-enqueue"]
+    takes = [row for row in mine if row["kind"] == "queue-dequeue" and row["outcome"] == "ok"]
     return unmatched(takes, adds, lambda take, add: add["value"] == take["value"] and add["call"] <= take["ret"])

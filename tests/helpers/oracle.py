@@ -91,9 +91,9 @@ class Judge:
             return True
         for value in self.values():
             for send in self.sends_of(value):
-                if send["outcome"] == "fail" or send["owner"] is None or offset not in self.offsets_of(value):
+                if send["outcome"] == "fail" or send["message_key"] is None or offset not in self.offsets_of(value):
                     continue
-                same = [s for s in self.sends if s["owner"] == send["owner"] and s["outcome"] != "fail"]
+                same = [s for s in self.sends if s["message_key"] == send["message_key"] and s["outcome"] != "fail"]
                 if all(self.offsets_of(s["value"]) for s in same) and all(
                     other <= offset for s in same for other in self.offsets_of(s["value"])
                 ):

@@ -19,8 +19,8 @@ def counters(rows: Sequence[Row]) -> Found:
 
 
 def _counter(key: str, rows: Sequence[Row]) -> Found:
-    adds = [row for row in rows if row["kind"] == "add" and row["outcome"] == "ok"]
-    told = adds + [row for row in rows if row["kind"] == "read" and row["outcome"] == "ok"]
+    adds = [row for row in rows if row["kind"] == "counter-add" and row["outcome"] == "ok"]
+    told = adds + [row for row in rows if row["kind"] == "counter-read" and row["outcome"] == "ok"]
     times = Counter(row["value"] for row in adds)
     found: Found = [("counter-duplicate", key, value) for value, many in times.items() if many > 1]
     found += [
@@ -28,7 +28,7 @@ def _counter(key: str, rows: Sequence[Row]) -> Found:
         for row in told
         if any(_place(other) < _place(row) and other["call"] > row["ret"] for other in told)
     ]
-    spare = sorted(row["call"] for row in rows if row["kind"] == "add" and row["outcome"] == "info")
+    spare = sorted(row["call"] for row in rows if row["kind"] == "counter-add" and row["outcome"] == "info")
     missing = [value for value in range(max((_reach(row) for row in told), default=0)) if value not in times]
     for number, value in enumerate(missing):
         bound = min(row["ret"] for row in told if _reach(row) > value)
@@ -38,12 +38,12 @@ def _counter(key: str, rows: Sequence[Row]) -> Found:
 
 
 def _place(row: Row) -> int:
-    return 2 * int(row["value"]) - (row["kind"] == "read")
+    return 2 * int(row["value"]) - (row["kind"] == "counter-read")
 
 
 def _reach(row: Row) -> int:
     """How many adds must have been there with it."""
-    return int(row["value"]) + (row["kind"] == "add")
+    return int(row["value"]) + (row["kind"] == "counter-add")
 
 
 def sets(rows: Sequence[Row]) -> Found:
@@ -54,10 +54,10 @@ def sets(rows: Sequence[Row]) -> Found:
 def _set(key: str, rows: Sequence[Row]) -> Found:
     reads: dict[int, tuple[int, int, set[int | None]]] = {}
     for row in rows:
-        if row["kind"] == "read" and row["outcome"] == "ok":
+        if row["kind"] == "set-read" and row["outcome"] == "ok":
             reads.setdefault(row["op"], (row["call"], row["ret"], set()))[2].add(row["value"])
     found: Found = []
-    adds = [row for row in rows if row["kind"] == "add" and row["outcome"] != "fail"]
+    adds = [row for row in rows if row["kind"] == "set-add" and row["outcome"] != "fail"]
     elements = {row["value"] for row in adds} | {value for _, _, shown in reads.values() for value in shown} - {None}
     for value in elements:
         assert value is not None
@@ -80,11 +80,11 @@ def queues(rows: Sequence[Row]) -> Found:
 
 
 def _queue(key: str, rows: Sequence[Row]) -> Found:
-    put = {row["value"]: row for row in rows if row["kind"] == "add" and row["outcome"] != "fail"}
-    taken = [row for row in rows if row["kind"] == "observe" and row["outcome"] == "ok"]
-    drained = max(row["call"] for row in rows if row["kind"] == "drained")
-    assert all(row["call"] < drained for row in rows if row["kind"] != "drained")
-    excuses = sum(row["kind"] == "observe" and row["outcome"] == "info" for row in rows)
+    put = {row["value"]: row for row in rows if row["kind"] == "queue-enqueue" and row["outcome"] != "fail"}
+    taken = [row for row in rows if row["kind"] == "queue-dequeue" and row["outcome"] == "ok"]
+    drained = max(row["call"] for row in rows if row["kind"] == "queue-drained")
+    assert all(row["call"] < drained for row in rows if row["kind"] != "queue-drained")
+    excuses = sum(row["kind"] == "queue-dequeue" and row["outcome"] == "info" for row in rows)
     times = Counter(row["value"] for row in taken)
     found: Found = [("queue-duplicate", key, value) for value, many in times.items() if many > 1]
     found += [

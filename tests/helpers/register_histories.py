@@ -26,13 +26,13 @@ class Ledger:
         return op
 
     def write(self, value: int, when: tuple[int, int | None], **given: Any) -> int:
-        return self._add("write", value, when, **given)
+        return self._add("register-write", value, when, **given)
 
     def read(self, value: int | None, when: tuple[int, int | None], **given: Any) -> int:
-        return self._add("read", value, when, **given)
+        return self._add("register-read", value, when, **given)
 
     def cas(self, expected: int | None, value: int, when: tuple[int, int | None], **given: Any) -> int:
-        return self._add("cas", value, when, expected=expected, **given)
+        return self._add("register-cas", value, when, expected=expected, **given)
 
 
 @dataclass
@@ -41,7 +41,7 @@ class _Client:
 
     process: int
     stage: str = "idle"
-    kind: str = "read"
+    kind: str = "register-read"
     outcome: str = "ok"
     call: int = 0
     value: int | None = None
@@ -85,7 +85,7 @@ class SimulatedRegister:
         return self.clock
 
     def _take_effect(self, kind: str, expected: int | None, value: int | None) -> bool:
-        if kind == "cas" and self.value != expected:
+        if kind == "register-cas" and self.value != expected:
             return False
         self.value, self.version = value, self.version + 1
         return True
@@ -93,7 +93,7 @@ class SimulatedRegister:
     def _step(self, client: _Client) -> None:
         if client.stage == "idle":
             client.call, client.stage, client.rows = self._tick(), "called", []
-            client.kind = self.rng.choices(("read", "write", "cas"), self.weights)[0]
+            client.kind = self.rng.choices(("register-read", "register-write", "register-cas"), self.weights)[0]
             draw = self.rng.random()
             client.outcome = "ok" if draw < 0.7 else "fail" if draw < 0.78 else "info"
             client.expected = self.rng.choice((self.value, self.value, *self.known[-2:]))
@@ -113,21 +113,21 @@ class SimulatedRegister:
     def _row(self, client: _Client, kind: str, value: int | None, **given: Any) -> None:
         outcome = given.pop("outcome", client.outcome)
         if self.versions and outcome == "ok" and value is not None and self.rng.random() < 0.97:
-            given["position"] = self.version
+            given["version"] = self.version
         client.rows.append(effect(0, 0, kind, self.key, 0, 0, value=value, outcome=outcome, **given))
 
     def _apply(self, client: _Client) -> None:
-        if client.kind == "read":
+        if client.kind == "register-read":
             self.known.append(self.value)
-            self._row(client, "read", self.value if client.outcome == "ok" else None)
+            self._row(client, "register-read", self.value if client.outcome == "ok" else None)
             return
         value, self.next_value = self.next_value, self.next_value + 1
-        expected = client.expected if client.kind == "cas" else None
+        expected = client.expected if client.kind == "register-cas" else None
         if client.outcome == "ok" and not self._take_effect(client.kind, expected, value):
             client.outcome = "fail"
-            self._row(client, "cas", value, expected=expected)
+            self._row(client, "register-cas", value, expected=expected)
             if self.rng.random() < 0.7:
-                self._row(client, "read", self.value, outcome="ok")
+                self._row(client, "register-read", self.value, outcome="ok")
             return
         if client.outcome == "info":
             fate = self.rng.random()
@@ -153,9 +153,9 @@ def _break(rows: list[Row], rng: random.Random) -> None:
     match rng.randrange(8):
         case 0:
             rows.remove(row)
-        case 1 | 2 if row["kind"] == "read":
+        case 1 | 2 if row["kind"] == "register-read":
             row["value"] = rng.choice([*values, 1_000_000])
-        case 3 if row["kind"] == "cas":
+        case 3 if row["kind"] == "register-cas":
             row["expected"] = rng.choice([one for one in values if one != row["value"]])
         case 4:
             row["outcome"] = rng.choice(("ok", "fail", "info"))
@@ -163,8 +163,8 @@ def _break(rows: list[Row], rng: random.Random) -> None:
                 row["outcome"] = "info"
         case 5 | 6:
             _shift(rows, row["op"], rng)
-        case 7 if row["position"] is not None:
-            row["position"] = max(1, row["position"] + rng.choice((-1, 1, 2)))
+        case 7 if row["version"] is not None:
+            row["version"] = max(1, row["version"] + rng.choice((-1, 1, 2)))
 
 
 def _shift(rows: list[Row], op: int, rng: random.Random) -> None:

@@ -40,7 +40,7 @@ def linearizable(rows: Sequence[Row], *, versions: bool = False) -> bool:
 
 
 def _counts(row: Row) -> bool:
-    return row["outcome"] == "ok" or (row["outcome"] == "info" and row["kind"] != "read")
+    return row["outcome"] == "ok" or (row["outcome"] == "info" and row["kind"] != "register-read")
 
 
 def _ret(row: Row) -> float:
@@ -50,14 +50,14 @@ def _ret(row: Row) -> float:
 def _after(state: State, row: Row, versions: bool) -> State | None:
     """None: this cannot happen in this state."""
     value, version, exact = state
-    told = row["position"] if versions else None
-    if row["kind"] == "read":
+    told = row["version"] if versions else None
+    if row["kind"] == "register-read":
         if row["value"] != value:
             return None
         if told is None or value is None:
             return state
         return (value, told, True) if (told == version if exact else told > version) else None
-    if row["kind"] == "cas" and row["expected"] != value:
+    if row["kind"] == "register-cas" and row["expected"] != value:
         return None
     lowest = version if exact else version + 1
     if told is None:

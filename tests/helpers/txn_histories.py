@@ -38,16 +38,16 @@ class Txn:
     def rows(self) -> list[Row]:
         rows: list[Row] = []
 
-        def add(kind: str, key: str, value: Any, position: int | None = None) -> None:
-            given = {"value": value, "position": position, "outcome": self.outcome, "process": self.process}
+        def add(kind: str, key: str, value: Any, list_index: int | None = None) -> None:
+            given = {"value": value, "list_index": list_index, "outcome": self.outcome, "process": self.process}
             rows.append(effect(self.op, len(rows), kind, key, self.call, self.ret, **given))
 
         for f, key, value in self.micros:
             if f != "r":
                 add({"append": "txn-append", "w": "txn-write"}[f], key, value)
             elif self.outcome == "ok" and isinstance(value, list | tuple) and value:
-                for position, element in enumerate(value):
-                    add("txn-read", key, element, position)
+                for index, element in enumerate(value):
+                    add("txn-read", key, element, index)
             elif self.outcome == "ok":
                 add("txn-read", key, None if isinstance(value, list | tuple) else value)
         return rows

@@ -74,22 +74,22 @@ def completed(operation: Operation, completion: Completion) -> Completed:
 def test_a_compare_and_set_without_an_answer_is_a_write_that_may_have_happened(workload: ModuleType) -> None:
     lost = completed(Operation("cas", "/register-0", 7), Completion(Outcome.INFO, error="ConnectionLoss"))
     (effect,) = workload.RegisterClient.effects(lost)
-    assert (effect.kind, effect.value, effect.expected, effect.position) == ("write", 7, None, None)
+    assert (effect.kind, effect.value, effect.expected, effect.version) == ("register-write", 7, None, None)
 
 
 def test_a_compare_and_set_says_what_it_replaced_and_its_version(workload: ModuleType) -> None:
     result = {"value": 7, "version": 4, "expected": 5}
     done = completed(Operation("cas", "/register-0", 7), Completion(Outcome.OK, result))
     (effect,) = workload.RegisterClient.effects(done)
-    assert (effect.kind, effect.value, effect.expected, effect.position) == ("cas", 7, 5, 4)
+    assert (effect.kind, effect.value, effect.expected, effect.version) == ("register-cas", 7, 5, 4)
 
 
 def test_a_read_without_an_answer_counts_as_an_attempt_and_shows_nothing(workload: ModuleType) -> None:
     read = Operation("read", "/register-0")
     (effect,) = workload.RegisterClient.effects(completed(read, Completion(Outcome.FAIL, error="SessionExpired")))
-    assert (effect.kind, effect.value, effect.position) == ("read", None, None)
+    assert (effect.kind, effect.value, effect.version) == ("register-read", None, None)
     first = completed(read, Completion(Outcome.OK, {"value": None, "version": 0}))
-    assert [(one.kind, one.position) for one in workload.RegisterClient.effects(first)] == [("read", 0)]
+    assert [(one.kind, one.version) for one in workload.RegisterClient.effects(first)] == [("register-read", 0)]
 
 
 def test_the_simulation_skips_it_with_the_reason(pytester: pytest.Pytester) -> None:

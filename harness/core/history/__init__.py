@@ -1,14 +1,21 @@
-"""Histories on disk: ``schema`` (the format), ``writer``, ``reader``, ``digest`` (to compare two runs)."""
+"""Histories on disk. Read them in this order:
+
+- ``schema``: the five data sets and their columns; the number of the format.
+- ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
+- ``reader``: opens a folder, checks its columns, gives rows and paths.
+- ``format_1``: histories written before kinds of effects named their object, translated as they are read.
+- ``digest``: one hash over all rows, to compare two runs.
+"""
 
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.reader import Closed, HistoryReader
 from assay.harness.core.history.schema import (
-    ADDED,
     CLOSED,
     DIGESTED,
     EFFECTS,
     EVENTS,
     FAULTS,
+    FORMAT,
     OPS,
     REPLICAS,
     SCHEMAS,
@@ -17,12 +24,12 @@ from assay.harness.core.history.schema import (
 from assay.harness.core.history.writer import HistoryWriter
 
 __all__ = [
-    "ADDED",
     "CLOSED",
     "DIGESTED",
     "EFFECTS",
     "EVENTS",
     "FAULTS",
+    "FORMAT",
     "OPS",
     "REPLICAS",
     "SCHEMAS",

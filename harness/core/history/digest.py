@@ -77,8 +77,8 @@ class ColumnDigest:
 class HistoryDigest:
     """The running hash of the data sets that two runs of one seed must have in common."""
 
-    def __init__(self) -> None:
-        self._parts: Mapping[str, DataSetDigest] = {name: DataSetDigest(SCHEMAS[name]) for name in DIGESTED}
+    def __init__(self, schemas: Mapping[str, pa.Schema] = SCHEMAS) -> None:
+        self._parts: Mapping[str, DataSetDigest] = {name: DataSetDigest(schemas[name]) for name in DIGESTED}
 
     def update(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
         """``rows`` of the data set ``name``; those of data sets that do not count are passed over."""

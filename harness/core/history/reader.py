@@ -1,24 +1,29 @@
-"""Reads a history, whoever wrote it: finished, cut short, or brought along from elsewhere.
+"""Reads a history: finished, cut short, or brought along from elsewhere.
 
-Opening looks at file footers only; what is wrong with a file is said once, then, with its name and the reason. Files
-from elsewhere may differ in the width of integers, in the way text is stored and in nullability, and may lack the
-columns of ``schema.ADDED``.
+Opening looks at file footers only; what is wrong with a file is reported once, then, with its name and the reason.
+Files from elsewhere may differ in the width of integers, in the way text is stored and in nullability. Rows are given
+as today's format has them, also those of a history of format 1; ``paths`` and ``digest`` are of the files as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from assay.harness.core.history import format_1
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import ADDED, CLOSED, DIGESTED, SCHEMAS, HistoryError
+from assay.harness.core.history.schema import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, SCHEMAS, HistoryError
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+
+TRANSLATED_ROWS: Final = 65_536
+"""In a batch of rows that are translated."""
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -39,7 +44,9 @@ class HistoryReader:
         if not self._folder.is_dir():
             raise HistoryError(f"{self._folder} is not a folder: a history is a folder with {', '.join(SCHEMAS)}")
         self._paths = {name: self._find(name, name in optional) for name in SCHEMAS}
-        self._rows = {name: sum(_check(path, name) for path in self._paths[name]) for name in SCHEMAS}
+        parts = {name: [_check(path, name) for path in self._paths[name]] for name in SCHEMAS}
+        self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
+        self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}
         self._closed = self._read_closed()
 
     @property
@@ -59,12 +66,27 @@ class HistoryReader:
         """How many rows a data set has, by its files' footers."""
         return self._rows[name]
 
+    def format(self, name: str) -> int:
+        """The format that a data set's files have; that of its oldest one, should they differ."""
+        return self._formats[name]
+
+    def translation(self, name: str, family: str | None = None) -> tuple[format_1.Text, ...]:
+        """SQL that makes a data set of its files; none where they have today's columns with today's meaning.
+
+        The texts read ``stored_<name>``: the files with the columns of ``stored_schema``. ``family``: what the objects
+        of a history of format 1 are (counter, max-register, queue, register or set), where its kinds leave it open.
+        """
+        return () if self.format(name) == FORMAT else format_1.views(name, family)
+
+    def stored_schema(self, name: str) -> pa.Schema:
+        """The columns to read of the files themselves; null those that a file lacks."""
+        return format_1.stored(name) if self.translation(name) else SCHEMAS[name]
+
     def dataset(self, name: str) -> ds.Dataset:
         """A data set as it is scanned in batches, with exactly the columns of its schema."""
-        schema = SCHEMAS[name]
-        if not self._paths[name]:
-            return ds.dataset(pa.Table.from_batches([], schema=schema))
-        return ds.dataset([str(path) for path in self._paths[name]], schema=_nullable(schema), format="parquet")
+        if self.translation(name):
+            return ds.dataset(self.table(name))
+        return self._files(name, SCHEMAS[name])
 
     def table(self, name: str) -> pa.Table:
         """A whole data set in memory, in the order in which it was written."""
@@ -72,10 +94,10 @@ class HistoryReader:
 
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
         """A data set batch by batch, in order, in bounded memory."""
-        for path in self._paths[name]:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches():
-                    yield _conform(batch, name, path)
+        if self.translation(name):
+            yield from self._translated(name)
+        else:
+            yield from self._stored(name, SCHEMAS[name])
 
     def completed(self) -> Iterator[Completed]:
         """The operations, in the order in which they were written; argument and result decoded."""
@@ -85,11 +107,33 @@ class HistoryReader:
 
     def digest(self) -> str:
         """The hash of the rows of ops, effects and faults; equals the writer's when nothing was lost."""
-        digest = HistoryDigest()
-        for name in DIGESTED:
-            for batch in self.batches(name):
+        schemas = {name: SCHEMAS[name] if self.format(name) == FORMAT else format_1.schema(name) for name in DIGESTED}
+        digest = HistoryDigest(schemas)
+        for name, schema in schemas.items():
+            for batch in self._stored(name, schema):
                 digest.update(name, batch)
         return digest.hexdigest()
+
+    def _files(self, name: str, schema: pa.Schema) -> ds.Dataset:
+        if not self._paths[name]:
+            return ds.dataset(pa.Table.from_batches([], schema=schema))
+        return ds.dataset([str(path) for path in self._paths[name]], schema=_nullable(schema), format="parquet")
+
+    def _stored(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of the files with the columns of ``schema``."""
+        for path in self._paths[name]:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches():
+                    yield _conform(batch, schema, path)
+
+    def _translated(self, name: str) -> Iterator[pa.RecordBatch]:
+        """The rows as today's format has them. One thread keeps them in order."""
+        with duckdb.connect(config={"threads": 1}) as connection:
+            connection.register(f"stored_{name}", self._files(name, self.stored_schema(name)))
+            for text in self.translation(name):
+                connection.execute(f"create temporary {'table' if text.keep else 'view'} {text.name} as {text.sql}")
+            for batch in connection.execute(f"select * from {name}").fetch_record_batch(TRANSLATED_ROWS):
+                yield _conform(batch, SCHEMAS[name], self._folder / name)
 
     def _find(self, name: str, optional: bool) -> list[Path]:
         folder = self._folder / name
@@ -118,24 +162,39 @@ def plainly(error: Exception) -> str:
     return " ".join(text.split())
 
 
-def _check(path: Path, name: str) -> int:
-    """The rows of a part. Raises ``HistoryError`` unless its columns are those of the data set."""
+class _Part(NamedTuple):
+    rows: int
+    format: int
+
+
+def _check(path: Path, name: str) -> _Part:
+    """What a part's footer says. Raises ``HistoryError`` unless its columns are those of the data set."""
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names of columns are text, too
         raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
-    for field in SCHEMAS[name]:
+    format = _format(path, (schema.metadata or {}).get(FORMAT_KEY, b"1"))
+    for field in SCHEMAS[name] if format == FORMAT else format_1.schema(name):
         position = schema.get_field_index(field.name)
         if position < 0:
-            if field.name in ADDED.get(name, ()):
+            if format < FORMAT and field.name in format_1.LACKING.get(name, ()):
                 continue
             raise HistoryError(f"{path} has no column {field.name} ({field.type}), or has it twice")
         if not _fits(schema.field(position).type, field.type):
             raise HistoryError(
                 f"{path}: column {field.name} is {schema.field(position).type} where {name} has {field.type}"
             )
-    return int(rows)
+    return _Part(int(rows), format)
+
+
+def _format(path: Path, said: bytes) -> int:
+    if said.isdigit() and 1 <= int(said) <= FORMAT:
+        return int(said)
+    raise HistoryError(
+        f"{path} has format {said.decode(errors='replace')}, and this version reads formats 1 to {FORMAT}: use the "
+        "version that wrote it, or a newer one"
+    )
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -149,9 +208,8 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found.equals(wanted))
 
 
-def _conform(batch: pa.RecordBatch, name: str, path: Path) -> pa.RecordBatch:
+def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
     """The batch with exactly the schema's columns, types and order."""
-    schema = SCHEMAS[name]
     if batch.schema.equals(schema):
         return batch
     arrays = []
@@ -169,7 +227,7 @@ def _conform(batch: pa.RecordBatch, name: str, path: Path) -> pa.RecordBatch:
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Files from elsewhere mark every column nullable; a scan must not refuse them for that."""
+    """Files from elsewhere mark every column nullable; a scan must not reject them for that."""
     return pa.schema([field.with_nullable(True) for field in schema])
 
 

@@ -1,7 +1,7 @@
 """The five data sets of a history: what every checker reads.
 
-Times are nanoseconds since the run began. Columns may be added; those listed in ``ADDED`` came after the format was
-fixed and may be missing in files that others wrote.
+Times are nanoseconds since the run began. Every file says in its schema's metadata which ``FORMAT`` it has; files that
+say nothing have format 1, which ``format_1`` translates. Columns are added, and kinds renamed, with a new format only.
 
 - ``ops``: one row per operation; ``ret`` is null for ``info`` (any time from ``call`` on, or never).
 - ``effects``: one row per elementary effect, denormalised so that checks need no join.
@@ -12,7 +12,15 @@ fixed and may be missing in files that others wrote.
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
+
+FORMAT: Final = 2
+"""The format that is written. In 2 each kind of effect names its object, and each column has one meaning."""
+
+FORMAT_KEY: Final = b"assay-history-format"
+"""Of the schemas' metadata."""
 
 
 class HistoryError(Exception):
@@ -27,96 +35,100 @@ def _optional(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=True)
 
 
-OPS = pa.schema(
-    [
-        _required("index", pa.int64()),
-        _required("process", pa.int32()),
-        _required("worker", pa.string()),
-        _required("f", pa.string()),
-        _optional("key", pa.string()),
-        _required("argument", pa.string()),
-        _optional("result", pa.string()),
-        _required("call", pa.int64()),
-        _optional("ret", pa.int64()),
-        _required("outcome", pa.string()),
-        _optional("error", pa.string()),
-        _required("phase", pa.string()),
-        _optional("scheduled", pa.int64()),
-    ]
+def _schema(*fields: pa.Field) -> pa.Schema:
+    return pa.schema(fields, metadata={FORMAT_KEY: str(FORMAT).encode()})
+
+
+OPS = _schema(
+    _required("index", pa.int64()),
+    _required("process", pa.int32()),
+    _required("worker", pa.string()),
+    _required("f", pa.string()),
+    _optional("key", pa.string()),
+    _required("argument", pa.string()),
+    _optional("result", pa.string()),
+    _required("call", pa.int64()),
+    _optional("ret", pa.int64()),
+    _required("outcome", pa.string()),
+    _optional("error", pa.string()),
+    _required("phase", pa.string()),
+    _optional("scheduled", pa.int64()),
 )
 """``argument`` and ``result`` are JSON text; ``scheduled`` is when an open loop meant it to be called, else null."""
 
-EFFECTS = pa.schema(
-    [
-        _required("op", pa.int64()),
-        _required("sub", pa.int32()),
-        _optional("request", pa.int64()),
-        _required("process", pa.int32()),
-        _required("key", pa.string()),
-        _required("kind", pa.string()),
-        _optional("position", pa.int64()),
-        _optional("value", pa.int64()),
-        _optional("expected", pa.int64()),
-        _optional("epoch", pa.int64()),
-        _optional("owner", pa.string()),
-        _optional("group", pa.string()),
-        _optional("assignment", pa.int64()),
-        _optional("node", pa.string()),
-        _required("call", pa.int64()),
-        _optional("ret", pa.int64()),
-        _required("outcome", pa.string()),
-        _optional("error", pa.string()),
-        _required("phase", pa.string()),
-    ]
+EFFECTS = _schema(
+    _required("op", pa.int64()),
+    _required("sub", pa.int32()),
+    _optional("request", pa.int64()),
+    _required("process", pa.int32()),
+    _required("key", pa.string()),
+    _required("kind", pa.string()),
+    _optional("position", pa.int64()),
+    _optional("value", pa.int64()),
+    _optional("expected", pa.int64()),
+    _optional("epoch", pa.int64()),
+    _optional("owner", pa.string()),
+    _optional("group", pa.string()),
+    _optional("assignment", pa.int64()),
+    _optional("node", pa.string()),
+    _optional("version", pa.int64()),
+    _optional("list_index", pa.int64()),
+    _optional("message_key", pa.string()),
+    _required("call", pa.int64()),
+    _optional("ret", pa.int64()),
+    _required("outcome", pa.string()),
+    _optional("error", pa.string()),
+    _required("phase", pa.string()),
 )
-"""``call`` and ``ret`` are the operation's, ``outcome`` and ``error`` the effect's own."""
+"""``call`` and ``ret`` are the operation's, ``outcome`` and ``error`` the effect's own.
 
-FAULTS = pa.schema(
-    [
-        _required("id", pa.int64()),
-        _required("fault", pa.string()),
-        _required("targets", pa.string()),
-        _required("phase", pa.string()),
-        _required("time", pa.int64()),
-        _required("detail", pa.string()),
-        _optional("bit", pa.bool_()),
-    ]
+``kind`` names the object: ``counter-add``, ``set-read``, ... Each family of checks says what it reads of which kind.
+``position`` is an offset in a log; ``version`` the number that a register's system gives each change; ``list_index``
+the place of an element in the list that a transaction read. ``owner`` is who holds something: a member, a consumer, a
+lease's holder; ``message_key`` the key of a message in a compacted topic. ``epoch`` is a leader epoch, a generation or
+a fencing token.
+"""
+
+FAULTS = _schema(
+    _required("id", pa.int64()),
+    _required("fault", pa.string()),
+    _required("targets", pa.string()),
+    _required("phase", pa.string()),
+    _required("time", pa.int64()),
+    _required("detail", pa.string()),
+    _optional("bit", pa.bool_()),
 )
 """``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.
 
 ``bit`` is set on the row of phase ``healed``: did the fault show its effect.
 """
 
-EVENTS = pa.schema(
-    [
-        _required("time", pa.int64()),
-        _required("node", pa.string()),
-        _required("incarnation", pa.int64()),
-        _required("seq", pa.int64()),
-        _required("event", pa.string()),
-        _optional("key", pa.string()),
-        _optional("epoch", pa.int64()),
-        _optional("controller_epoch", pa.int64()),
-        _optional("zxid", pa.int64()),
-        _optional("position", pa.int64()),
-        _optional("value", pa.int64()),
-        _optional("owner", pa.string()),
-        _required("detail", pa.string()),
-    ]
+EVENTS = _schema(
+    _required("time", pa.int64()),
+    _required("node", pa.string()),
+    _required("incarnation", pa.int64()),
+    _required("seq", pa.int64()),
+    _required("event", pa.string()),
+    _optional("key", pa.string()),
+    _optional("epoch", pa.int64()),
+    _optional("controller_epoch", pa.int64()),
+    _optional("zxid", pa.int64()),
+    _optional("position", pa.int64()),
+    _optional("value", pa.int64()),
+    _optional("owner", pa.string()),
+    _required("detail", pa.string()),
 )
 """``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq)."""
 
-REPLICAS = pa.schema(
-    [
-        _required("node", pa.string()),
-        _required("key", pa.string()),
-        _required("position", pa.int64()),
-        _optional("value", pa.int64()),
-        _optional("crc", pa.int64()),
-        _optional("epoch", pa.int64()),
-        _required("below_hw", pa.bool_()),
-        _required("in_isr", pa.bool_()),
-    ]
+REPLICAS = _schema(
+    _required("node", pa.string()),
+    _required("key", pa.string()),
+    _required("position", pa.int64()),
+    _optional("value", pa.int64()),
+    _optional("crc", pa.int64()),
+    _optional("epoch", pa.int64()),
+    _required("below_hw", pa.bool_()),
+    _required("in_isr", pa.bool_()),
 )
 """``below_hw``: below the node's own checkpointed high watermark."""
 
@@ -127,9 +139,6 @@ SCHEMAS: dict[str, pa.Schema] = {
     "events": EVENTS,
     "replicas": REPLICAS,
 }
-
-ADDED: dict[str, tuple[str, ...]] = {"ops": ("scheduled",), "faults": ("bit",)}
-"""Per data set, columns that a history from elsewhere may lack; they then read as null."""
 
 DIGESTED = ("ops", "effects", "faults")
 """The data sets of which two simulated runs of one seed must agree."""

@@ -317,9 +317,9 @@ def test_every_anomaly_has_a_case_with_it_and_one_without() -> None:
 
 def test_a_compacted_topic_must_keep_only_the_last_value_of_each_message_key(tmp_path: Path) -> None:
     book = Book()
-    book.send([1], 0, (0, 10), owner="a")
-    book.send([2], 1, (11, 15), owner="b")
-    book.send([3], 2, (16, 20), owner="a")
+    book.send([1], 0, (0, 10), message_key="a")
+    book.send([2], 1, (11, 15), message_key="b")
+    book.send([3], 2, (16, 20), message_key="a")
     book.poll(0, [(1, 2), (2, 3)], 3, (30, 40))
     compacted = Contract(compacted=(book.key,))
     assert not found(tmp_path / "first", book, contract=compacted)

@@ -14,6 +14,7 @@ from assay.checkers.check import Family, build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
 from assay.checkers.objects.counters import COUNTER_ANOMALIES, COUNTERS
+from assay.checkers.objects.kinds import doubts
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_ANOMALIES, QUEUES
 from assay.checkers.objects.sets import SET_ANOMALIES, SETS
@@ -56,7 +57,7 @@ def by_sql(folder: Path, rows: list[Row], family: Family) -> Instances:
     told: Instances = {}
     with DuckDB() as engine:
         register_history(engine, write(folder / "history", rows))
-        register_contract(engine, Contract(family=family.name))
+        register_contract(engine, Contract())
         assert family.prepare is not None
         family.prepare(engine)
         for check in family.checks:
@@ -90,7 +91,7 @@ def test_counters_get_the_answer_of_the_search(tmp_path: Path) -> None:
     told = by_sql(tmp_path, [row for one in some for row in one], COUNTERS)
     for one in some:
         assert linearizable(one, 0, count) is (one[0]["key"] not in told), (one, told.get(one[0]["key"]))
-        results = Counter(row["value"] for row in one if row["kind"] == "add" and row["outcome"] == "ok")
+        results = Counter(row["value"] for row in one if row["kind"] == "counter-add" and row["outcome"] == "ok")
         twice = {value for value, times in results.items() if times > 1 and value >= 0}
         assert twice == {value for name, value in values(told, one[0]["key"]) if name == "counter-duplicate"}
     seen(told, COUNTER_ANOMALIES, 50)
@@ -114,7 +115,7 @@ def test_elements_of_sets_get_the_answer_of_the_search(tmp_path: Path) -> None:
             mine = of_element(one, value)
             wrong = {name for name, element_found in found if element_found == value}
             good = linearizable(mine, False, element)
-            if any(row["kind"] == "remove" and row["outcome"] != "fail" for row in mine):
+            if any(row["kind"] == "set-remove" and row["outcome"] != "fail" for row in mine):
                 assert not wrong or not good, (one, wrong)
                 assert wrong <= {"set-phantom"}
                 removed += 1
@@ -153,60 +154,61 @@ def fail(op: int, kind: str, value: int | None, when: tuple[int, int]) -> Row:
 
 HAVE = [
     (COUNTERS, "counter-duplicate",
-     [step(1, "add", 0, (1, 3)), step(2, "add", 0, (2, 4))],
-     [step(1, "add", 0, (1, 3)), step(2, "add", 1, (2, 4))],
+     [step(1, "counter-add", 0, (1, 3)), step(2, "counter-add", 0, (2, 4))],
+     [step(1, "counter-add", 0, (1, 3)), step(2, "counter-add", 1, (2, 4))],
      "k: process 1 (called at 1.000 s) and process 2 (called at 2.000 s) were given the same 0"),
     (COUNTERS, "counter-order",
-     [step(1, "add", 1, (1, 2)), step(2, "add", 0, (3, 4))],
-     [step(1, "add", 1, (1, 3)), step(2, "add", 0, (3, 4))],
+     [step(1, "counter-add", 1, (1, 2)), step(2, "counter-add", 0, (3, 4))],
+     [step(1, "counter-add", 1, (1, 3)), step(2, "counter-add", 0, (3, 4))],
      "process 2 has been given 0 by an add called at 3.000 s, although process 1 had been given 1 by an add by 2.000"),
     (COUNTERS, "counter-phantom",
-     [step(1, "add", None, (5, None)), step(2, "add", 0, (1, 2)), step(3, "read", 2, (3, 4))],
-     [step(1, "add", None, (4, None)), step(2, "add", 0, (1, 2)), step(3, "read", 2, (3, 4))],
+     [step(1, "counter-add", None, (5, None)), step(2, "counter-add", 0, (1, 2)), step(3, "counter-read", 2, (3, 4))],
+     [step(1, "counter-add", None, (4, None)), step(2, "counter-add", 0, (1, 2)), step(3, "counter-read", 2, (3, 4))],
      "process 3 had read 2 by 4.000 s. Of the 2 adds below 2 the acknowledged ones are 1, and of those of unknown "
      "outcome number 1 was called only at 5.000 s."),
     (MAX_REGISTERS, "max-phantom",
-     [step(1, "read", 5, (3, 4)), fail(2, "write", 5, (1, 2))],
-     [step(1, "read", 5, (3, 4)), step(2, "write", 5, (1, None))],
+     [step(1, "max-read", 5, (3, 4)), fail(2, "max-write", 5, (1, 2))],
+     [step(1, "max-read", 5, (3, 4)), step(2, "max-write", 5, (1, None))],
      "process 1 read 5 at 3.000 s, but its write by process 2 at 1.000 s had definitely failed."),
     (MAX_REGISTERS, "max-order",
-     [step(1, "write", 5, (1, 2)), step(2, "write", 3, (1, 4)), step(3, "read", 3, (3, 4))],
-     [step(1, "write", 5, (1, 3)), step(2, "write", 3, (1, 4)), step(3, "read", 3, (3, 4))],
+     [step(1, "max-write", 5, (1, 2)), step(2, "max-write", 3, (1, 4)), step(3, "max-read", 3, (3, 4))],
+     [step(1, "max-write", 5, (1, 3)), step(2, "max-write", 3, (1, 4)), step(3, "max-read", 3, (3, 4))],
      "k: process 3 read 3, called at 3.000 s, although process 1 had written 5 by 2.000 s."),
     (MAX_REGISTERS, "max-order",
-     [step(1, "write", 5, (1, 2)), step(2, "write", 3, (3, 6)), step(3, "read", 3, (0, 4))],
-     [step(1, "write", 5, (1, 2)), step(2, "write", 3, (3, 6)), step(3, "read", None, (0, 4))],
+     [step(1, "max-write", 5, (1, 2)), step(2, "max-write", 3, (3, 6)), step(3, "max-read", 3, (0, 4))],
+     [step(1, "max-write", 5, (1, 2)), step(2, "max-write", 3, (3, 6)), step(3, "max-read", None, (0, 4))],
      "3 was read as the largest, and nobody began to write it before process 2 did at 3.000 s, although process 1 had "
      "written 5 by 2.000 s."),
     (SETS, "set-lost",
-     [step(1, "add", 7, (1, 2)), step(2, "read", None, (3, 4))],
-     [step(1, "add", 7, (1, 3)), step(2, "read", None, (3, 4))],
+     [step(1, "set-add", 7, (1, 2)), step(2, "set-read", None, (3, 4))],
+     [step(1, "set-add", 7, (1, 3)), step(2, "set-read", None, (3, 4))],
      "the add of 7 by process 1 was acknowledged at 2.000 s, and the read by process 2, called at 3.000 s, lacks it; "
      "no read ever showed it."),
     (SETS, "set-stale",
-     [step(1, "add", 7, (1, 2)), step(2, "read", None, (3, 4)), step(3, "read", 7, (5, 6))],
-     [step(1, "add", 7, (1, 3)), step(2, "read", None, (3, 4)), step(3, "read", 7, (5, 6))],
+     [step(1, "set-add", 7, (1, 2)), step(2, "set-read", None, (3, 4)), step(3, "set-read", 7, (5, 6))],
+     [step(1, "set-add", 7, (1, 3)), step(2, "set-read", None, (3, 4)), step(3, "set-read", 7, (5, 6))],
      "lacks it; the first to show it, by process 3, returned at 6.000 s."),
     (SETS, "set-vanished",
-     [step(1, "add", 7, (1, None)), step(2, "read", 7, (3, 4)), step(3, "read", None, (5, 6))],
-     [step(1, "add", 7, (1, None)), step(2, "read", 7, (3, 5)), step(3, "read", None, (5, 6))],
+     [step(1, "set-add", 7, (1, None)), step(2, "set-read", 7, (3, 4)), step(3, "set-read", None, (5, 6))],
+     [step(1, "set-add", 7, (1, None)), step(2, "set-read", 7, (3, 5)), step(3, "set-read", None, (5, 6))],
      "7 was in a read by process 2 that returned at 4.000 s, and the read by process 3, called at 5.000 s, lacks it."),
     (SETS, "set-phantom",
-     [step(1, "add", 7, (5, 6)), step(2, "read", 7, (3, 4))],
-     [step(1, "add", 7, (4, 6)), step(2, "read", 7, (3, 4))],
+     [step(1, "set-add", 7, (5, 6)), step(2, "set-read", 7, (3, 4))],
+     [step(1, "set-add", 7, (4, 6)), step(2, "set-read", 7, (3, 4))],
      "7 was in a read by process 2 that returned at 4.000 s, before process 1 began to add it at 5.000 s."),
     (QUEUES, "queue-lost",
-     [step(1, "add", 7, (1, 2)), step(2, "drained", None, (3, 4))],
-     [step(1, "add", 7, (1, 2)), step(2, "drained", None, (3, 4)), step(3, "observe", None, (2, None))],
+     [step(1, "queue-enqueue", 7, (1, 2)), step(2, "queue-drained", None, (3, 4))],
+     [step(1, "queue-enqueue", 7, (1, 2)), step(2, "queue-drained", None, (3, 4)),
+      step(3, "queue-dequeue", None, (2, None))],
      "7 was acknowledged to process 1 at 2.000 s and never dequeued, though the drain that was called at 3.000 s"),
     (QUEUES, "queue-duplicate",
-     [step(1, "add", 7, (1, 2)), step(2, "observe", 7, (3, 4)), step(3, "observe", 7, (5, 6))],
-     [step(1, "add", 7, (1, 2)), step(2, "observe", 7, (3, 4)), step(3, "observe", 7, (5, 6)),
-      step(4, "add", 7, (1, None))],
+     [step(1, "queue-enqueue", 7, (1, 2)), step(2, "queue-dequeue", 7, (3, 4)), step(3, "queue-dequeue", 7, (5, 6))],
+     [step(1, "queue-enqueue", 7, (1, 2)), step(2, "queue-dequeue", 7, (3, 4)), step(3, "queue-dequeue", 7, (5, 6)),
+      step(4, "queue-enqueue", 7, (1, None))],
      "7 was enqueued once and dequeued 2 times, by process 2 at 4.000 s and again by process 3 at 6.000 s."),
     (QUEUES, "queue-phantom",
-     [step(1, "add", 7, (5, 6)), step(2, "observe", 7, (3, 4))],
-     [step(1, "add", 7, (4, 6)), step(2, "observe", 7, (3, 4))],
+     [step(1, "queue-enqueue", 7, (5, 6)), step(2, "queue-dequeue", 7, (3, 4))],
+     [step(1, "queue-enqueue", 7, (4, 6)), step(2, "queue-dequeue", 7, (3, 4))],
      "7 was dequeued by process 2, which returned at 4.000 s, before process 1 began to enqueue it at 5.000 s."),
 ]  # fmt: skip
 
@@ -218,7 +220,7 @@ def test_it_is_found_and_its_neighbour_is_not(
     claims = []
     with DuckDB() as engine:
         register_history(engine, write(tmp_path / "bad" / "history", bad))
-        register_contract(engine, Contract(family=family.name))
+        register_contract(engine, Contract())
         assert family.prepare is not None
         family.prepare(engine)
         for check in family.checks:
@@ -229,19 +231,12 @@ def test_it_is_found_and_its_neighbour_is_not(
     assert by_sql(tmp_path / "good", good, family) == {}
 
 
-def told_families(folder: Path, rows: list[Row], contract: Contract) -> tuple[dict[str, str], str]:
+def families_and_doubts(folder: Path, rows: list[Row], contract: Contract) -> tuple[dict[str, str], str]:
     """Of each key its family, and the judge's doubts."""
-    history = write(folder / "history", rows)
     with DuckDB() as engine:
-        register_history(engine, history)
-        register_contract(engine, contract)
+        reader = register_history(engine, write(folder / "history", rows, format=1), family=contract.family)
         families = {row["key"]: row["family"] for row in engine.rows("select key, family from object_keys")}
-    from assay.checkers.objects.kinds import doubts
-
-    with DuckDB() as engine:
-        register_history(engine, history)
-        register_contract(engine, contract)
-        return families, " ".join(doubts(engine, contract.family))
+        return families, " ".join(doubts(engine, reader, contract.family))
 
 
 def keyed(kinds: dict[str, tuple[str, ...]]) -> list[Row]:
@@ -274,10 +269,10 @@ SHAPES: list[tuple[dict[str, tuple[str, ...]], str | None, dict[str, str], str]]
 def test_a_key_is_what_it_is_said_or_proved_to_be(
     tmp_path: Path, kinds: dict[str, tuple[str, ...]], family: str | None, expected: dict[str, str], doubt: str
 ) -> None:
-    families, doubts = told_families(tmp_path, keyed(kinds), Contract(family=family))
+    families, doubted = families_and_doubts(tmp_path, keyed(kinds), Contract(family=family))
     assert families == expected
-    assert doubt in doubts
-    assert bool(doubts) is bool(doubt)
+    assert doubt in doubted
+    assert bool(doubted) is bool(doubt)
 
 
 def test_an_unknown_family_is_told() -> None:
@@ -287,16 +282,28 @@ def test_an_unknown_family_is_told() -> None:
 
 def test_what_nobody_named_is_unknown_and_what_is_named_is_judged(tmp_path: Path) -> None:
     rows = [step(op, "add", op if op < 19 else 0, (2 * op + 1, 2 * op + 2)) for op in range(20)]
-    folder = write(tmp_path / "history", rows)
+    folder = write(tmp_path / "history", rows, format=1)
     undecided = judge(folder, Contract())
     assert undecided.verdict is Verdict.UNKNOWN
     assert any("--family" in reason for reason in undecided.unknown)
     assert judge(folder, Contract(family="counter")).anomalies == {"counter-duplicate": 1, "counter-order": 1}
 
 
+def test_a_kind_that_does_not_name_its_object_is_reported(tmp_path: Path) -> None:
+    rows = [step(op, "add", op, (2 * op + 1, 2 * op + 2)) for op in range(20)]
+    judged = judge(write(tmp_path / "history", rows), Contract())
+    assert judged.verdict is Verdict.UNKNOWN
+    assert any("k has effects of a kind that does not name its object" in reason for reason in judged.unknown)
+    named = [row | {"kind": "counter-add"} for row in rows]
+    judged = judge(write(tmp_path / "named" / "history", named), Contract(family="set"))
+    assert any("history of family set, but no key of it can be one" in reason for reason in judged.unknown)
+
+
 def test_a_queue_is_no_log_and_its_loss_is_unknown_without_a_drain(tmp_path: Path) -> None:
     rows = [
-        step(2 * op + kind, ("add", "observe")[kind], op, (4 * op + 2 * kind + 1, 4 * op + 2 * kind + 2))
+        step(
+            2 * op + kind, ("queue-enqueue", "queue-dequeue")[kind], op, (4 * op + 2 * kind + 1, 4 * op + 2 * kind + 2)
+        )
         for op in range(8)
         for kind in (0, 1)
     ]
@@ -304,5 +311,7 @@ def test_a_queue_is_no_log_and_its_loss_is_unknown_without_a_drain(tmp_path: Pat
     assert (judged.verdict, judged.anomalies) == (Verdict.UNKNOWN, {})
     assert any("queue-lost cannot be judged of k: no drain" in reason for reason in judged.unknown)
     assert {one.check for one in judged.examined} == {*QUEUE_ANOMALIES, "no-recovery"}
-    judged = judge(write(tmp_path / "whole" / "history", [*rows, step(20, "drained", None, (60, 61))]), Contract())
+    judged = judge(
+        write(tmp_path / "whole" / "history", [*rows, step(20, "queue-drained", None, (60, 61))]), Contract()
+    )
     assert judged.verdict is Verdict.PASS, judged.unknown

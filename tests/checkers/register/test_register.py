@@ -76,13 +76,13 @@ def _no_circle(book: Ledger) -> None:
 
 
 def _two_versions(book: Ledger) -> None:
-    book.write(1, (0, 10), position=3)
-    book.read(1, (20, 30), position=4)
+    book.write(1, (0, 10), version=3)
+    book.read(1, (20, 30), version=4)
 
 
 def _one_version(book: Ledger) -> None:
-    book.write(1, (0, 10), position=3)
-    book.read(1, (20, 30), position=3)
+    book.write(1, (0, 10), version=3)
+    book.read(1, (20, 30), version=3)
 
 
 def _before_it_was_written(book: Ledger) -> None:
@@ -176,13 +176,13 @@ def _write_beside_a_chain(book: Ledger) -> None:
 
 
 def _version_goes_back(book: Ledger) -> None:
-    book.write(1, (0, 10), position=2)
-    book.write(2, (20, 30), position=1)
+    book.write(1, (0, 10), version=2)
+    book.write(2, (20, 30), version=1)
 
 
 def _versions_of_writes_that_overlap(book: Ledger) -> None:
-    book.write(1, (0, 21), position=2)
-    book.write(2, (20, 30), position=1)
+    book.write(1, (0, 21), version=2)
+    book.write(2, (20, 30), version=1)
 
 
 def _replaced_twice(book: Ledger) -> None:
@@ -208,25 +208,25 @@ def _replaced_twice_and_continued(book: Ledger) -> None:
 
 
 def _lost_between_versions(book: Ledger) -> None:
-    book.write(1, (0, 10), position=1)
-    book.write(2, (11, 22), position=2)
-    book.cas(1, 3, (12, 23), position=3)
+    book.write(1, (0, 10), version=1)
+    book.write(2, (11, 22), version=2)
+    book.cas(1, 3, (12, 23), version=3)
 
 
 def _in_order_of_versions(book: Ledger) -> None:
-    book.write(1, (0, 10), position=1)
-    book.write(2, (11, 22), position=3)
-    book.cas(1, 3, (12, 23), position=2)
+    book.write(1, (0, 10), version=1)
+    book.write(2, (11, 22), version=3)
+    book.cas(1, 3, (12, 23), version=2)
 
 
 def _one_version_two_values(book: Ledger) -> None:
-    book.write(1, (0, 20), position=1)
-    book.write(2, (1, 21), position=1)
+    book.write(1, (0, 20), version=1)
+    book.write(2, (1, 21), version=1)
 
 
 def _two_versions_two_values(book: Ledger) -> None:
-    book.write(1, (0, 20), position=1)
-    book.write(2, (1, 21), position=2)
+    book.write(1, (0, 20), version=1)
+    book.write(2, (1, 21), version=2)
 
 
 HAVE: list[tuple[str, Make, Make, str]] = [
@@ -257,7 +257,7 @@ def test_it_is_found_and_its_neighbour_is_not(
     bad, good = Ledger("r-0"), Ledger("r-1", next_op=100)
     make(bad)
     legal(good)
-    versions = any(row["position"] is not None for row in bad.rows)
+    versions = any(row["version"] is not None for row in bad.rows)
     assert not linearizable(bad.rows, versions=versions)
     assert linearizable(good.rows, versions=versions)
     (finding,) = found(tmp_path, bad.rows + good.rows)

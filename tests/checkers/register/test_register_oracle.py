@@ -48,9 +48,9 @@ def by_sql(folder: Path, histories: list[list[Row]]) -> dict[str, set[str]]:
 def all_versions_known(rows: list[Row]) -> bool:
     """Whether each value that took part has a version: then versions are judged to the full."""
     used = [row for row in rows if row["outcome"] == "ok" and row["value"] is not None]
-    expected = {row["expected"] for row in used if row["kind"] == "cas"} - {None}
-    known = {row["value"] for row in used if row["position"] is not None}
-    infos = {row["expected"] for row in rows if row["kind"] == "cas" and row["outcome"] == "info"} - {None}
+    expected = {row["expected"] for row in used if row["kind"] == "register-cas"} - {None}
+    known = {row["value"] for row in used if row["version"] is not None}
+    infos = {row["expected"] for row in rows if row["kind"] == "register-cas" and row["outcome"] == "info"} - {None}
     return {row["value"] for row in used} | expected | infos <= known
 
 
@@ -102,14 +102,14 @@ def test_committed_offsets_get_the_answer_of_the_search_whoever_commits(tmp_path
         history = history if index % 3 == 0 else broken(history, rng)
         for row in history:
             row["group"] = "g"
-            if row["kind"] == "write" and rng.random() < members:
+            if row["kind"] == "register-write" and rng.random() < members:
                 row["epoch"] = 1
-        if history and all(row["kind"] != "cas" for row in history):
+        if history and all(row["kind"] != "register-cas" for row in history):
             histories.append(history)
     told = [
         [
             row
-            | {"kind": {"write": "commit", "read": "fetched"}[row["kind"]]}
+            | {"kind": {"register-write": "commit", "register-read": "fetched"}[row["kind"]]}
             | {"position": -1 if row["value"] is None else row["value"] % 3}
             for row in history
         ]

@@ -14,9 +14,11 @@ from assay.cluster.owner import current
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryWriter
-from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.run import store
 from assay.workloads.log_operations import effects
+
+from helpers.log_histories import effect, write
 
 KEY = "orders-0"
 STEP = 1_000_000
@@ -127,12 +129,11 @@ def test_a_history_brought_along_is_judged_by_the_strictest_contract(
 
 
 def test_what_the_objects_of_a_history_are_can_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with HistoryWriter(tmp_path / "bare") as writer:
-        for index in range(12):
-            value, call = min(index, 10), (2 * index + 1) * STEP  # the last two adds are given the same count
-            completion = Completion(Outcome.OK, value)
-            completed = Completed(index, 0, "w0", Operation("add", "c"), completion, call, call + STEP)
-            writer.completed(completed, (Effect("add", "c", value=value),))
+    calls = [(2 * index + 1) * STEP for index in range(12)]
+    adds = [  # the last two are given the same count
+        effect(index, 0, "add", "c", call, call + STEP, value=min(index, 10)) for index, call in enumerate(calls)
+    ]
+    write(tmp_path / "bare", adds, format=1)
     assert main(["check", str(tmp_path / "bare")]) == Exit.UNKNOWN
     assert "say which one this history is of, with --family" in capsys.readouterr().out
     assert main(["check", str(tmp_path / "bare"), "--family=counter"]) == Exit.FAIL

@@ -15,12 +15,12 @@ def completed(argument: Any, outcome: Outcome, result: Any = None) -> Completed:
     return Completed(7, 1, "w", operation, Completion(outcome, result), 1, None if outcome is Outcome.INFO else 2)
 
 
-def test_lists_and_registers_are_told_apart_by_positions() -> None:
+def test_lists_and_registers_are_told_apart_by_list_indexes() -> None:
     done = [["append", "x", 1], ["r", "x", [3, 1]], ["r", "y", []], ["w", 5, 2], ["r", 5, 2], ["r", "z", None]]
     assert effects(completed([], Outcome.OK, done)) == [
         Effect("txn-append", "x", value=1),
-        Effect("txn-read", "x", 0, 3),
-        Effect("txn-read", "x", 1, 1),
+        Effect("txn-read", "x", value=3, list_index=0),
+        Effect("txn-read", "x", value=1, list_index=1),
         Effect("txn-read", "y"),
         Effect("txn-write", "5", value=2),
         Effect("txn-read", "5", value=2),

@@ -247,8 +247,9 @@ def test_effects_are_made_only_of_what_the_checks_can_judge(batch: int, tmp_path
     assert history.table("ops").equals(ops)
     effects = history.table("effects")
     assert [(row["kind"], row["value"], row["expected"], row["outcome"]) for row in effects.to_pylist()] == [
-        ("write", 1, None, "ok"), ("cas", 2, 1, "info"), ("read", 2, None, "ok"), ("cas", 3, None, "fail"),
-        ("write", 3, None, "fail"),
+        ("register-write", 1, None, "ok"), ("register-cas", 2, 1, "info"),
+        ("register-read", 2, None, "ok"), ("register-cas", 3, None, "fail"),
+        ("register-write", 3, None, "fail"),
     ]  # fmt: skip
     for number, rows in enumerate(
         (

@@ -299,20 +299,24 @@ def test_registers_have_chains_and_failed_cas_that_tell_and_that_do_not() -> Non
     with made("register", Plan(operations=3_000, clients=5, keys=40)) as (folder, _):
         effects = HistoryReader(folder / HISTORY).table("effects").to_pylist()
         ops = {row["index"]: row for row in HistoryReader(folder / HISTORY).table("ops").to_pylist()}
-    swaps = [row for row in effects if row["kind"] == "cas" and row["outcome"] == "ok"]
+    swaps = [row for row in effects if row["kind"] == "register-cas" and row["outcome"] == "ok"]
     assert any(row["expected"] is None for row in swaps)
     by_cas = {(row["key"], row["value"]) for row in swaps}
     links = [(row["key"], row["expected"]) in by_cas for row in swaps]
     assert 0 < sum(links) < len(links)
-    failed = {row["op"] for row in effects if row["kind"] == "cas" and row["error"] == "mismatch"}
-    telling = {row["op"] for row in effects if row["kind"] == "read" and row["sub"] == 1}
+    failed = {row["op"] for row in effects if row["kind"] == "register-cas" and row["error"] == "mismatch"}
+    telling = {row["op"] for row in effects if row["kind"] == "register-read" and row["sub"] == 1}
     assert telling < failed
     for row in effects:
         op = ops[row["op"]]
         if row["sub"] == 0:
-            told = {"read": None, "write": row["value"], "cas": [row["expected"], row["value"]]}[row["kind"]]
+            told = {
+                "register-read": None,
+                "register-write": row["value"],
+                "register-cas": [row["expected"], row["value"]],
+            }[row["kind"]]
             assert msgspec.json.decode(op["argument"]) == told
-        if row["kind"] == "read" and row["outcome"] == "ok":
+        if row["kind"] == "register-read" and row["outcome"] == "ok":
             assert msgspec.json.decode(op["result"]) == row["value"]
 
 
@@ -409,7 +413,7 @@ def test_queues_hand_out_elements_in_order_and_all_of_them_in_the_end() -> None:
     for key in {row["key"] for row in effects}:
         # Each operation took effect in the order of its index.
         mine = sorted((row for row in effects if row["key"] == key), key=lambda row: row["op"])
-        put = [row["value"] for row in mine if row["kind"] == "add"]
+        put = [row["value"] for row in mine if row["kind"] == "queue-enqueue"]
         assert put == [row["value"] for row in mine if row["kind"] == "observe" and row["outcome"] == "ok"]
 
 

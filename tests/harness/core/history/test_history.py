@@ -172,7 +172,8 @@ def test_the_schemas_are_those_of_the_format() -> None:
     assert described(EFFECTS) == [
         "op int64", "sub int32", "request int64?", "process int32", "key string", "kind string", "position int64?",
         "value int64?", "expected int64?", "epoch int64?", "owner string?", "group string?", "assignment int64?",
-        "node string?", "call int64", "ret int64?", "outcome string", "error string?", "phase string",
+        "node string?", "version int64?", "list_index int64?", "message_key string?", "call int64", "ret int64?",
+        "outcome string", "error string?", "phase string",
     ]  # fmt: skip
     assert described(FAULTS) == [
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",

@@ -1,0 +1,188 @@
+"""Histories of format 1, read as if they were written today. Nothing else in the project knows what those were like.
+
+In format 1 a kind of effect did not say what object it is of: counters, sets and queues all recorded ``add``; a
+``read`` was that of a counter, a set, a register or a max register; a ``write`` that of a register or a max register.
+Some columns had several meanings. Files that do not say which format they have are taken for format 1; if they have
+columns of today, these are read as they are.
+
+What is translated is data: ``COLUMNS`` (which columns a data set had), ``KINDS`` (a family's kinds, then and now) and
+``MEANINGS`` (today's columns, as SQL over the stored rows). ``views`` makes SQL texts of it, in the subset that DuckDB
+and Spark share. They stand between the Parquet files and the checks, so a history of any size is translated as it is
+scanned. A data set for which ``views`` gives nothing has not changed.
+
+Where kinds leave open which family of objects a key belongs to, it is proved or stated, never guessed. In order:
+
+- ``add`` and ``observe`` without any trace of a log: a queue, as nothing else records both. A key that has only
+  ``observe`` is a log, unless ``family`` says queue.
+- ``remove``: a set. ``write`` or ``cas``: a register, unless ``family`` says max register.
+- ``add``, with reads or not: what ``family`` says, counter, set or queue.
+- only ``read``: what ``family`` says; without it a register, unless another key of the history is open.
+
+The effects of other keys keep their kinds, which no check knows; ``object_keys`` says which they are, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from assay.harness.core.history.schema import SCHEMAS
+
+COLUMNS: Final[Mapping[str, str]] = {
+    "ops": "index process worker f key argument result call ret outcome error phase scheduled",
+    "effects": "op sub request process key kind position value expected epoch owner group assignment node call ret "
+    "outcome error phase",
+    "faults": "id fault targets phase time detail bit",
+    "events": "time node incarnation seq event key epoch controller_epoch zxid position value owner detail",
+    "replicas": "node key position value crc epoch below_hw in_isr",
+}
+"""Each data set's columns, in order. They have today's types, unless ``FORMER`` says which."""
+
+FORMER: Final[Mapping[str, pa.DataType]] = {}
+"""The types of columns that there are no more."""
+
+LACKING: Final[Mapping[str, tuple[str, ...]]] = {"ops": ("scheduled",), "faults": ("bit",)}
+"""Columns that came while format 1 was in use, and that its files may lack; they then read as null."""
+
+KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "counter": {"add": "counter-add", "read": "counter-read"},
+    "max-register": {"write": "max-write", "read": "max-read"},
+    "set": {"add": "set-add", "remove": "set-remove", "read": "set-read"},
+    "queue": {"add": "queue-enqueue", "observe": "queue-dequeue", "drained": "queue-drained"},
+    "register": {"write": "register-write", "read": "register-read", "cas": "register-cas"},
+}
+"""A family's kinds of effects in format 1, and what they are called today."""
+
+_VERSIONED: Final = "('write', 'read', 'cas')"
+
+MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "effects": {
+        "kind": "coalesce(n.kind, e.kind)",
+        "position": f"case when e.kind in {_VERSIONED} or e.kind = 'txn-read' then null else e.position end",
+        "version": f"coalesce(e.version, case when e.kind in {_VERSIONED} then e.position end)",
+        "list_index": "coalesce(e.list_index, case when e.kind = 'txn-read' then e.position end)",
+        "owner": "case when e.kind = 'append' then null else e.owner end",
+        "message_key": "coalesce(e.message_key, case when e.kind = 'append' then e.owner end)",
+    },
+    "faults": {},
+}
+"""Today's columns that mean something else than they did, or that there were not: SQL over the stored rows ``e`` (with
+today's columns, too, null where a file lacks them) and, of effects, the name of their kind today ``n``."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """SQL of a relation. ``keep``: several others read it, so it is materialised."""
+
+    name: str
+    sql: str
+    keep: bool = False
+
+
+def schema(name: str) -> pa.Schema:
+    """A data set's columns as format 1 had them."""
+    today = SCHEMAS[name]
+    return pa.schema(
+        [
+            pa.field(column, FORMER[column]) if column in FORMER else today.field(column)
+            for column in COLUMNS[name].split()
+        ]
+    )
+
+
+def stored(name: str) -> pa.Schema:
+    """What the texts of ``views`` read, as ``stored_<name>``: today's columns and those that there are no more."""
+    gone = [field for field in schema(name) if field.name in FORMER]
+    return pa.schema([*SCHEMAS[name], *gone]).remove_metadata()
+
+
+def views(name: str, family: str | None = None) -> tuple[Text, ...]:
+    """What makes the data set ``name`` out of ``stored_<name>``, in order; nothing if the two are the same.
+
+    ``family``: what the history's objects are, where kinds leave it open.
+    """
+    meanings = MEANINGS.get(name)
+    if not meanings:
+        return ()
+    columns = ", ".join(
+        f"{meanings.get(column, f'e.{_quoted(column)}')} as {_quoted(column)}" for column in SCHEMAS[name].names
+    )
+    text = f"select {columns} from stored_{name} e"
+    if name != "effects":
+        return (Text(name, text),)
+    return (*_kinds(family), Text(name, f"{text} left join kinds_today n on e.key = n.key and e.kind = n.former"))
+
+
+def _quoted(column: str) -> str:
+    return f'"{column}"'
+
+
+_LOG: Final = "'append', 'observe-begin', 'observe-end', 'end', 'start', 'seek', 'reset'"
+
+
+def _has(name: str, *kinds: str) -> str:
+    among = ", ".join(f"'{kind}'" for kind in kinds)
+    return f"max(case when kind in ({among}) then 1 else 0 end) as {name}"
+
+
+def _kinds(family: str | None) -> tuple[Text, ...]:
+    """``object_keys`` (key, family) and ``kinds_today`` (key, former, kind).
+
+    Family ``open``: nothing says which; ``mixed``: the key's effects are those of no single object.
+    """
+    said = "cast(null as string)" if family is None else f"'{family}'"
+    names = ", ".join(f"('{name}', '{old}', '{new}')" for name, kinds in KINDS.items() for old, new in kinds.items())
+    return (
+        Text("stored_kinds", "select key, kind from stored_effects group by key, kind", keep=True),
+        Text(
+            "object_shapes",
+            f"""
+            select key, has_add, has_remove, has_read, has_write, has_cas, has_log,
+                case when has_log = 0 then has_observe else 0 end as has_take
+            from (
+                select key, {_has("has_add", "add")}, {_has("has_remove", "remove")}, {_has("has_read", "read")},
+                    {_has("has_write", "write", "cas")}, {_has("has_cas", "cas")}, {_has("has_observe", "observe")},
+                    max(case when kind in ({_LOG}) then 1 else 0 end) as has_log
+                from stored_kinds group by key) as kinds
+            where has_add + has_remove + has_read + has_write + has_observe > 0
+            """,
+            keep=True,
+        ),
+        Text(
+            "object_keys",
+            f"""
+            select key, case
+                when has_add + has_remove + has_read + has_write = 0 and d.family = 'queue' and has_take = 1
+                    then 'queue'
+                when has_add + has_remove + has_read + has_write = 0 then 'log'
+                when d.family = 'counter' and has_remove + has_write + has_take = 0 then 'counter'
+                when d.family = 'set' and has_write + has_take = 0 then 'set'
+                when d.family = 'queue' and has_remove + has_read + has_write = 0 then 'queue'
+                when d.family = 'max-register' and has_add + has_remove + has_cas = 0 then 'max-register'
+                when has_write = 1 and has_add + has_remove = 0 then 'register'
+                when has_remove = 1 and has_write + has_take = 0 then 'set'
+                when has_add = 1 and has_take = 1 and has_remove + has_read + has_write = 0 then 'queue'
+                when has_add = 1 and has_remove + has_write + has_take = 0 then 'open'
+                when has_add + has_remove = 0 and (d.family = 'register' or (d.family is null and o.keys = 0))
+                    then 'register'
+                when has_add + has_remove = 0 then 'open'
+                else 'mixed' end as family
+            from object_shapes cross join (select {said} as family) d cross join (
+                select count(*) as keys from object_shapes
+                where has_add + has_remove > 0 and has_write + has_take = 0) o
+            """,
+            keep=True,
+        ),
+        Text(
+            "kinds_today",
+            f"""
+            select s.key as key, s.kind as former, n.kind as kind
+            from stored_kinds s join object_keys o on s.key = o.key
+                join (values {names}) as n (family, former, kind) on n.family = o.family and n.former = s.kind
+            """,
+            keep=True,
+        ),
+    )
