@@ -26,7 +26,7 @@ from assay.nemesis.catalogue import (
 )
 from assay.nemesis.conductor import Conductor
 from assay.nemesis.draw import draw
-from assay.nemesis.fault import Bite, Census, Fault, Injection, Scope, census
+from assay.nemesis.fault import Census, Fault, Injection, Proof, Scope, census
 from assay.nemesis.plan import FaultPlan, PlannedFault, plan
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, decode, encode
@@ -37,7 +37,6 @@ __all__ = [
     "ALL",
     "NONE",
     "AfterOperations",
-    "Bite",
     "Catalogue",
     "Census",
     "Combination",
@@ -51,6 +50,7 @@ __all__ = [
     "Kind",
     "OnEvent",
     "PlannedFault",
+    "Proof",
     "Record",
     "Resolved",
     "Schedule",

@@ -15,6 +15,8 @@ from assay.cluster.node import NodeError
 from assay.cluster.system import DeploymentError
 from assay.nemesis.target import TargetError
 
+ACTION_SECONDS = 30.0
+"""An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""
 KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
 """Errors whose message says all; of others the traceback is kept."""
 

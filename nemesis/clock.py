@@ -15,7 +15,7 @@ from typing import cast
 
 from assay.cluster.node import Clocked, Cluster, Node, NodeError
 from assay.cluster.system import System
-from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
 from assay.nemesis.process import draw_target
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
@@ -78,11 +78,11 @@ class Clock:
 
         await on_each(injection.targets, set_right)
 
-    def bit(self, injection: Injection) -> Bite:
+    def proof(self, injection: Injection) -> Proof:
         seconds = injection.step.parameters.get("seconds")
         right = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
         reason = f"the clock of {', '.join(right)} was not wrong by {seconds} s" if right else None
-        return Bite(not right, injection.evidence, reason)
+        return Proof(not right, injection.evidence, reason)
 
 
 async def _strobe(injection: Injection, seconds: float, period: float) -> None:

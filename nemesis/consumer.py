@@ -17,18 +17,20 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.node import Cluster
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
 from assay.nemesis.cuts import Drop, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, with_key
 from assay.nemesis.kill import Kill
 from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.process import probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.stop import Stop
 from assay.nemesis.target import OF_CLIENTS, Kind, Scene, Target, TargetError, clients, groups, resolve, servers
 
 GROUP: Final = "group"
+NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 
 
 class StopConsumer(Stop):
@@ -42,7 +44,7 @@ class StopConsumer(Stop):
         return _whom(self.name, rng, census, target), {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await _probe(clients(cluster))
+        return await probe_processes(clients(cluster), NONE_HERE)
 
 
 class KillConsumer(Kill):
@@ -56,7 +58,7 @@ class KillConsumer(Kill):
         return _whom(self.name, rng, census, target), {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await _probe(clients(cluster))
+        return await probe_processes(clients(cluster), NONE_HERE)
 
 
 class CutConsumer(Partition):
@@ -72,7 +74,7 @@ class CutConsumer(Partition):
         return _whom(self.name, rng, census, target), {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await _probe(clients(cluster)) or await probe_counters(cluster)
+        return await probe_processes(clients(cluster), NONE_HERE) or await probe_counters(cluster)
 
 
 class ConsumerFromZooKeeper(Partition):
@@ -90,7 +92,7 @@ class ConsumerFromZooKeeper(Partition):
         return _whom(self.name, rng, census, target), {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await _probe(clients(cluster)) or await probe_counters(cluster)
+        return await probe_processes(clients(cluster), NONE_HERE) or await probe_counters(cluster)
 
 
 class ConsumerFromCoordinator(Cutting):
@@ -108,7 +110,7 @@ class ConsumerFromCoordinator(Cutting):
         return whom, {GROUP: rng.choice(census.groups)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await _probe(clients(cluster)) or await probe_counters(cluster)
+        return await probe_processes(clients(cluster), NONE_HERE) or await probe_counters(cluster)
 
     async def inject(self, injection: Injection) -> None:
         """When nobody is known to coordinate the group, another server is taken, and the evidence says so."""
@@ -135,14 +137,3 @@ def _whom(fault: str, rng: random.Random, census: Census, target: Target | None)
     if not census.clients:
         raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., client_nodes=True) has them")
     return with_key(target if target is not None else Target(Kind.CONSUMER), rng, census)
-
-
-async def _probe(nodes: Sequence[Node]) -> str | None:
-    if not nodes:
-        return "no client lives on a node here (@experiment(..., client_nodes=True))"
-    try:
-        for node in nodes:
-            await node.process()
-    except NodeError as error:
-        return f"the processes cannot be seen: {error}"
-    return None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from assay.cluster.node import Cluster, NodeError
 from assay.nemesis.cuts import Drop, Manner
-from assay.nemesis.fault import Bite, Injection, Scope
+from assay.nemesis.fault import Injection, Proof, Scope
 
 
 class Cutting:
@@ -55,7 +55,7 @@ class Cutting:
     async def heal(self, injection: Injection) -> None:
         await injection.context.cuts.remove(injection.id)
 
-    def bit(self, injection: Injection) -> Bite:
+    def proof(self, injection: Injection) -> Proof:
         dropped: dict[str, int] = injection.evidence.get("dropped", {})
         isolated: list[str] = injection.evidence.get("isolated", [])
         untouched = [name for name in isolated if not sum(n for link, n in dropped.items() if name in link.split("<-"))]
@@ -66,10 +66,10 @@ class Cutting:
             "quiet": [link for link, count in dropped.items() if count <= 0],
         }
         if not dropped or not isolated:
-            return Bite(False, evidence, "the counters of dropped packets could not be read")
+            return Proof(False, evidence, "the counters of dropped packets could not be read")
         if untouched:
-            return Bite(False, evidence, f"no packet to or from {', '.join(untouched)} was dropped")
-        return Bite(True, evidence)
+            return Proof(False, evidence, f"no packet to or from {', '.join(untouched)} was dropped")
+        return Proof(True, evidence)
 
 
 async def probe_counters(cluster: Cluster) -> str | None:

@@ -30,7 +30,7 @@ from typing import Any
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import Damageable, System
-from assay.nemesis.fault import Bite, Census, Injection, on_each
+from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.kill import Kill
 from assay.nemesis.process import draw_target, probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
@@ -84,7 +84,7 @@ class Damage(Kill):
         count = len(servers(cluster, system))
         if count and size(Kind.MINORITY, count) < 1:
             return f"it needs three servers, so that one may be damaged, there are {count} (--nodes=3)"
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         system, region = injection.context.system, injection.step.parameters.get("region", UNFLUSHED)
@@ -125,20 +125,20 @@ class Damage(Kill):
             found[node.name] = {path: one for path, one in regions.items() if self._way is Way.GARBAGE or one.size}
         return found
 
-    def bit(self, injection: Injection) -> Bite:
-        bite = super().bit(injection)
-        if not bite.bit:
-            return bite
+    def proof(self, injection: Injection) -> Proof:
+        killed = super().proof(injection)
+        if not killed.took_effect:
+            return killed
         seen = {name: injection.evidence[name] for name in injection.names}
         unharmed = [name for name in seen if not any(one.get("changed") for one in seen[name].get("damage", []))]
         if len(unharmed) == len(seen) and not any(one.get("damageable") for one in seen.values()):
             reason = f"no byte of {', '.join(unharmed)} was changed: nothing lay in the region"
-            return Bite(False, bite.evidence, reason)
+            return Proof(False, killed.evidence, reason)
         # Of several targets one may have nothing to damage: it was killed, and the evidence says so.
         missed = [name for name in unharmed if seen[name].get("damageable")]
         if missed:
-            return Bite(False, bite.evidence, f"no byte of {', '.join(missed)} was changed")
-        return bite
+            return Proof(False, killed.evidence, f"no byte of {', '.join(missed)} was changed")
+        return killed
 
 
 async def _truncate(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from assay.cluster import zookeeper
-from assay.nemesis.fault import Bite, Census, Injection, Scope, with_key
+from assay.nemesis.fault import Census, Injection, Proof, Scope, with_key
 from assay.nemesis.partition import Partition, Shape
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
@@ -73,17 +73,17 @@ class ZooKeeperExpire(Partition):
         injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
         await super().observe(injection)
 
-    def bit(self, injection: Injection) -> Bite:
-        cut = super().bit(injection)
+    def proof(self, injection: Injection) -> Proof:
+        cut = super().proof(injection)
         seen: dict[str, Any] = {name: injection.evidence.get(name) for name in ("sessions", "alive")}
         evidence = {**cut.evidence, **seen}
-        if not cut.bit:
-            return Bite(False, evidence, cut.reason)
+        if not cut.took_effect:
+            return Proof(False, evidence, cut.reason)
         if seen["alive"] is None:
-            return Bite(False, evidence, "ZooKeeper did not say which sessions there were")
+            return Proof(False, evidence, "ZooKeeper did not say which sessions there were")
         if seen["alive"]:
-            return Bite(False, evidence, f"ZooKeeper still had {', '.join(seen['alive'])} at the heal")
-        return Bite(True, evidence)
+            return Proof(False, evidence, f"ZooKeeper still had {', '.join(seen['alive'])} at the heal")
+        return Proof(True, evidence)
 
 
 def _of(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What every fault is: probe, inject, observe, heal, and the proof that it bit.
+"""What every fault is: probe, inject, observe, heal, and the proof that it took effect.
 
 A fault object holds no state of a run; what a run knows of one injection is in :class:`Injection`. The injection exists
 before anything is done to a node, so that a fault that fails midway, or a run that is stopped there, can still be
@@ -6,7 +6,7 @@ healed: ``heal`` looks at what the nodes are like and undoes what it finds, rath
 its end, and may be called again when it failed.
 
 A fault that did nothing is a failed fault. Evidence is gathered while it is in force (``observe``, just before the
-heal) and where needed by ``heal``; ``bit`` then judges it and does nothing else.
+heal) and where needed by ``heal``; ``proof`` then judges it and does nothing else.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class Injection:
 
 
 @dataclass(frozen=True)
-class Bite:
+class Proof:
     """Did the fault do what it says? ``evidence`` is what was seen, node by node; ``reason`` why it did not."""
 
-    bit: bool
+    took_effect: bool
     evidence: Mapping[str, Any]
     reason: str | None = None
 
@@ -165,7 +165,7 @@ class Fault(Protocol):
         """Undoes what there is to undo on every target, also after an ``inject`` that failed midway."""
         ...
 
-    def bit(self, injection: Injection) -> Bite:
+    def proof(self, injection: Injection) -> Proof:
         """Judges the evidence, after the heal."""
         ...
 

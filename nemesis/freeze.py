@@ -11,13 +11,13 @@ Proof: what froze it saw it frozen after the injection and at the heal, and the 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import System
-from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
-from assay.nemesis.process import draw_target, probe_processes, status
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, proved, status
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, servers
 
@@ -40,7 +40,7 @@ class Freeze:
                 await node.frozen()
         except NodeError as error:
             return f"machines cannot be frozen here: {error}"
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         async def freeze(node: Node) -> None:
@@ -65,10 +65,8 @@ class Freeze:
 
         await on_each(injection.targets, thaw)
 
-    def bit(self, injection: Injection) -> Bite:
-        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
-        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
-        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+    def proof(self, injection: Injection) -> Proof:
+        return proved(injection, _lacking)
 
 
 def _seen(injection: Injection, node: Node) -> dict[str, Any]:
@@ -76,7 +74,7 @@ def _seen(injection: Injection, node: Node) -> dict[str, Any]:
     return seen
 
 
-def _wrong(seen: dict[str, Any]) -> str | None:
+def _lacking(seen: Mapping[str, Any]) -> str | None:
     """What is missing from the proof for one node, or None."""
     if not seen.get("frozen"):
         return "was not frozen after the injection"

@@ -7,7 +7,7 @@ so that they come past the events of a start (registered, recovered, became-foll
 that, since other events may never come; by hand leave it out, and let another step provoke the event.
 
 The order stands on all targets; each stops by itself when it gets there, and one is enough for the fault to have
-bitten. At the heal the orders are withdrawn first, then whoever stopped goes on.
+taken effect. At the heal the orders are withdrawn first, then the processes that stopped go on.
 
 Proof: the process was seen stopped at the heal, and the last line of its event log is the event asked for.
 """
@@ -20,10 +20,10 @@ from typing import Any
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import Holdable, System
-from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
 from assay.nemesis.process import draw_target, probe_processes, status, written
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, TargetError
+from assay.nemesis.target import Target, TargetError, servers
 
 
 class Hold:
@@ -43,7 +43,7 @@ class Hold:
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, Holdable):
             return f"{system.name} cannot be told to stop itself after an event (hold_file, start_events)"
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         system, event, key = _order(injection)
@@ -85,16 +85,16 @@ class Hold:
 
         await on_each(injection.targets, let_go)
 
-    def bit(self, injection: Injection) -> Bite:
+    def proof(self, injection: Injection) -> Proof:
         event = injection.evidence.get("event")
         key = injection.step.parameters.get("key")
         reasons = []
         for name in injection.names:
             reason = _wrong(injection.evidence.get(name, {}), event, key)
             if reason is None:
-                return Bite(True, injection.evidence)
+                return Proof(True, injection.evidence)
             reasons.append(f"{name}: {reason}")
-        return Bite(False, injection.evidence, "; ".join(reasons))
+        return Proof(False, injection.evidence, "; ".join(reasons))
 
 
 def _order(injection: Injection) -> tuple[Holdable, str, str | None]:

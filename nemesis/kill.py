@@ -9,15 +9,15 @@ Proof: the process was alive before, dead from the injection to the heal, and an
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import System
-from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
-from assay.nemesis.process import draw_target, probe_processes, status, written
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, proved, status, written
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target
+from assay.nemesis.target import Target, servers
 
 
 class Kill:
@@ -35,7 +35,7 @@ class Kill:
         return draw_target(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         async def kill(node: Node) -> None:
@@ -65,13 +65,11 @@ class Kill:
 
         await on_each(injection.targets, start)
 
-    def bit(self, injection: Injection) -> Bite:
-        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
-        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
-        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+    def proof(self, injection: Injection) -> Proof:
+        return proved(injection, _lacking)
 
 
-def _wrong(seen: dict[str, Any]) -> str | None:
+def _lacking(seen: Mapping[str, Any]) -> str | None:
     """What is missing from the proof for one node, or None."""
     for moment in ("before", "killed", "at_heal", "after"):
         if moment not in seen:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import Movable, System
-from assay.nemesis.fault import Bite, Census, Injection, Scope
+from assay.nemesis.fault import Census, Injection, Proof, Scope
 from assay.nemesis.process import draw_target, probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Kind, Target, TargetError, servers
@@ -60,7 +60,7 @@ class MoveReplicas:
             return f"{system.name} has no keys"
         if len(servers(cluster, system)) < 2:
             return "there is no second server to move to (--nodes=3)"
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         cluster, system = injection.context.cluster, _movable(injection)
@@ -100,13 +100,13 @@ class MoveReplicas:
             await _order(injection, key, [nodes[name] for name in before], ASK_SECONDS)
             evidence["back"] = await _ended(injection, key)
 
-    def bit(self, injection: Injection) -> Bite:
+    def proof(self, injection: Injection) -> Proof:
         evidence = injection.evidence
         if "after" not in evidence:
-            return Bite(False, evidence, "no move was seen to end")
+            return Proof(False, evidence, "no move was seen to end")
         if set(evidence["after"]) == set(evidence["before"]):
-            return Bite(False, evidence, f"the replicas of {evidence['key']} are where they were")
-        return Bite(True, evidence)
+            return Proof(False, evidence, f"the replicas of {evidence['key']} are where they were")
+        return Proof(True, evidence)
 
 
 def elsewhere(before: Sequence[str], target: str, everybody: Sequence[str], rng: random.Random) -> list[str]:

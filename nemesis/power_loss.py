@@ -40,7 +40,7 @@ class PowerLoss(Kill):
                 return f"a {cluster.kind} node's power cannot be cut; the simulation's can (--cluster=sim)"
             if (reason := node.power_loss_unavailable()) is not None:
                 return f"the power of {node.name} cannot be cut: {reason}"
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def end(self, injection: Injection, node: Node) -> None:
         lost = dict(await cast(Powered, node).power_loss())

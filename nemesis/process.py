@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from assay.cluster.node import Cluster, Node, NodeError, ProcessStatus
-from assay.cluster.system import System
-from assay.nemesis.fault import Census, with_key
+from assay.cluster.node import Node, NodeError, ProcessStatus
+from assay.nemesis.fault import Census, Injection, Proof, with_key
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import KEYED, Kind, Target, servers
+from assay.nemesis.target import KEYED, Kind, Target
 
 DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
 """What is drawn from when no target is asked for. Not ``majority`` and ``all``: with min_insync=2 nothing can be
@@ -36,11 +36,12 @@ def _possible(kind: Kind, census: Census) -> bool:
     return kind is not Kind.FOLLOWER or census.servers > 1
 
 
-async def probe_processes(cluster: Cluster, system: System) -> str | None:
-    """None when every server's process can be looked at."""
-    nodes = servers(cluster, system)
+async def probe_processes(
+    nodes: Sequence[Node], missing: str = "there is no server to do it to (--nodes=3)"
+) -> str | None:
+    """None when every node's process can be looked at. ``missing``: what to say when there are no nodes."""
     if not nodes:
-        return "there is no server to do it to (--nodes=3)"
+        return missing
     try:
         for node in nodes:
             await node.process()
@@ -57,3 +58,10 @@ async def status(node: Node) -> dict[str, str | None]:
 def written(seen: ProcessStatus) -> dict[str, str | None]:
     """As plain data."""
     return {"state": str(seen.state), "incarnation": seen.incarnation}
+
+
+def proved(injection: Injection, lack: Callable[[Mapping[str, Any]], str | None]) -> Proof:
+    """A proof that holds if it holds on every target. ``lack``: what is missing from one node's evidence, or None."""
+    missing = {name: lack(injection.evidence.get(name, {})) for name in injection.names}
+    reasons = [f"{name}: {reason}" for name, reason in missing.items() if reason is not None]
+    return Proof(not reasons, injection.evidence, "; ".join(reasons) or None)

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import DeploymentError, System
-from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
-from assay.nemesis.process import draw_target, probe_processes, status
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, proved, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Kind, Target
+from assay.nemesis.target import Kind, Target, servers
 
 READY_EVERY = 0.1
 READY_WITHIN = 10.0
@@ -42,7 +42,7 @@ class Restart:
         return draw_target(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         await on_each(injection.targets, lambda node: _terminate(injection, node))
@@ -66,10 +66,8 @@ class Restart:
 
         await on_each(injection.targets, start)
 
-    def bit(self, injection: Injection) -> Bite:
-        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
-        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
-        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+    def proof(self, injection: Injection) -> Proof:
+        return proved(injection, _lacking)
 
 
 class RollingRestart(Restart):
@@ -131,7 +129,7 @@ def _seen(injection: Injection, node: Node) -> dict[str, Any]:
     return seen
 
 
-def _wrong(seen: dict[str, Any]) -> str | None:
+def _lacking(seen: Mapping[str, Any]) -> str | None:
     """What is missing from the proof for one node, or None."""
     for moment in ("before", "ended", "after"):
         if moment not in seen:

@@ -19,15 +19,15 @@ class FaultPhase(enum.StrEnum):
 
 
 class Stage(enum.StrEnum):
-    """Where a fault failed: waiting for its trigger, finding its targets, doing it, looking at it, biting, undoing it,
-    or afterwards.
+    """Where a fault failed: waiting for its trigger, finding its targets, doing it, looking at it, proving its effect,
+    undoing it, or afterwards.
     """
 
     TRIGGER = "trigger"
     TARGET = "target"
     INJECT = "inject"
     OBSERVE = "observe"
-    BITE = "bite"
+    EFFECT = "effect"
     HEAL = "heal"
     RECOVER = "recover"
 
@@ -35,8 +35,8 @@ class Stage(enum.StrEnum):
 class FaultRow(msgspec.Struct, frozen=True):
     """One change of one fault. ``id`` rises from 1 in the schedule's order; ``time`` is the run's stamp in nanoseconds.
 
-    ``bit``: on ``healed`` rows whether the fault was proved to have bitten, else None. ``detail`` is plain data; on
-    ``failed`` rows it has ``stage`` and ``reason``.
+    ``took_effect``: on ``healed`` rows whether the fault was proved to have taken effect, else None. ``detail`` is
+    plain data; on ``failed`` rows it has ``stage`` and ``reason``.
     """
 
     id: int
@@ -45,4 +45,4 @@ class FaultRow(msgspec.Struct, frozen=True):
     phase: FaultPhase
     time: int
     detail: dict[str, Any]
-    bit: bool | None = None
+    took_effect: bool | None = None

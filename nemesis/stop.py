@@ -11,15 +11,15 @@ same incarnation.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import System
-from assay.nemesis.fault import Bite, Census, Injection, Scope, on_each
-from assay.nemesis.process import draw_target, probe_processes, status, written
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.process import draw_target, probe_processes, proved, status, written
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import OF_CLIENTS, Target
+from assay.nemesis.target import OF_CLIENTS, Target, servers
 
 
 class Stop:
@@ -38,7 +38,7 @@ class Stop:
         return draw_target(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(cluster, system)
+        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         async def stop(node: Node) -> None:
@@ -61,13 +61,11 @@ class Stop:
 
         await on_each(injection.targets, resume)
 
-    def bit(self, injection: Injection) -> Bite:
-        wrong = {node.name: _wrong(injection.evidence.get(node.name, {})) for node in injection.targets}
-        reasons = [f"{name}: {reason}" for name, reason in wrong.items() if reason is not None]
-        return Bite(not reasons, injection.evidence, "; ".join(reasons) or None)
+    def proof(self, injection: Injection) -> Proof:
+        return proved(injection, _lacking)
 
 
-def _wrong(seen: dict[str, Any]) -> str | None:
+def _lacking(seen: Mapping[str, Any]) -> str | None:
     """What is missing from the proof for one node, or None."""
     for moment in ("stopped", "at_heal"):
         if moment not in seen:

@@ -13,15 +13,17 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.node import Cluster
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.nemesis.fault import Census
 from assay.nemesis.kill import Kill
+from assay.nemesis.process import probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.stop import Stop
 from assay.nemesis.target import Kind, Target, zookeepers
 
 KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
+NONE_HERE = "there is no ZooKeeper node to do it to (--zookeepers=1)"
 
 
 class ZooKeeperPause(Stop):
@@ -35,7 +37,7 @@ class ZooKeeperPause(Stop):
         return _draw(self.name, rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await _probe(zookeepers(cluster))
+        return await probe_processes(zookeepers(cluster), NONE_HERE)
 
 
 class ZooKeeperKill(Kill):
@@ -49,7 +51,7 @@ class ZooKeeperKill(Kill):
         return _draw(self.name, rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await _probe(zookeepers(cluster))
+        return await probe_processes(zookeepers(cluster), NONE_HERE)
 
 
 def _draw(fault: str, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -59,14 +61,3 @@ def _draw(fault: str, rng: random.Random, census: Census, target: Target | None)
         raise ScheduleError(f"{fault} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1")
     kinds = KINDS if census.zookeepers > 1 else KINDS[:1]
     return target or Target(rng.choice(kinds)), {}
-
-
-async def _probe(nodes: Sequence[Node]) -> str | None:
-    if not nodes:
-        return "there is no ZooKeeper node to do it to (--zookeepers=1)"
-    try:
-        for node in nodes:
-            await node.process()
-    except NodeError as error:
-        return f"the processes cannot be seen: {error}"
-    return None

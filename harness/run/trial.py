@@ -245,7 +245,7 @@ class Trial:
         def record(row: FaultRow) -> None:
             history.fault(
                 id=row.id, fault=row.fault, targets=row.targets, phase=row.phase, time=row.time, detail=row.detail,
-                bit=row.bit,
+                bit=row.took_effect,
             )  # fmt: skip
             if row.phase is FaultPhase.INJECTED:
                 self.tally.in_force[row.id] = f"{row.fault} {'+'.join(row.targets)}"

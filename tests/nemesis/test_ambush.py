@@ -54,7 +54,7 @@ def test_the_process_is_killed_where_it_stands() -> None:
     assert row.detail["trigger"]["held"] is True
     assert row.detail["trigger"]["line"]["key"] == "orders-1"
     assert row.detail["evidence"]["n2"]["before"]["state"] == ProcessState.STOPPED
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_a_line_that_is_read_after_the_time_was_over_counts_if_its_process_stands_there() -> None:
@@ -128,7 +128,7 @@ def test_who_need_not_stand_goes_on_once_the_step_has_acted(fault: str, whom: st
     seen: list[ProcessState] = []
     play = held(play, (4.0, says(play, "n2")), (5.0, lambda: seen.append(play.cluster.node("n2").state)))
     assert seen == [ProcessState.STOPPED if fault == "stop" else ProcessState.RUNNING]
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_a_second_who_comes_past_the_event_goes_on() -> None:
@@ -150,12 +150,12 @@ def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
     play = Play(Schedule(1, steps), FakeCluster(3))
     held(play, (4.0, says(play, "n2")))
     assert "one at a time" in play.row(2, FaultPhase.FAILED).detail["reason"]
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
     order = Step(1.0, "hold", target("n1"), 3.0, {"event": "isr-change"})
     play = Play(Schedule(1, (order, steps[0])), FakeCluster(3))
     held(play, (2.5, says(play, "n1")))
     assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_a_node_that_takes_no_order_fails_the_step_and_the_others_go_on() -> None:

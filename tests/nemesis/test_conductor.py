@@ -48,7 +48,7 @@ def test_rows_come_in_order_with_rising_ids_and_stamps() -> None:
 def test_only_healed_rows_tell_whether_it_bit() -> None:
     play = Play(steps((2, "kill", "n1", 5)))
     play.play()
-    assert {row.phase: row.bit for row in play.rows} == {
+    assert {row.phase: row.took_effect for row in play.rows} == {
         "intended": None, "injected": None, "healed": True, "recovered": None,
     }  # fmt: skip
 
@@ -113,7 +113,7 @@ def test_cancelled_in_the_middle_of_an_injection_the_half_done_is_undone() -> No
 
     run(main())
     assert play.cluster.untouched
-    assert play.row(1, FaultPhase.HEALED).bit is False
+    assert play.row(1, FaultPhase.HEALED).took_effect is False
 
 
 def test_an_injection_that_hangs_fails_and_is_undone() -> None:
@@ -127,7 +127,7 @@ def test_an_injection_that_hangs_fails_and_is_undone() -> None:
     play.play()
     assert "no end within 30 s" in play.row(1, FaultPhase.FAILED).detail["reason"]
     assert play.cluster.untouched
-    assert play.row(2, FaultPhase.HEALED).bit is True
+    assert play.row(2, FaultPhase.HEALED).took_effect is True
 
 
 @example(1, ["clock", "freeze", "partition-bridge"], {("n1", "accept_all"): 1, ("n3", "thaw"): 2})
@@ -162,7 +162,7 @@ def test_whatever_fails_the_run_ends_and_nothing_is_left_once_nodes_obey(
         # Whoever was injected was healed, and every fault was either proved or reported as failed.
         if "injected" in phases:
             assert phases.count("healed") == 1
-        proved = any(row.id == number and row.bit for row in play.rows)
+        proved = any(row.id == number and row.took_effect for row in play.rows)
         assert proved or "failed" in phases
 
 
@@ -177,7 +177,7 @@ def test_a_node_that_refuses_is_a_failed_fault_and_the_next_is_played(fault: str
     failed = play.row(1, FaultPhase.FAILED)
     assert failed.detail["stage"] == stage
     assert f"n1: {call} refused" in failed.detail["reason"]
-    assert play.row(2, FaultPhase.HEALED).bit is True
+    assert play.row(2, FaultPhase.HEALED).took_effect is True
     assert play.cluster.untouched
 
 
@@ -215,7 +215,7 @@ def test_an_unexpected_error_is_reported_whole_and_does_not_end_the_run() -> Non
     assert failed.detail["stage"] == Stage.TARGET
     assert "Traceback" in failed.detail["reason"]
     assert "a bug in the user's finder" in failed.detail["reason"]
-    assert play.row(2, FaultPhase.HEALED).bit is True
+    assert play.row(2, FaultPhase.HEALED).took_effect is True
 
 
 def test_a_finder_that_cannot_ask_is_one_that_knows_nobody() -> None:
@@ -223,7 +223,7 @@ def test_a_finder_that_cannot_ask_is_one_that_knows_nobody() -> None:
     play.system.find_error = NodeError("zk1 unreachable")
     play.play()
     assert play.row(1, FaultPhase.INJECTED).detail["fell_back"] is True
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_a_caller_who_gives_up_on_recovery_may_come_back_to_it() -> None:
@@ -275,7 +275,7 @@ def test_a_kill_and_a_partition_of_one_node_compose() -> None:
     assert seen == {
         1: ("running", False), 3: ("running", True), 5: ("dead", True), 9: ("running", True), 13: ("running", False),
     }  # fmt: skip
-    assert play.row(1, FaultPhase.HEALED).bit is play.row(2, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is play.row(2, FaultPhase.HEALED).took_effect is True
     assert play.at(2, FaultPhase.RECOVERED) > 12, "behind a partition it does not serve"
 
 
@@ -296,7 +296,7 @@ def test_two_partitions_that_overlap_each_keep_their_cuts() -> None:
     first = {("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1")}
     second = {("n2", "zk1"), ("zk1", "n2")}
     assert seen == {3: first, 5: first | second, 9: second, 13: set()}
-    assert play.row(1, FaultPhase.HEALED).bit is play.row(2, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is play.row(2, FaultPhase.HEALED).took_effect is True
 
 
 def test_a_process_is_held_by_one_fault_at_a_time() -> None:
@@ -305,7 +305,7 @@ def test_a_process_is_held_by_one_fault_at_a_time() -> None:
         play = Play(Schedule(1, (kill, stop)))
         play.play()
         killed, stopped = play.row(1, FaultPhase.HEALED), play.row(2, FaultPhase.HEALED)
-        assert killed.bit is stopped.bit is True
+        assert killed.took_effect is stopped.took_effect is True
         assert not set(killed.targets) & set(stopped.targets)
 
 
@@ -339,7 +339,7 @@ def test_nobody_left_to_hit_is_a_failed_fault() -> None:
 def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> None:
     play = Play(steps((2, "stop", "n1", 5), (7, "kill", "n1", 5)))
     play.play()
-    assert play.row(1, FaultPhase.HEALED).bit is play.row(2, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is play.row(2, FaultPhase.HEALED).took_effect is True
 
 
 # What a run leaves to be played again
@@ -348,7 +348,7 @@ def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> No
 def played(schedule: Schedule) -> tuple[list[Any], Any]:
     play = Play(schedule, FakeCluster(5))
     rows = play.play()
-    return [(row.id, row.fault, row.phase, row.targets, row.bit) for row in rows], play.record
+    return [(row.id, row.fault, row.phase, row.targets, row.took_effect) for row in rows], play.record
 
 
 @settings(max_examples=40, deadline=None)

@@ -34,7 +34,7 @@ def damaged(way: str, whom: str, seed: int, region: str = "unflushed") -> Play:
 @given(st.sampled_from(WAYS), st.sampled_from(["n2", "n2+n4"]), st.integers(0, 2**32))
 def test_no_durable_byte_changes_and_no_file_is_damaged_twice(way: str, whom: str, seed: int) -> None:
     play = damaged(way, whom, seed)
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
     changed = [
         (node.name, path) for node in play.cluster.servers for path in PATHS if node.files[path] != bytes(range(200))
     ]
@@ -70,12 +70,12 @@ def test_more_than_a_minority_is_refused_before_anything_is_killed(way: str) -> 
 
 
 @pytest.mark.parametrize("way", ["truncate-tail", "corrupt"])
-def test_where_nothing_lies_in_the_region_nothing_has_bitten(way: str) -> None:
+def test_where_nothing_lies_in_the_region_nothing_took_effect(way: str) -> None:
     play = Play(Schedule(1, (Step(2.0, way, parse("n2"), 5.0),)))
     play.cluster.node("n2").files = {PATHS[0]: bytes(DURABLE)}
     play.play()
     row = play.row(1, FaultPhase.HEALED)
-    assert row.bit is False
+    assert row.took_effect is False
     assert "nothing lay in the region" in row.detail["reason"]
     assert play.cluster.untouched
 
@@ -102,7 +102,7 @@ def test_a_process_that_has_just_flushed_everything_is_killed_when_there_is_more
     node = play.cluster.node("n2")
     node.files = {PATHS[0]: bytes(DURABLE)}
     row = held(play, (3.0, lambda: node.files.update({PATHS[0]: bytes(DURABLE + 50)}))).row(1, FaultPhase.HEALED)
-    assert row.bit is True
+    assert row.took_effect is True
     assert node.files[PATHS[0]][:DURABLE] == bytes(DURABLE)
     assert any(node.files[PATHS[0]])
 
@@ -119,23 +119,23 @@ def test_hold_stops_at_the_event_and_key_and_is_withdrawn() -> None:
     play = hold(parse("n1"), event="isr-change", key="orders-1")
     first, second = says(play, "n1", "isr-change", "orders-0"), says(play, "n1", "isr-change", "orders-1")
     row = held(play, (3.0, first), (4.0, second)).row(1, FaultPhase.HEALED)
-    assert row.bit is True
+    assert row.took_effect is True
     assert row.detail["evidence"]["n1"]["last_event"]["key"] == "orders-1"
     assert play.phases(1)[-1] == "recovered"
     assert play.cluster.untouched
 
 
-def test_hold_at_an_event_that_does_not_come_has_not_bitten() -> None:
+def test_hold_at_an_event_that_does_not_come_took_no_effect() -> None:
     play = hold(parse("n1"), event="isr-change")
     row = held(play, (3.0, says(play, "n1", "became-leader"))).row(1, FaultPhase.HEALED)
-    assert row.bit is False
+    assert row.took_effect is False
     assert "never came past isr-change" in row.detail["reason"]
 
 
 def test_of_several_one_that_stopped_is_enough() -> None:
     play = hold(Target(Kind.ALL), event="became-controller")
     held(play, (3.0, says(play, "n2", "became-controller")))
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
     assert play.cluster.untouched
 
 
@@ -152,7 +152,7 @@ def test_a_process_stopped_by_something_else_was_not_held() -> None:
 @pytest.mark.parametrize("event", ["registered", "recovered"])
 def test_held_in_the_middle_of_a_start(event: str) -> None:
     play = held(hold(parse("n3"), event=event, restart=True))
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
     assert play.row(1, FaultPhase.HEALED).detail["evidence"]["n3"]["last_event"]["event"] == event
 
 
@@ -171,7 +171,7 @@ def test_a_rolling_restart_has_at_most_one_server_down() -> None:
         node.start = start  # type: ignore[method-assign]
     play.play()
     row = play.row(1, FaultPhase.HEALED)
-    assert row.bit is True
+    assert row.took_effect is True
     assert down == [1, 1, 1]
     assert row.targets == ("n1", "n2", "n3")
 
@@ -189,7 +189,7 @@ def test_a_frozen_machine_is_left_alone_by_every_other_fault() -> None:
     steps = (Step(2.0, "freeze", parse("n2"), 8.0), Step(3.0, "kill", parse("n2"), 2.0))
     play = Play(Schedule(1, (*steps, Step(4.0, "partition-one", parse("n2"), 2.0))))
     play.play()
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
     for number in (2, 3):
         assert "n2 is held" in play.row(number, FaultPhase.FAILED).detail["reason"]
     assert play.cluster.untouched

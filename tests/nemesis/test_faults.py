@@ -1,4 +1,4 @@
-"""Each fault on nodes that obey bites; on nodes that only say they obey it does not."""
+"""Each fault on nodes that obey takes effect; on nodes that only say they obey it does not."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def healed(play: Play) -> FaultRow:
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in ("partition", "zookeeper-expire")])
-def test_each_fault_bites_and_leaves_nothing_behind(name: str) -> None:
+def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
     play = one_step(name)
     row = healed(play)
-    assert row.bit is True
+    assert row.took_effect is True
     # The fake ZooKeeper answers nobody, so that it serves again is never seen.
     assert play.phases(1) == ["intended", "injected", "healed", "failed" if "zookeeper-" in name else "recovered"]
     assert play.cluster.untouched
@@ -80,19 +80,19 @@ def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason
     for node in play.cluster.nodes:
         node.deaf.add(deaf)
     row = healed(play)
-    assert row.bit is False
+    assert row.took_effect is False
     assert reason in row.detail["reason"]
     failed = play.row(1, FaultPhase.FAILED)
-    assert failed.detail["stage"] == Stage.BITE
+    assert failed.detail["stage"] == Stage.EFFECT
     assert reason in failed.detail["reason"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_partition_without_traffic_has_not_bitten(shape: str) -> None:
+def test_a_partition_without_traffic_took_no_effect(shape: str) -> None:
     play = one_step(f"partition-{shape}")
     for node in play.cluster.nodes:
         node.quiet = True
-    assert healed(play).bit is False
+    assert healed(play).took_effect is False
 
 
 def test_one_counter_at_either_end_is_enough() -> None:
@@ -102,7 +102,7 @@ def test_one_counter_at_either_end_is_enough() -> None:
     for node in play.cluster.nodes:
         node.quiet = node.name != "n3"
     row = healed(play)
-    assert row.bit is True
+    assert row.took_effect is True
     assert list(row.detail["evidence"]["dropped"]) == ["n3<-n2"]
     assert len(row.detail["evidence"]["quiet"]) == 3
 
@@ -112,7 +112,7 @@ def test_every_isolated_node_must_have_suffered() -> None:
     for node in play.cluster.nodes:
         node.quiet = node.name != "n1"
     row = healed(play)
-    assert row.bit is False
+    assert row.took_effect is False
     assert row.detail["reason"] == "no packet to or from n2 was dropped"
 
 
@@ -120,7 +120,7 @@ def test_a_process_that_was_dead_before_was_not_killed() -> None:
     play = one_step("kill")
     play.cluster.node("n2").kill_by_itself()
     row = healed(play)
-    assert row.bit is False
+    assert row.took_effect is False
     assert "dead already" in row.detail["reason"]
     assert play.cluster.untouched
 
@@ -190,7 +190,7 @@ def test_a_partition_that_makes_no_sense_fails_and_touches_nothing(
     play = Play(Schedule(1, (Step(2.0, fault, parse(target), 5.0, parameters),)))
     play.play()
     assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.INJECT
-    assert play.row(1, FaultPhase.HEALED).bit is False
+    assert play.row(1, FaultPhase.HEALED).took_effect is False
     assert not any("drop_from" in node.calls for node in play.cluster.nodes)
 
 
@@ -248,7 +248,7 @@ def test_a_coordinator_that_nobody_knows_is_replaced_and_the_evidence_says_so() 
     row = healed(play)
     injected = play.row(1, FaultPhase.INJECTED).detail["evidence"]
     assert "nobody is known to be coordinator of members" in injected["note"]
-    assert row.bit is True
+    assert row.took_effect is True
     assert row.detail["evidence"]["cut"] == [f"client1|{injected['coordinator']}"]
 
 
@@ -271,7 +271,7 @@ def zookeeper(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[str, float]]:
 def test_a_session_is_cut_off_until_zookeeper_has_ended_it(zookeeper: object) -> None:
     play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
     row = healed(play)
-    assert row.bit is True
+    assert row.took_effect is True
     assert row.detail["evidence"]["sessions"] == {"n2": {"0x2": 3.0, "0x7": 4.0}}
     assert play.at(1, FaultPhase.HEALED) == 6.0, "as long as the longest of its sessions, not the second asked for"
     assert play.cluster.untouched
@@ -281,13 +281,13 @@ def test_a_session_that_lives_on_has_not_expired(zookeeper: dict[int, tuple[str,
     zookeeper[7] = ("198.18.0.2", 60.0)
     play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
     row = healed(play)
-    assert row.bit is False
+    assert row.took_effect is False
     assert row.detail["reason"] == "ZooKeeper still had 0x7 at the heal"
     assert play.cluster.untouched
 
 
 def test_who_holds_no_session_cannot_lose_one(zookeeper: object) -> None:
     play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n3"), 1.0),)))
-    assert healed(play).bit is False
+    assert healed(play).took_effect is False
     assert "n3 holds no session" in play.row(1, FaultPhase.FAILED).detail["reason"]
     assert not any("drop_from" in node.calls for node in play.cluster.nodes)

@@ -1,4 +1,4 @@
-"""Each fault bites in the simulation, heals, and is recovered from, on a system that does nothing but talk."""
+"""Each fault takes effect in the simulation, heals, and is recovered from, on a system that does nothing but talk."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ async def follow(node: Node, conductor: Conductor) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", list(FAULTS))
-def test_each_fault_bites_heals_and_is_recovered_from(name: str, seed: int) -> None:
+def test_each_fault_takes_effect_heals_and_is_recovered_from(name: str, seed: int) -> None:
     rows, _ = play([name], seed, {"zookeeper": 3, "broker": 5, "client": 1} if seed else COUNTS | {"broker": 4})
     assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
-    assert [row.bit for row in rows if row.phase is FaultPhase.HEALED] == [True] * 3
+    assert [row.took_effect for row in rows if row.phase is FaultPhase.HEALED] == [True] * 3
     assert [row.id for row in rows if row.phase is FaultPhase.RECOVERED] == [1, 2, 3]
 
 
@@ -82,16 +82,16 @@ def test_each_fault_bites_heals_and_is_recovered_from(name: str, seed: int) -> N
 def test_combined_faults_bite(seed: int) -> None:
     rows, record = play(["kill", "partition", "stop"], seed)
     assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
-    assert all(row.bit for row in rows if row.phase is FaultPhase.HEALED)
+    assert all(row.took_effect for row in rows if row.phase is FaultPhase.HEALED)
     assert {step.fault for step in record.schedule.steps} == {"kill", "partition", "stop"}
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_faults_of_consumers_and_of_servers_bite_together(seed: int) -> None:
+def test_faults_of_consumers_and_of_servers_take_effect_together(seed: int) -> None:
     faults = ["cut-consumer", "kill", "stop-consumer", "zookeeper-expire"]
     rows, record = play(Schedule(seed, draw(seed, faults, census=CENSUS, time_limit=60).steps), seed)
     assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
-    assert all(row.bit for row in rows if row.phase is FaultPhase.HEALED)
+    assert all(row.took_effect for row in rows if row.phase is FaultPhase.HEALED)
     assert {step.fault for step in record.schedule.steps} == set(faults)
 
 
@@ -103,7 +103,7 @@ WHOM = ["zookeeper", "all", "majority", "leader", "controller", "coordinator", "
 def test_process_faults_on_every_sort_of_target(name: str, target: str) -> None:
     rows, _ = play(Schedule(1, (Step(2.0, name, parse(target), 5.0),)))
     assert [str(row.phase) for row in rows] == ["intended", "injected", "healed", "recovered"]
-    assert rows[2].bit is True
+    assert rows[2].took_effect is True
 
 
 def test_a_partition_from_zookeeper_drops_the_packets_of_the_session() -> None:
@@ -117,7 +117,7 @@ def test_a_session_expires_and_not_before_it_has_lasted_its_time() -> None:
     for who in ("n2", "client1"):
         rows, _ = play(Schedule(1, (Step(2.0, "zookeeper-expire", parse(who), 0.5),)))
         evidence = rows[2].detail["evidence"]
-        assert rows[2].bit is True
+        assert rows[2].took_effect is True
         assert evidence["cut"] == [f"{who}|zk1" if who < "zk1" else f"zk1|{who}"]
         assert list(evidence["sessions"][who].values()) == [3.0]
         assert evidence["alive"] == []
@@ -126,7 +126,7 @@ def test_a_session_expires_and_not_before_it_has_lasted_its_time() -> None:
 
 def test_a_process_killed_behind_a_partition_comes_up_behind_it() -> None:
     rows, _ = play(Schedule(1, (Step(2.0, "partition-one", parse("n1"), 10.0), Step(4.0, "kill", parse("n1"), 4.0))))
-    assert [row.bit for row in rows if row.phase is FaultPhase.HEALED] == [True, True]
+    assert [row.took_effect for row in rows if row.phase is FaultPhase.HEALED] == [True, True]
 
 
 def test_one_seed_one_story() -> None:
@@ -141,7 +141,7 @@ def test_a_run_plays_again_as_it_came_out() -> None:
 
     def story(rows: list[FaultRow]) -> list[tuple[object, ...]]:
         told = (FaultPhase.INJECTED, FaultPhase.HEALED)
-        return [(row.id, row.fault, row.phase, row.targets, row.bit) for row in rows if row.phase in told]
+        return [(row.id, row.fault, row.phase, row.targets, row.took_effect) for row in rows if row.phase in told]
 
     again, _ = play(record.as_resolved(), 3)
     assert story(again) == story(rows)

@@ -65,14 +65,14 @@ def test_the_heal_waits_for_the_end_and_the_evidence_says_where_from_and_where_t
     done = play(5, moving=9.0, refusals=3)
     row = done.row(1, FaultPhase.HEALED)
     evidence = row.detail["evidence"]
-    assert row.bit is True
+    assert row.took_effect is True
     assert evidence["before"] == ["n1", "n2", "n3"]
     assert evidence["after"] == evidence["meant"] == done.system.placed
     assert "n2" not in evidence["after"]
     assert done.at(1, FaultPhase.HEALED) >= 2.0 + 0.6 + 9.0
 
 
-def test_a_move_that_a_client_undoes_soon_after_has_bitten() -> None:
+def test_a_move_that_a_client_undoes_soon_after_took_effect() -> None:
     made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 5.0),)), FakeCluster(5))
     made.system.slow, placed = 0.3, list(made.system.placed)
     replicas_of = made.system.replicas_of
@@ -85,7 +85,7 @@ def test_a_move_that_a_client_undoes_soon_after_has_bitten() -> None:
     made.system.replicas_of = undone  # type: ignore[method-assign]
     made.play()
     row = made.row(1, FaultPhase.HEALED)
-    assert row.bit is True
+    assert row.took_effect is True
     assert "n2" not in row.detail["evidence"]["after"]
 
 
@@ -98,7 +98,7 @@ def test_without_another_server_the_replica_goes_and_comes_back() -> None:
 def test_a_move_that_does_not_end_is_a_heal_that_failed_and_is_tried_again_at_the_end() -> None:
     done = play(5, moving=25.0)
     assert [row.detail["stage"] for row in done.rows if row.phase is FaultPhase.FAILED] == [Stage.HEAL]
-    assert done.row(1, FaultPhase.HEALED).bit is True
+    assert done.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_an_order_that_nobody_takes_is_a_failed_fault() -> None:

@@ -81,7 +81,7 @@ def test_isolate_controller_finds_the_controller() -> None:
     play = Play(Schedule(1, (Step(2.0, "partition-isolate-controller", Target(Kind.CONTROLLER), 5.0),)))
     play.play()
     assert play.row(1, FaultPhase.HEALED).targets == ("n3",)
-    assert play.row(1, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
 @pytest.mark.parametrize("zookeeper", [False, True])
@@ -106,7 +106,7 @@ def test_fast_fail_rejects_at_both_ends_and_yields_to_a_drop_of_the_same_link() 
     fast, slow = Step(2.0, "partition-fast-fail", parse("n2"), 9.0), Step(4.0, "partition-one", parse("n1"), 4.0)
     play = Play(Schedule(1, (fast, slow)))
     play.play()
-    assert play.row(1, FaultPhase.HEALED).bit is play.row(2, FaultPhase.HEALED).bit is True
+    assert play.row(1, FaultPhase.HEALED).took_effect is play.row(2, FaultPhase.HEALED).took_effect is True
     assert play.cluster.node("n3").calls.count("reject_from") == 2, "made again when the other's rules went"
     assert play.cluster.node("n2").calls.count("reject_from") == 3, "before, beside and after the drop"
     assert play.cluster.node("n2").calls.count("drop_from") == 1

@@ -70,7 +70,7 @@ def test_after_so_many_operations_counted_since_it_was_armed() -> None:
     )
     assert done.at(1, FaultPhase.INJECTED) == pytest.approx(6.0)
     assert done.at(1, FaultPhase.HEALED) == pytest.approx(11.0), "it lasts from when it was injected"
-    assert done.row(1, FaultPhase.HEALED).bit is True
+    assert done.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_on_an_event_with_its_key_and_fields_the_nth_time() -> None:
@@ -133,7 +133,7 @@ def test_one_that_waits_in_vain_is_reported_and_the_others_are_played(trigger: T
     assert failed.detail["stage"] == Stage.TRIGGER
     assert f"saw {3 if isinstance(trigger, AfterOperations) else 0} " in failed.detail["reason"]
     assert done.phases(1) == ["intended", "failed"]
-    assert done.row(2, FaultPhase.HEALED).bit is True
+    assert done.row(2, FaultPhase.HEALED).took_effect is True
     assert done.cluster.untouched
 
 
@@ -166,7 +166,7 @@ def test_two_triggers_and_a_plain_step_go_on_beside_each_other() -> None:
     )
     assert [done.at(number, FaultPhase.INJECTED) for number in (1, 2, 3)] == pytest.approx([9.0, 5.0, 4.0])
     assert [done.at(number, FaultPhase.HEALED) for number in (1, 2, 3)] == pytest.approx([12.0, 8.0, 14.0])
-    assert all(done.row(number, FaultPhase.HEALED).bit for number in (1, 2, 3))
+    assert all(done.row(number, FaultPhase.HEALED).took_effect for number in (1, 2, 3))
 
 
 def test_as_resolved_it_is_a_step_at_a_time() -> None:

@@ -1,0 +1,75 @@
+"""The faults injected and not healed, and what follows from them for the next one: which nodes it may hit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Mapping
+
+from assay.cluster.node import Node
+from assay.nemesis.fault import Context, Fault, Injection, Scope
+from assay.nemesis.schedule import Step
+from assay.nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
+from assay.nemesis.trigger import Fired
+
+
+class InForce:
+    """Of one run, oldest first. An injection is in force from before its first call to a node until it is healed."""
+
+    def __init__(self, context: Context, catalogue: Mapping[str, Fault]) -> None:
+        self._context = context
+        self._catalogue = catalogue
+        self._servers = servers(context.cluster, context.system)
+        self._injections: dict[int, Injection] = {}
+
+    def __iter__(self) -> Iterator[Injection]:
+        return iter(self._injections.values())
+
+    def __len__(self) -> int:
+        return len(self._injections)
+
+    def add(self, injection: Injection) -> None:
+        self._injections[injection.id] = injection
+
+    def get(self, number: int) -> Injection | None:
+        return self._injections.get(number)
+
+    def remove(self, number: int) -> None:
+        del self._injections[number]
+
+    def of_scope(self, *scopes: Scope) -> set[str]:
+        """The nodes that faults of these scopes hold."""
+        held = [injection for injection in self if self._catalogue[injection.step.fault].scope in scopes]
+        return {name for injection in held for name in injection.names}
+
+    async def choose(self, step: Step, seed: int, fired: Fired | None) -> Chosen:
+        """The targets of the next fault. Raises ``TargetError`` when it has none."""
+        context, scope = self._context, self._catalogue[step.fault].scope
+        scene = Scene(
+            self._servers,
+            zookeepers(context.cluster),
+            context.system.keys(),
+            context.find,
+            sorted(self.of_scope(*(other for other in Scope if scope.clashes(other)))),
+            None if fired is None else fired.origin,
+            clients(context.cluster),
+            groups(context.system),
+        )
+        target = step.target
+        if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
+            # The leader, or a follower, of what the event was about.
+            about = fired.line.get("key")
+            target = Target(target.kind, about if about in scene.whose(target.kind) else None)
+        chosen = await resolve(target, scene, random.Random(seed))
+        return self._sparing(chosen, scene.busy) if step.keep_majority else chosen
+
+    def _sparing(self, chosen: Chosen, busy: Collection[str]) -> Chosen:
+        """The same, or one server that suffers already, when a majority of the servers would suffer otherwise."""
+        if not any(node in self._servers for node in chosen.nodes):
+            return chosen
+        suffering = {name for injection in self for name in injection.names}
+        suffer = [n for n in self._servers if n.name in suffering or n.name in {node.name for node in chosen.nodes}]
+        free: list[Node] = [node for node in self._servers if node.name in suffering and node.name not in busy]
+        if len(suffer) <= (len(self._servers) - 1) // 2 or not free:
+            return chosen
+        note = f"took {free[0].name}, which another fault holds already, so that a majority is left in peace"
+        return Chosen((free[0],), key=chosen.key, note=note)

@@ -1,0 +1,76 @@
+"""After the heal: waits until the targets of a fault serve again, beside everything else that the nemesis does."""
+
+from __future__ import annotations
+
+import asyncio
+
+from assay.cluster import zookeeper
+from assay.cluster.node import Node
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.nemesis.attempt import attempt
+from assay.nemesis.fault import NOT_READY_ERRORS, Injection
+from assay.nemesis.reporter import Reporter
+from assay.nemesis.row import Stage
+
+RECOVERY_SECONDS = 60.0
+READY_EVERY = 0.25
+READY_SECONDS = 5.0
+
+
+class Recoveries:
+    """Of one run. A fault whose targets do not serve within ``seconds`` is reported as failed."""
+
+    def __init__(self, system: System, reporter: Reporter, seconds: float) -> None:
+        self._system = system
+        self._reporter = reporter
+        self._seconds = seconds
+        self._tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = {}
+
+    def begin(self, injection: Injection) -> None:
+        """The fault is healed: waits in the background."""
+        name = f"recovery of fault {injection.id}"
+        self._tasks[injection.id] = injection, asyncio.get_running_loop().create_task(self._wait(injection), name=name)
+
+    async def settle(self) -> None:
+        """Waits for all of them. A caller that gives up, by a time limit of its own, ends none: :meth:`close` does."""
+        for _, task in list(self._tasks.values()):
+            await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Waits no longer: those still due are reported as failed. Idempotent."""
+        for injection, task in self._tasks.values():
+            if not task.done():
+                reason = "not ready yet when the run was closed"
+                self._reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
+                task.cancel()
+        await asyncio.gather(*(task for _, task in self._tasks.values()), return_exceptions=True)
+
+    async def _wait(self, injection: Injection) -> None:
+        """Until all targets serve again, at the same time or one after the other."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        missing = list(injection.targets)
+
+        async def all_ready() -> None:
+            while missing:
+                if await self._ready(missing[0]):
+                    missing.pop(0)
+                else:
+                    await asyncio.sleep(READY_EVERY)
+
+        trouble = await attempt(self._seconds, all_ready())
+        if trouble is None:
+            self._reporter.recovered(injection, loop.time() - began)
+        else:
+            reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}"
+            self._reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
+
+    async def _ready(self, node: Node) -> bool:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                # ZooKeeper is the cluster's own, not the system's: the cluster knows when it is ready.
+                if node.role == ZOOKEEPER_ROLE:
+                    return await zookeeper.ready(node)
+                return await self._system.ready(node)
+        except NOT_READY_ERRORS:
+            return False

@@ -1,0 +1,102 @@
+"""Reports what becomes of every fault of a run: rows for the history, and the schedule's record.
+
+Times that a row's detail gives are seconds of the run; the row's own time is the history's stamp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from assay.nemesis.fault import Injection, Proof
+from assay.nemesis.row import FaultPhase, FaultRow, Stage
+from assay.nemesis.schedule import Record, Resolved, Schedule
+
+
+class Reporter:
+    """``record`` takes each row as it comes to pass; ``stamp`` gives strictly increasing nanoseconds.
+
+    A fault's number is its place in the schedule, from 1.
+    """
+
+    def __init__(self, schedule: Schedule, record: Callable[[FaultRow], None], stamp: Callable[[], int]) -> None:
+        self._schedule = schedule
+        self._record = record
+        self._stamp = stamp
+        self._started = 0.0
+        self._resolved: dict[int, Resolved] = {}
+
+    @property
+    def outcome(self) -> Record:
+        """What was meant and what it has come to so far."""
+        return Record(self._schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
+
+    @property
+    def started(self) -> float:
+        """The loop's time at which the run began."""
+        return self._started
+
+    def elapsed(self) -> float:
+        """Seconds of the run."""
+        return asyncio.get_running_loop().time() - self._started
+
+    def intended(self) -> None:
+        """The run begins: one row for each step."""
+        self._started = asyncio.get_running_loop().time()
+        for number, step in enumerate(self._schedule.steps, start=1):
+            detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
+            self._row(number, (), FaultPhase.INTENDED, detail)
+
+    def missed(self, number: int, at: float, stage: Stage, reason: str) -> None:
+        """It failed before it had a target."""
+        step = self._schedule.steps[number - 1]
+        self._resolved[number] = Resolved(step, (), at, None, {"reason": reason})
+        self.failed(number, (), stage, reason)
+
+    def aimed(self, injection: Injection, at: float, detail: Mapping[str, Any]) -> None:
+        """It has targets, and is about to be injected."""
+        self._resolved[injection.id] = Resolved(injection.step, injection.names, at, None, dict(detail))
+
+    def injected(self, injection: Injection) -> None:
+        """It is in force."""
+        resolved = self._resolved[injection.id]
+        extra = {"at": resolved.at, "parameters": injection.step.parameters, "evidence": injection.evidence}
+        self._row(injection.id, injection.names, FaultPhase.INJECTED, {**resolved.detail, **extra})
+
+    def healed(self, injection: Injection, proof: Proof, at: float) -> None:
+        """It is undone; whether it took effect is known."""
+        detail = {"at": at, "evidence": dict(proof.evidence)}
+        if proof.reason is not None:
+            detail["reason"] = proof.reason
+        self._row(injection.id, injection.names, FaultPhase.HEALED, detail, proof.took_effect)
+        resolved = self._resolved[injection.id]
+        self._resolved[injection.id] = msgspec.structs.replace(
+            resolved, healed_at=at, detail={**resolved.detail, "took_effect": proof.took_effect, **detail}
+        )
+        if not proof.took_effect:
+            self.failed(injection.id, injection.names, Stage.EFFECT, proof.reason or "the fault did nothing")
+
+    def recovered(self, injection: Injection, seconds: float) -> None:
+        """All targets serve again, so many seconds after the heal."""
+        self._row(injection.id, injection.names, FaultPhase.RECOVERED, {"seconds": seconds})
+
+    def failed(self, number: int, targets: tuple[str, ...], stage: Stage, reason: str) -> None:
+        """Something went wrong with it."""
+        detail = {"what": str(self._schedule.steps[number - 1]), "stage": str(stage), "reason": reason}
+        self._row(number, targets, FaultPhase.FAILED, detail)
+
+    def _row(
+        self,
+        number: int,
+        targets: tuple[str, ...],
+        phase: FaultPhase,
+        detail: Mapping[str, Any],
+        took_effect: bool | None = None,
+    ) -> None:
+        # A copy as it is now: evidence goes on growing after the row has been written.
+        plain = msgspec.json.decode(msgspec.json.encode(dict(detail)))
+        fault = self._schedule.steps[number - 1].fault
+        self._record(FaultRow(number, fault, targets, phase, self._stamp(), plain, took_effect))

@@ -1,0 +1,145 @@
+"""The steps of a run that wait for their triggers: armed, fulfilled, or given up.
+
+A trigger with ``hold`` lays an ambush (:mod:`assay.nemesis.ambush`): its step acts once the process that wrote the
+event is seen stopped at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from assay.nemesis.ambush import LINE_SECONDS, Ambush
+from assay.nemesis.attempt import ACTION_SECONDS, attempt
+from assay.nemesis.fault import NOT_READY_ERRORS, Scope
+from assay.nemesis.hold import Hold
+from assay.nemesis.in_force import InForce
+from assay.nemesis.reporter import Reporter
+from assay.nemesis.row import Stage
+from assay.nemesis.schedule import Schedule
+from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
+
+LOOK_AGAIN = 0.25
+"""Seconds until an ambush whose time is over is looked at again, while a line of its may be on its way."""
+STANDSTILL = (Scope.PROCESS, Scope.NODE)
+"""Scopes of faults that decide whether a process runs."""
+
+
+class Waiting:
+    """Of one run. ``wake`` is called when a trigger is fulfilled."""
+
+    def __init__(
+        self, schedule: Schedule, ambush: Ambush, in_force: InForce, reporter: Reporter, wake: Callable[[], None]
+    ) -> None:
+        self._steps = schedule.steps
+        self._ambush = ambush
+        self._in_force = in_force
+        self._reporter = reporter
+        self._wake = wake
+        self._acknowledged = 0
+        self._armed: dict[int, Armed] = {}
+        self._fired: dict[int, Fired] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._armed or self._fired)
+
+    def deadlines(self) -> Iterator[tuple[float, int]]:
+        """Until when, in seconds of the run, each armed step waits."""
+        for number, armed in self._armed.items():
+            yield armed.deadline, number
+
+    def due(self) -> Iterator[tuple[float, int]]:
+        """When each step acts whose trigger is fulfilled."""
+        for number, fired in self._fired.items():
+            yield fired.due, number
+
+    def acknowledged(self, count: int) -> None:
+        """So many more operations have ended well."""
+        self._acknowledged += count
+        for number in [number for number, armed in self._armed.items() if armed.acknowledged(self._acknowledged)]:
+            self._fire(number)
+
+    def event(self, node: str, line: Mapping[str, Any]) -> None:
+        """A line of a node's event log has been read."""
+        for number in [number for number, armed in self._armed.items() if armed.event(line)]:
+            self._fire(number, node, line)
+
+    def _fire(self, number: int, origin: str | None = None, line: Mapping[str, Any] | None = None) -> None:
+        armed, now = self._armed.pop(number), self._reporter.elapsed()
+        self._fired[number] = Fired(now, now + armed.trigger.delay, origin, line)
+        self._wake()
+
+    async def arm(self, number: int, trigger: Trigger) -> None:
+        """The step's time has come: it waits from now on."""
+        self._arm(number, trigger)
+        if isinstance(trigger, OnEvent) and trigger.hold:
+            orders = [held for held in self._in_force if held.step.fault == Hold.name]
+            trouble = f"{orders[0].step} is in force, with orders of its own" if orders else None
+            trouble = trouble or await attempt(ACTION_SECONDS, self._ambush.lay(number, trigger))
+            if trouble is not None:
+                self.drop(number, trouble)
+                await self.end_ambush()
+
+    def _arm(self, number: int, trigger: Trigger) -> None:
+        self._armed[number] = Armed(trigger, self._steps[number - 1].at + trigger.within, self._acknowledged)
+
+    async def give_up(self, number: int, at: float) -> None:
+        """Its time is over. But a process may stand in its ambush, and only its line has not been read yet."""
+        armed, step = self._armed[number], self._steps[number - 1]
+        if self._ambush.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
+            try:
+                sprung = await self._ambush.has_sprung(self._kept_from_running())
+            except NOT_READY_ERRORS:
+                sprung = True  # not known: it is asked again
+            if self._armed.get(number) is not armed:
+                return  # the line has come
+            if sprung:
+                armed.deadline = at + LOOK_AGAIN
+                return
+        self.drop(number, armed.missing)
+        await self.end_ambush()
+
+    def ambushed(self, number: int) -> bool:
+        """Is the ambush laid for this step?"""
+        return self._ambush.step == number
+
+    def pop(self, number: int) -> Fired:
+        """What fulfilled the trigger of a step that is due."""
+        return self._fired.pop(number)
+
+    async def caught(self, number: int, fired: Fired) -> Fired | None:
+        """With the process that stands in the ambush. None when it has caught nothing: the step waits again."""
+        try:
+            async with asyncio.timeout(ACTION_SECONDS):
+                caught = await self._ambush.caught()
+        except NOT_READY_ERRORS as error:
+            self.drop(number, f"no process was seen stopped: {error}")
+            return None
+        if caught is None:  # armed again at once: the next line may be read at any moment
+            trigger = self._steps[number - 1].trigger
+            assert trigger is not None, "it has fired"
+            self._arm(number, trigger)
+            return None
+        return Fired(fired.at, fired.due, *caught)
+
+    async def end_ambush(self) -> str | None:
+        """Unless a step waits in it. Nodes that a fault keeps from running do not go on. What went wrong, or None."""
+        if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
+            return None
+        return await attempt(ACTION_SECONDS, self._ambush.end(self._kept_from_running()))
+
+    def drop_all(self, reason: str) -> None:
+        """None of them will act."""
+        for number in sorted([*self._armed, *self._fired]):
+            self.drop(number, reason)
+
+    def drop(self, number: int, reason: str) -> None:
+        """A step whose trigger was not fulfilled, or too late to act."""
+        self._armed.pop(number, None)
+        self._fired.pop(number, None)
+        reason = f"{self._steps[number - 1]}: {reason}"
+        self._reporter.missed(number, self._reporter.elapsed(), Stage.TRIGGER, reason)
+
+    def _kept_from_running(self) -> set[str]:
+        return self._in_force.of_scope(*STANDSTILL)
