@@ -72,8 +72,8 @@ from assay.system_under_test.protocol.topic_changes import (
 )
 from assay.system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from assay.system_under_test.replication import fetch, offsets, produce
-from assay.system_under_test.replication.defective import partition_class
 from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.traits import replication_traits
 from assay.system_under_test.runtime import Runtime
 from assay.system_under_test.tasks import Background
 from assay.system_under_test.zookeeper import paths, znodes
@@ -119,7 +119,7 @@ class Broker:
             self._background,
             self._cache.learn,
             lambda partition, term: self._coordinator.lead(partition, term),
-            partition_class(config.defects),
+            replication_traits(config.defects),
             log_traits(config.defects),
         )
         self._controller = Controller(

@@ -32,8 +32,8 @@ from assay.system_under_test.protocol.control import (
     UpdateMetadataResponse,
 )
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.partition import PartitionError
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 

@@ -25,8 +25,9 @@ from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from assay.system_under_test.protocol.schema import Request
+from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.partition import LeaderTerm, Partition
+from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import Background
 

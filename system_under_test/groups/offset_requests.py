@@ -28,9 +28,9 @@ from assay.system_under_test.protocol.group_offsets import (
 )
 from assay.system_under_test.protocol.internal import LiveBroker
 from assay.system_under_test.protocol.schema import Request
+from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import proven_end
-from assay.system_under_test.replication.partition import PartitionError
 from assay.system_under_test.runtime import ZooKeeper
 
 NO_OFFSET: Final = -1

@@ -27,7 +27,9 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
 from assay.system_under_test.protocol.schema import ProtocolError
 from assay.system_under_test.records import message_set
-from assay.system_under_test.replication.partition import LeaderTerm, Partition, PartitionError
+from assay.system_under_test.replication.errors import PartitionError
+from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.partition import Partition
 
 _log = logging.getLogger("assay.groups")
 

@@ -33,7 +33,7 @@ class CheckpointError(Exception):
 
 
 class OffsetCheckpoint:
-    """One checkpoint file. What is not in it counts as offset 0, by whoever asks."""
+    """One checkpoint file. A partition that is not in it counts as offset 0."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage

@@ -25,7 +25,7 @@ class Cut:
 
     @property
     def gap(self) -> int:
-        """``end`` if there is a gap before it, which only a further segment's name can tell; else 0."""
+        """``end`` if there is a gap before it, which only the name of a further segment can record; else 0."""
         return self.end if self.next_offset < self.end else 0
 
 
@@ -37,5 +37,5 @@ def cut_at(segments: Sequence[Segment], keep: int, offset: int) -> Cut:
     segment = segments[keep - 1]
     position, next_offset, end = segment.cut_point(offset)
     if next_offset < end and any(other.base_offset == end for other in segments[keep:]):
-        return Cut(keep + 1, segments[keep], 0, end, end)  # the segment that tells of the gap is there
+        return Cut(keep + 1, segments[keep], 0, end, end)  # the segment that records the gap is there
     return Cut(keep, segment, position, next_offset, end)

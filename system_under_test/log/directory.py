@@ -1,4 +1,4 @@
-"""What lies in a broker's log directory beside the logs: names of partitions' folders, and small files about them.
+"""What lies in a broker's log directory next to the logs: names of partitions' folders, and small files about them.
 
 ``T-P`` is partition P of topic T. ``.kafka_cleanshutdown`` says that the last process stopped cleanly;
 ``meta.properties`` whose directory this is; ``T-P/topic-incarnation`` which creation of the topic the folder

@@ -1,9 +1,9 @@
 """The sparse index of a segment: for some entries, their offset and their position in the segment's file.
 
 On disk as Kafka has it: 8 bytes an entry, offset relative to the segment's base (uint32 here) and position (uint32),
-both rising. The index is a cache and never the truth. It is not fsynced before a clean close, whoever looks a
-position up makes sure that the entry there bears the offset promised, and when anything is odd it is rebuilt from
-the segment. A stale index that was believed is how records get skipped after a truncation.
+both rising. The index is a cache and never the truth. It is not fsynced before a clean close. A reader that
+looks a position up checks that the entry there has the offset promised, and rebuilds the index from the segment when it
+has not. A stale index that was believed is how records get skipped after a truncation.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class OffsetIndex:
             self._file.truncate(keep * ENTRY.size)
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
-        """Sets all ``(offset, position)`` anew, in the file too."""
+        """Replaces all ``(offset, position)``, in the file too."""
         self._offsets = [offset for offset, _ in entries]
         self._positions = [position for _, position in entries]
         self._file.truncate(0)

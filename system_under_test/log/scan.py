@@ -69,7 +69,7 @@ class SegmentScan:
     def apparent_end(self) -> int:
         """The offset after the last entry that seems to be there, were the problem's entry and its CRC ignored.
 
-        A guess, from sizes and offsets alone, for telling how much a cut loses: a compressed message may hold several.
+        A guess, from sizes and offsets alone, to report how much a cut loses: a compressed message may hold several.
         """
         position, offset = self.position, self.next_offset
         while self._end - position >= HEADER_SIZE:

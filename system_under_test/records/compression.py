@@ -4,7 +4,7 @@ Snappy arrives raw (librdkafka) or in the blocks of the Java library snappy-java
 all clients read. Lz4 travels in frames; in format 0 the checksum of a frame's header covers the frame's magic number,
 which is a mistake of the first Java client that all others had to repeat (KAFKA-3160, KIP-57).
 
-Nobody gets more bytes than the limit: what expands beyond it is refused, without having been expanded.
+No caller gets more bytes than the limit: what expands beyond it is rejected, without having been expanded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A sequence of entries back to back: what a produce request carries, a segment stores and a fetch returns.
 
 A set has no header or count. A fetch response may end in the middle of a message, so every reader here stops at a
-partial last entry instead of failing. Functions take any buffer and walk it with ``unpack_from``; nothing but keys
-and values that somebody asked for is copied.
+partial last entry instead of failing. Functions take any buffer and walk it with ``unpack_from``; only keys
+and values that a caller asked for are copied.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tup
     """A copy with offsets ``base_offset, base_offset + 1, ...``, and how many messages it has.
 
     With ``append_time``, in milliseconds, that is the time of all; the set must be of format 1 then. ``data`` must be
-    whole entries (:class:`CorruptMessage`), and regular, as :func:`validate` tells: a compressed message's offset is
+    whole entries (:class:`CorruptMessage`), and regular, as :func:`validate` says: a compressed message's offset is
     the number of messages before the last within it.
     """
     stamped = bytearray(data)
@@ -275,7 +275,7 @@ def convert(data: Buffer, magic: int) -> bytes:
 
 
 def rebuild(data: Buffer, magic: int) -> bytes:
-    """A producer's set, whatever it put for offsets, made anew in this format and :class:`regular <Summary>`."""
+    """A producer's set, rebuilt in this format and :class:`regular <Summary>`, with any offsets that it had."""
     parts = []
     for entry in _shallow(data):
         found = [m._replace(offset=index) for index, m in enumerate(_converted(entry, magic))]
@@ -284,7 +284,7 @@ def rebuild(data: Buffer, magic: int) -> bytes:
 
 
 def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
-    """The messages that ``keep`` wants, offsets as they are; a compressed set is made anew if it loses some.
+    """The messages that ``keep`` wants, offsets as they are; a compressed set is rebuilt if it loses some.
 
     A partial last message is dropped. Raises as :func:`decode`.
     """

@@ -1,8 +1,9 @@
 """Fetch, by consumers up to the high watermark and by followers up to the log end; both wait for new records.
 
-That an offset is out of range is told to a consumer only after proof, begun after the request arrived, that no newer
-leader exists. A leader that was replaced without knowing, stopped for a while or cut off, has not got what consumers
-have read since; told so, they would begin anew, and commit what others have read past (the hole that KIP-320 closes).
+A consumer gets OFFSET_OUT_OF_RANGE only after proof, begun after its request arrived, that no newer leader exists. A
+leader that was replaced without knowing, stopped for a while or cut off, has not got what consumers have read since; on
+this error they would start over, and commit offsets below those that others have committed (the hole that KIP-320
+closes).
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from assay.system_under_test.protocol.internal import (
 )
 from assay.system_under_test.protocol.schema import records_size
 from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import proven_end
-from assay.system_under_test.replication.partition import Partition, PartitionError
+from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
 from assay.system_under_test.runtime import Slice, ZooKeeper
 
@@ -43,9 +45,9 @@ _log = logging.getLogger("assay.replication")
 FIRST_VERSION_WITH_MAGIC_1 = 2
 FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
-"""Of records in one answer to a consumer, whatever it asks for: it lies in memory until the consumer takes it."""
+"""Of records in one answer to a consumer that asks for more: it lies in memory until the consumer takes it."""
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""The same where each message is decoded and encoded again: nobody else is served meanwhile."""
+"""The same where each message is decoded and encoded again: no one else is served until that is done."""
 
 
 class _Unsettled:
@@ -227,35 +229,35 @@ def _stored(partition: Partition, offset: int, size: int, limit: int | None, *, 
 async def replica_fetch(
     manager: ReplicaManager, request: ReplicaFetchRequest, context: Context
 ) -> ReplicaFetchResponse:
-    """What a follower asks for is its position. Refused as a whole when it means another life of this broker."""
+    """What a follower asks for is its position. Rejected as a whole when it means another life of this broker."""
     if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
         return ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     loop = asyncio.get_running_loop()
     now = loop.time()
     deadline = now + time_limit(request.max_wait_ms)
-    refused: dict[tuple[str, int], ErrorCode] = {}
+    rejected: dict[tuple[str, int], ErrorCode] = {}
     for wanted in request.partitions:
         try:
             partition = manager.get(wanted.topic, wanted.partition)
             term = partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
-            partition.record_fetch(term, request.replica_id, request.replica_epoch, wanted.fetch_offset, now)
+            term.record_fetch(request.replica_id, request.replica_epoch, wanted.fetch_offset, now)
         except PartitionError as error:
-            refused[wanted.topic, wanted.partition] = error.code
+            rejected[wanted.topic, wanted.partition] = error.code
     while True:
-        response, size, readers = _read_for_follower(manager, request, refused)
-        if refused or size >= request.min_bytes or loop.time() >= deadline:
+        response, size, readers = _read_for_follower(manager, request, rejected)
+        if rejected or size >= request.min_bytes or loop.time() >= deadline:
             return response
         await _changed(readers, deadline)
 
 
 def _read_for_follower(
-    manager: ReplicaManager, request: ReplicaFetchRequest, refused: dict[tuple[str, int], ErrorCode]
+    manager: ReplicaManager, request: ReplicaFetchRequest, rejected: dict[tuple[str, int], ErrorCode]
 ) -> tuple[ReplicaFetchResponse, int, list[WaitingReaders]]:
     size = 0
     readers: list[WaitingReaders] = []
     parts = []
     for wanted in request.partitions:
-        error = refused.get((wanted.topic, wanted.partition))
+        error = rejected.get((wanted.topic, wanted.partition))
         if error is None:
             try:
                 partition = manager.get(wanted.topic, wanted.partition)
@@ -265,7 +267,7 @@ def _read_for_follower(
                 parts.append(answer)
                 continue
             except PartitionError as failure:
-                error = refused[wanted.topic, wanted.partition] = failure.code
+                error = rejected[wanted.topic, wanted.partition] = failure.code
         parts.append(
             ReplicaFetchedPartition(
                 topic=wanted.topic,

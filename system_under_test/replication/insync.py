@@ -65,7 +65,7 @@ class InSync:
     zk_version: int
     proposed: Members | None = None
     superseded: bool = False
-    """Somebody else, the controller, wrote the state: acknowledge nothing until it has spoken."""
+    """The controller wrote the state: nothing is acknowledged until its request arrives."""
     maximal: frozenset[int] = field(init=False)
     minimal: frozenset[int] = field(init=False)
 

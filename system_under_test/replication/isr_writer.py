@@ -1,7 +1,7 @@
-"""Carries the in-sync sets that leaders propose to ZooKeeper, and tells the controller that there are new ones.
+"""Carries the in-sync sets that leaders propose to ZooKeeper, and notifies the controller of new ones.
 
-A leader's term proposes one set at a time (``replication.insync``) and goes on serving; what became of it comes back by
-``Partition.isr_written`` or ``Partition.isr_superseded``, unless the term is over by then.
+A leader's term proposes one set at a time (``insync``) and goes on serving; what became of it comes back by
+``LeaderTerm.isr_written`` or ``LeaderTerm.isr_superseded``, unless the term is over by then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
 from assay.system_under_test.replication.insync import Members
-from assay.system_under_test.replication.partition import LeaderTerm, Partition
+from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.tasks import Background
 from assay.system_under_test.zookeeper import paths, znodes
@@ -20,7 +20,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.replication")
 
 NOTICE_DELAY = 0.2
-"""Seconds for which changes are gathered before the controller is told."""
+"""Seconds for which changes are gathered before the controller is notified."""
 
 
 class IsrWriter:
@@ -34,54 +34,55 @@ class IsrWriter:
         self._changed: dict[tuple[str, int], None] = {}
 
     def start(self) -> None:
-        self._background.spawn(self._tell_controller(), "isr notices")
+        self._background.spawn(self._notify_controller(), "isr notices")
 
-    def write(self, partition: Partition, term: LeaderTerm, members: Members) -> None:
+    def write(self, term: LeaderTerm, members: Members) -> None:
         """Begins to write what this term proposes."""
-        self._background.spawn(self._write(partition, term, members), f"isr of {partition.key}")
+        self._background.spawn(self._write(term, members), f"isr of {term.replica.key}")
 
-    async def _write(self, partition: Partition, term: LeaderTerm, members: Members) -> None:
+    async def _write(self, term: LeaderTerm, members: Members) -> None:
         """Writes the state conditionally, until its content is known, is the controller's, or the term is over.
 
         A write whose outcome is unknown may still arrive. So when the old content is read back, it is written again at
         the version read: then the lost write can never be applied any more.
         """
-        path = paths.state(partition.topic, partition.index)
+        replica = term.replica
+        path = paths.state(replica.topic, replica.index)
         wanted = members.state(term.controller_epoch, self._broker_id, term.epoch)
         content, version = wanted, term.in_sync.zk_version
-        while partition.leader is term:
+        while not term.over:
             try:
                 stat = await self._zookeeper.set(path, znodes.encode(content), version)
             except (BadVersionError, NoNodeError):
                 pass
             except KazooException as error:
-                _log.info("in-sync set of %s, write of unknown outcome: %r", partition.key, error)
+                _log.info("in-sync set of %s, write of unknown outcome: %r", replica.key, error)
             else:
-                self._known(partition, term, Members.of(content), stat.version)
+                self._known(term, Members.of(content), stat.version)
                 return
             try:
                 await self._zookeeper.sync(path)
                 found = znodes.versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
             except NoNodeError:
-                partition.isr_superseded(term)
+                term.isr_superseded()
                 return
             except (KazooException, znodes.ZnodeError) as error:
-                _log.info("in-sync set of %s, reading it back: %r", partition.key, error)
+                _log.info("in-sync set of %s, reading it back: %r", replica.key, error)
                 await asyncio.sleep(self._retry)
                 continue
             if found.value.leader != self._broker_id or found.value.leader_epoch != term.epoch:
-                partition.isr_superseded(term, found.value.leader_epoch)
+                term.isr_superseded(found.value.leader_epoch)
                 return
             if found.value == wanted:
-                self._known(partition, term, members, found.version)
+                self._known(term, members, found.version)
                 return
             content, version = found.value, found.version
 
-    def _known(self, partition: Partition, term: LeaderTerm, members: Members, zk_version: int) -> None:
-        partition.isr_written(term, members, zk_version)
-        self._changed[partition.topic, partition.index] = None
+    def _known(self, term: LeaderTerm, members: Members, zk_version: int) -> None:
+        term.isr_written(members, zk_version)
+        self._changed[term.replica.topic, term.replica.index] = None
 
-    async def _tell_controller(self) -> None:
+    async def _notify_controller(self) -> None:
         """Gathers changes for a moment, then leaves one notice."""
         while True:
             await asyncio.sleep(NOTICE_DELAY)

@@ -1,7 +1,7 @@
 """Where a log begins, ends, and stood at a time; and where its epochs end.
 
-The end is told only after proof, begun after the request arrived, that no newer leader exists: the state in ZooKeeper,
-read after a ``sync()``, still names this leader at this epoch. A new leader tells it only once its high watermark has
+The end is given only after proof, begun after the request arrived, that no newer leader exists: the state in ZooKeeper,
+read after a ``sync()``, still names this leader at this epoch. A new leader gives it only once its high watermark has
 reached the start of its epoch (KIP-207), else the end could go back (KAFKA-2334).
 """
 
@@ -38,8 +38,9 @@ from assay.system_under_test.protocol.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.partition import Partition, PartitionError
+from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 
@@ -143,7 +144,7 @@ async def epoch_end(manager: ReplicaManager, request: EpochEndRequest, context: 
     """Answered by a leader at exactly the epoch that the follower names."""
     if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
-        return EpochEndResponse(error_code=code, partitions=[_refusal(query, code) for query in request.partitions])
+        return EpochEndResponse(error_code=code, partitions=[_rejection(query, code) for query in request.partitions])
     return EpochEndResponse(error_code=ErrorCode.NONE, partitions=[_epoch_end(manager, q) for q in request.partitions])
 
 
@@ -152,7 +153,7 @@ def _epoch_end(manager: ReplicaManager, query: EpochQuery) -> EpochAnswer:
         partition = manager.get(query.topic, query.partition)
         partition.leading_at(query.leader_epoch, query.topic_czxid)
     except PartitionError as error:
-        return _refusal(query, error.code)
+        return _rejection(query, error.code)
     epoch, end = partition.epochs.end_offset_for(query.epoch, partition.log.end_offset)
     return EpochAnswer(
         topic=query.topic,
@@ -166,7 +167,7 @@ def _epoch_end(manager: ReplicaManager, query: EpochQuery) -> EpochAnswer:
     )
 
 
-def _refusal(query: EpochQuery, code: ErrorCode) -> EpochAnswer:
+def _rejection(query: EpochQuery, code: ErrorCode) -> EpochAnswer:
     return EpochAnswer(
         topic=query.topic,
         partition=query.partition,

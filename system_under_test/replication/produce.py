@@ -17,14 +17,14 @@ from assay.system_under_test.protocol.produce import (
 from assay.system_under_test.protocol.schema import records_bytes
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
+from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.partition import PartitionError
 from assay.system_under_test.replication.purgatory import expire, time_limit
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 STORED_MAGIC = 1
 MAX_SET_BYTES = 4 * 1024 * 1024
-"""Of one partition's set, or one message if that may be larger: each message in it is looked at while nobody else is
+"""Of one partition's set, or one message if that may be larger: each message in it is looked at while no one else is
 served, some microseconds per 26 bytes at worst. (0.10.2 takes a segment's size; later versions one message's.)"""
 MAX_CONVERTED_BYTES = 1024 * 1024
 """The same where each message must be decoded and encoded again."""

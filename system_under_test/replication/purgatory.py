@@ -1,6 +1,6 @@
 """Requests that wait for a partition: producers for the high watermark, readers for new records.
 
-A waiting producer is an entry in a heap, not a task. Whoever changes a partition's role or epoch completes all of them
+A waiting producer is an entry in a heap, not a task. Each change of a partition's role or epoch completes all of them
 with NOT_LEADER_FOR_PARTITION first (``Partition.end_term``): otherwise a partition whose leadership went away and came
 back would acknowledge foreign records at the same offsets.
 """
@@ -13,7 +13,7 @@ import heapq
 from assay.system_under_test.protocol.errors import ErrorCode
 
 MAX_WAIT = 60.0
-"""Seconds for which a request may wait, whatever it says: its client may be gone, and its connection counts."""
+"""Seconds for which a request may wait, even if it asks for more: its client may be gone, and its connection counts."""
 TIDY_FROM = 64
 """Waiting producers from which on it pays to look for those whose time ran out."""
 

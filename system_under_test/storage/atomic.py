@@ -1,6 +1,6 @@
 """Replacing a small file so that a crash at any instant leaves the old content or the new one, whole.
 
-The four steps are the only order that holds on every POSIX file system: write a temporary file beside the target,
+The four steps are the only order that holds on every POSIX file system: write a temporary file next to the target,
 fsync it (or the rename may become durable before the bytes), rename it over the target, fsync the folder (or the
 rename itself may be lost).
 """
@@ -17,8 +17,8 @@ TEMPORARY_SUFFIX = ".tmp"
 async def write_atomic(storage: Storage, path: str, data: bytes) -> None:
     """Durably replaces ``path`` by ``data``; the parent folder must exist.
 
-    Two calls for one path must not overlap, because they share the temporary file: whoever may write concurrently
-    holds a lock. Raises ``OSError`` as the storage does; the target then has its old content or the new one.
+    Two calls for one path must not overlap, because they share the temporary file: callers that may write concurrently
+    hold a lock. Raises ``OSError`` as the storage does; the target then has its old content or the new one.
     """
     temporary = path + TEMPORARY_SUFFIX
     storage.write_bytes(temporary, data)

@@ -1,14 +1,14 @@
 """``Storage`` on the real file system.
 
 Appends and reads are plain system calls: they touch the page cache and take microseconds. Only fsync, which waits
-for the device, goes to the running loop's default executor, so that the loop goes on serving meanwhile.
+for the device, goes to the running loop's default executor, so that the loop goes on serving.
 
 Three properties that the log relies on:
 
 - An append happens wholly or not at all: a short write (disk full) is cut off again before the error is raised.
-- After a failed fsync the file refuses every later one. Linux drops the dirty pages of a failed write-back and lets
+- After a failed fsync every later one fails, too. Linux drops the dirty pages of a failed write-back and lets
   the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018).
-- A slice that is being sent goes out as it was, whatever is cut or closed meanwhile.
+- A slice that is being sent goes out as it was, even if the file is cut or closed before it is sent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LocalSlice:
     def read(self) -> bytes:
         """The bytes. Raises ``OSError`` when the file was closed or cut since."""
         data = self._file.read(self._position, self._size)
-        self._refuse_if_cut()
+        self._check_not_cut()
         return data
 
     async def send(self, writer: asyncio.StreamWriter) -> None:
@@ -53,21 +53,21 @@ class LocalSlice:
             writer.write(self.read())
             await writer.drain()
             return
-        self._refuse_if_cut()
+        self._check_not_cut()
         descriptor = self._file.lend(self._position + self._size)
         try:
             await send_range(descriptor, self._position, self._size, writer)
         finally:
             os.close(descriptor)
 
-    def _refuse_if_cut(self) -> None:
+    def _check_not_cut(self) -> None:
         left = max(0, self._file.size - self._position)
         if left < self._size:
             raise OSError(errno.EIO, f"only {left} of {self._size} bytes are left at {self._position}", self._file.path)
 
 
 class LocalFile:
-    """An open file; keeps its size itself, because nobody else writes to a broker's files while it runs."""
+    """An open file; keeps its size itself, because no other process writes to a broker's files while it runs."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -1,10 +1,10 @@
 """Bytes of a file to a connection without a copy of them in this process.
 
 ``loop.sendfile`` takes the connection away from its transport for the time (reading pauses, a closed transport is not
-noticed, a transport aborted meanwhile leaves the caller waiting for ever), and what it does for that costs more than it
-saves for less than half a megabyte. So sendfile is only tried here while the transport has nothing to send, and never
-waited for: what the socket does not take at once goes the usual way in small pieces, and the transport says when the
-socket has room again.
+noticed, a transport that is aborted then leaves the caller waiting for ever), and what it does for that costs more than
+it saves for less than half a megabyte. So sendfile is only tried here while the transport has nothing to send, and
+never waited for: what the socket does not take at once goes the usual way in small pieces, and the transport says when
+the socket has room again.
 
 The kernel queues references to the file's pages, not copies. They are read when the peer's kernel takes them, which
 may be long after this returns, so the range must never change: see ``LocalFile.truncate``.

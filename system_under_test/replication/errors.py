@@ -1,0 +1,13 @@
+"""Why a request cannot be served."""
+
+from __future__ import annotations
+
+from assay.system_under_test.protocol.errors import ErrorCode
+
+
+class PartitionError(Exception):
+    """A request cannot be served here; carries Kafka's error code."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code

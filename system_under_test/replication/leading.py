@@ -1,0 +1,206 @@
+"""The leader's side of a partition: what it knows of its followers, the in-sync set, and the high watermark.
+
+A record is acknowledged once it is below the high watermark, which is the least position of the replicas that may be
+in sync. It moves only while enough of them are (min.insync.replicas).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from assay.system_under_test.config import TimestampType
+from assay.system_under_test.log.errors import DamagedLog
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import PartitionStateUpdate
+from assay.system_under_test.records.message import NO_TIMESTAMP
+from assay.system_under_test.replication.errors import PartitionError
+from assay.system_under_test.replication.insync import InSync, Members
+from assay.system_under_test.replication.replica import UNKNOWN, Replica
+
+
+@dataclass(slots=True)
+class Position:
+    """What a leader knows of a follower in this term. Times are the loop's seconds."""
+
+    offset: int = UNKNOWN
+    broker_epoch: int = UNKNOWN
+    caught_up_at: float = 0.0
+    fetched_at: float = 0.0
+    leader_end: int = 0
+    """The leader's log end at that fetch."""
+
+
+class LeaderTerm:
+    """What exists only while this replica leads, under one epoch.
+
+    ``on_isr_wanted`` begins to write a proposed in-sync set, whose outcome comes back by ``isr_written`` or
+    ``isr_superseded``.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        update: PartitionStateUpdate,
+        on_isr_wanted: Callable[[LeaderTerm, Members], None],
+        now: float,
+    ) -> None:
+        self.replica = replica
+        self.epoch = update.leader_epoch
+        self.controller_epoch = update.controller_epoch
+        self.start_offset = replica.log.end_offset
+        """Log end when the term began; records of earlier terms end here."""
+        members = Members(
+            tuple(update.isr), {m.broker_id: m.broker_epoch for m in update.member_epochs}, tuple(update.elr)
+        )
+        self.in_sync = InSync(members, update.zk_version)
+        self.positions = {
+            broker: Position(caught_up_at=now, fetched_at=now)
+            for broker in update.replicas
+            if broker != replica.environment.broker_id
+        }
+        self.serving = False
+        """Its epoch entry is on disk."""
+        self.appended = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """For others that do something of their own while this broker leads."""
+        self._on_isr_wanted = on_isr_wanted
+
+    @property
+    def over(self) -> bool:
+        return self.ended.done()
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def append(self, records: bytes, count: int, *, wait_for_all: bool) -> tuple[int, int, int]:
+        """See ``Partition.append``."""
+        replica, log = self.replica, self.replica.log
+        if wait_for_all and not self.enough_in_sync():
+            raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        time = log.now_ms() if replica.config.message_timestamp_type is TimestampType.APPEND else None
+        try:
+            first, last = log.append(records, count, append_time=time)
+        except DamagedLog as damage:
+            replica.events.emit("replica-offline", key=replica.key, epoch=self.epoch, problem=str(damage))
+            raise PartitionError(ErrorCode.UNKNOWN) from damage
+        if not self.appended:
+            self.appended = True
+            replica.events.emit("first-append-in-epoch", key=replica.key, epoch=self.epoch, position=first)
+        replica.flush_in_time()
+        if replica.counted_end() < log.end_offset:
+            replica.environment.on_flush_wanted(replica)
+        if replica.traits.wakes_followers:
+            replica.append_readers.wake()
+        self.advance()
+        return first, last, NO_TIMESTAMP if time is None else time
+
+    def advance(self) -> None:
+        """Moves the high watermark as far as the in-sync set allows, and wakes what waits for it."""
+        if self.over or not self.serving:
+            return
+        replica, in_sync = self.replica, self.in_sync
+        if self.enough_in_sync() and not in_sync.superseded:
+            mark = replica.counted_end()
+            now = asyncio.get_running_loop().time()
+            lag_time_max = replica.environment.lag_time_max
+            for broker, position in self.positions.items():
+                if broker in in_sync.maximal or (
+                    # about to rejoin: waiting for it costs little, else it never catches up under load
+                    position.offset >= replica.high_watermark and now - position.caught_up_at <= lag_time_max
+                ):
+                    mark = min(mark, position.offset)
+            if mark > replica.high_watermark:
+                replica.high_watermark = mark
+                replica.commit_readers.wake()
+        replica.producers.advance(replica.acknowledged())
+
+    def record_fetch(self, broker: int, broker_epoch: int, offset: int, now: float) -> None:
+        """A follower asks for ``offset``: it has everything below. Its position is nothing else."""
+        position = self.positions.get(broker)
+        if position is None or broker_epoch < 0 or broker_epoch < position.broker_epoch:
+            raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        if offset > self.replica.traits.fetchable(self.replica.marks, self.appended):
+            raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        end = self.replica.log.end_offset
+        if offset >= end:
+            position.caught_up_at = now
+        elif offset >= position.leader_end:
+            position.caught_up_at = max(position.caught_up_at, position.fetched_at)
+        position.broker_epoch = broker_epoch
+        position.offset = offset
+        position.leader_end = end
+        position.fetched_at = now
+        self.advance()
+        if broker not in self.in_sync.maximal or self.in_sync.committed.epochs.get(broker) != broker_epoch:
+            self._consider_expansion(broker, position)
+
+    # -- the in-sync set -------------------------------------------------------------------------------------------
+
+    @property
+    def _min_insync(self) -> int:
+        return self.replica.config.min_insync_replicas
+
+    def enough_in_sync(self) -> bool:
+        """May the high watermark move?"""
+        return self.replica.traits.enough_in_sync(self.in_sync, self._min_insync)
+
+    def _consider_expansion(self, broker: int, position: Position) -> None:
+        """A replica rejoins at the high watermark and within this epoch (KAFKA-7128)."""
+        if self.in_sync.proposed is not None or self.in_sync.superseded:
+            return
+        if position.offset >= self.replica.high_watermark and position.offset >= self.start_offset:
+            self._propose(self.in_sync.committed.with_member(broker, position.broker_epoch, self._min_insync))
+
+    def shrink(self, now: float) -> None:
+        """Proposes to drop the members that have not caught up for too long, and those that are eligible without need
+        since min.insync.replicas was lowered; called at intervals.
+        """
+        if not self.serving or self.in_sync.proposed is not None or self.in_sync.superseded:
+            return
+        committed, environment = self.in_sync.committed, self.replica.environment
+        lagging = [
+            member
+            for member in committed.isr
+            if member != environment.broker_id and now - self.positions[member].caught_up_at > environment.lag_time_max
+        ]
+        if lagging:
+            self._drop(lagging)
+        elif committed.elr and len(committed.isr) >= self._min_insync:
+            self._propose(committed.without((), self._min_insync))
+
+    def _drop(self, lagging: Sequence[int]) -> None:
+        members = self.in_sync.committed.without(lagging, self._min_insync)
+        if self.replica.traits.shrinks_in_zookeeper:
+            self._propose(members)
+        else:
+            self.isr_written(members, self.in_sync.zk_version)
+
+    def _propose(self, members: Members) -> None:
+        self.in_sync.propose(members)
+        self._on_isr_wanted(self, members)
+
+    def isr_written(self, members: Members, zk_version: int) -> None:
+        """The state in ZooKeeper is known again."""
+        if self.over:
+            return
+        before = self.in_sync.committed.isr
+        self.in_sync.commit(members, zk_version)
+        if members.isr != before:
+            self.replica.events.emit(
+                "isr-change", key=self.replica.key, epoch=self.epoch, value=len(members.isr), isr=list(members.isr)
+            )
+        self.members_settled()
+
+    def members_settled(self) -> None:
+        """What may be acknowledged is; if nothing more may be, the producers that wait get an error."""
+        replica = self.replica
+        if not self.enough_in_sync():
+            replica.producers.advance(replica.acknowledged())
+            replica.producers.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self.advance()
+
+    def isr_superseded(self, leader_epoch: int | None = None) -> None:
+        """Another process, under ``leader_epoch``, wrote the state, or it is gone: this term's set is history."""
+        self.in_sync.supersede()
+        self.replica.events.emit("isr-superseded", key=self.replica.key, epoch=self.epoch, value=leader_epoch)

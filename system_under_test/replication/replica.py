@@ -1,0 +1,170 @@
+"""A partition's log on this broker, in any role: what is committed of it, who waits for it, when it is flushed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from assay.system_under_test.config import TopicConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.log.cleaner import Cleaning
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.epochs import EpochHistory
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.retention import retain
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
+from assay.system_under_test.replication.traits import LogMarks, ReplicationTraits
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class ReplicaEnvironment:
+    """What all replicas of one broker share."""
+
+    broker_id: int
+    lag_time_max: float
+    """Seconds for which a follower may lag and stay in sync."""
+    events: EventLog
+    traits: ReplicationTraits
+    on_flush_wanted: Callable[[Replica], None]
+    """Begins to run ``flush_counted``."""
+    on_flush_due: Callable[[Replica], None]
+    """Begins to run ``flush_all``."""
+    before_cut: Callable[[Replica, int], Awaitable[None]]
+    """Awaited before the log ends below where it ended."""
+
+
+class Replica:
+    """See the module. ``high_watermark``: as the last process knew it."""
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: Log,
+        epochs: EpochHistory,
+        high_watermark: int,
+        config: TopicConfig,
+        environment: ReplicaEnvironment,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.key = f"{topic}-{index}"
+        self.log = log
+        self.epochs = epochs
+        self.config = config
+        self.environment = environment
+        self.traits = environment.traits
+        self.events = environment.events
+        self.is_configured = False
+        """Did the topic's settings arrive in this life? Until then nothing of the log may be taken out."""
+        self.incarnation = UNKNOWN
+        """The czxid of the topic's znode."""
+        self.leader_epoch = UNKNOWN
+        """The highest that this incarnation was ever given."""
+        self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
+        self.producers = WaitingProducers()
+        self.append_readers = WaitingReaders()
+        self.commit_readers = WaitingReaders()
+        self._flush_timer: asyncio.TimerHandle | None = None
+        log.row.on_roll = self._rolled
+
+    async def configure(self, config: TopicConfig) -> None:
+        """The topic's settings, which may come or change long after the log was opened."""
+        await self.log.configure(LogConfig.of(config, self.log.config.traits))
+        self.config = config
+        self.is_configured = True
+
+    def _rolled(self, base_offset: int) -> None:
+        self.events.emit("log-rolled", key=self.key, epoch=self.leader_epoch, position=base_offset)
+
+    # -- what is committed -----------------------------------------------------------------------------------------
+
+    @property
+    def marks(self) -> LogMarks:
+        return LogMarks(self.log.end_offset, self.high_watermark)
+
+    def readable(self) -> int:
+        """Consumers read up to here."""
+        return self.traits.readable(self.marks)
+
+    def acknowledged(self) -> int:
+        """Producers that asked for all replicas are answered up to here."""
+        return self.traits.acknowledged(self.marks)
+
+    def wait_for_commit(self, last: int) -> asyncio.Future[ErrorCode]:
+        """Done once everything up to ``last`` is acknowledged, or cannot be under this term any more."""
+        future = self.producers.add(last + 1)
+        self.producers.advance(self.acknowledged())
+        return future
+
+    def advance(self) -> None:
+        """More of the log counts than before. A role that has something to do then replaces this method."""
+
+    # -- flushing --------------------------------------------------------------------------------------------------
+
+    def counted_end(self) -> int:
+        """This replica's log end as far as it counts: at most ``flush_messages`` - 1 records are not on disk."""
+        return min(self.log.end_offset, self.log.flushed_offset + self.config.flush_messages - 1)
+
+    async def flush_counted(self) -> None:
+        """Puts on disk what must be there for all of the log to count."""
+        while self.counted_end() < self.log.end_offset and not self.log.closed:
+            await self.log.flush()
+            self.advance()
+
+    def flush_in_time(self) -> None:
+        """Sees to it that what was just appended is on disk within ``flush.ms``."""
+        if self._flush_timer is None:
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(self.config.flush_ms / 1000, self.environment.on_flush_due, self)
+
+    async def flush_all(self) -> None:
+        """Puts on disk what has waited for ``flush.ms``, and all after it."""
+        self._flush_timer = None  # what is appended while this flush is under way has a time of its own
+        if not self.log.closed and self.log.flushed_offset < self.log.end_offset:
+            await self.log.flush()
+            self.advance()
+
+    def stop_timers(self) -> None:
+        """The log is about to be closed."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+
+    # -- upkeep ----------------------------------------------------------------------------------------------------
+
+    async def retain(self) -> int:
+        """Takes the segments out of the log that its retention no longer covers, as far as all of ISR have them.
+
+        Returns how many; they are to be purged when their readers have had time to finish.
+        """
+        config, before = self.config, self.log.start_offset
+        if not self.is_configured or not config.deletes:
+            return 0
+        count = await retain(
+            self.log,
+            lambda: self.high_watermark,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+        )
+        if count:
+            self.epochs.truncate_from_start(self.log.start_offset)
+            await self.epochs.flush()
+            self.events.emit("segment-deleted", key=self.key, value=count, position=before)
+            self.events.emit("log-start", key=self.key, position=self.log.start_offset)
+        return count
+
+    def cleaned(self, done: Cleaning) -> None:
+        """Reports a pass of the log cleaner."""
+        self.events.emit(
+            "log-cleaned",
+            key=self.key,
+            epoch=self.leader_epoch,
+            position=done.end,
+            value=done.messages,
+            size_before=done.size_before,
+            size_after=done.size_after,
+        )

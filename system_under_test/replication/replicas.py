@@ -1,0 +1,249 @@
+"""The replicas on this broker's disk: opens, makes and deletes them, and keeps their settings and checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from assay.system_under_test.config import BrokerConfig, TopicConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.log import directory
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.epochs import EpochHistory
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.traits import LogTraits
+from assay.system_under_test.protocol.internal import PartitionStateUpdate
+from assay.system_under_test.replication.cleaner import LogCleaner
+from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.replication.replica import UNKNOWN, Replica, ReplicaEnvironment
+from assay.system_under_test.replication.traits import ReplicationTraits
+from assay.system_under_test.runtime import Runtime
+from assay.system_under_test.tasks import Background
+
+_log = logging.getLogger("assay.replication")
+
+
+class Replicas:
+    """See the module. ``on_isr_wanted``: see :class:`LeaderTerm`; ``on_close`` is called before a log is closed."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        events: EventLog,
+        background: Background,
+        on_isr_wanted: Callable[[LeaderTerm, Members], None],
+        on_close: Callable[[Partition], None],
+        traits: ReplicationTraits,
+        log_traits: LogTraits,
+    ) -> None:
+        self._config = config
+        self._storage = runtime.storage
+        self._wall_clock = runtime.wall_clock
+        self._events = events
+        self._background = background
+        self._on_isr_wanted = on_isr_wanted
+        self._on_close = on_close
+        self._log_traits = log_traits
+        self._environment = ReplicaEnvironment(
+            config.broker_id,
+            config.replica_lag_time_max_ms / 1000,
+            events,
+            traits,
+            self._on_flush_wanted,
+            self._on_flush_due,
+            self._before_cut,
+        )
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._topic_configs: dict[str, TopicConfig] = {}
+        self._configured_at: dict[str, int] = {}
+        """As of which transaction of ZooKeeper."""
+        self._configuring = asyncio.Lock()
+        """No replica comes or goes while settings are applied."""
+        self._cutting = asyncio.Lock()
+        """A checkpoint taken before a cut must not be written after it."""
+        self._flushing: dict[str, None] = {}
+        self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
+        self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
+        self.cleaner = LogCleaner(config, self._storage, lambda: list(self._partitions.values()), self._cutting)
+
+    # -- look-ups ------------------------------------------------------------------------------------------------
+
+    @property
+    def damaged(self) -> bool:
+        """Has any log lost what it had made durable?"""
+        return any(partition.log.damage is not None for partition in self._partitions.values())
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def all(self) -> Iterable[Partition]:
+        return self._partitions.values()
+
+    def _path(self, topic: str, index: int) -> str:
+        return f"{self._config.data_dir}/{directory.directory_name(topic, index)}"
+
+    # -- opening and closing -------------------------------------------------------------------------------------
+
+    async def open(self, *, clean: bool) -> None:
+        """Opens every log on disk, recovering it first after an unclean stop."""
+        await directory.remove_deleted(self._storage, self._config.data_dir)
+        self.cleaner.open()
+        for topic, index in directory.partition_directories(self._storage, self._config.data_dir):
+            await self._open_partition(topic, index, clean=clean)
+
+    async def _open_partition(self, topic: str, index: int, *, clean: bool) -> Partition:
+        path = self._path(topic, index)
+        config = self._topic_configs.get(topic, self._config.topic)
+        found = directory.read_incarnation(self._storage, path)
+        made_for = UNKNOWN if found is None else found
+        log, recovery = await Log.open(
+            self._storage,
+            path,
+            LogConfig.of(config, self._log_traits),
+            clean=clean,
+            recovery_point=self._recovery_points.load().get((topic, index), 0),
+            wall_clock=self._wall_clock,
+        )
+        epochs = await EpochHistory.load(self._storage, path)
+        epochs.truncate_from_end(log.end_offset)
+        epochs.truncate_from_start(log.start_offset)
+        await epochs.flush()
+        high_watermark = self._high_watermarks.load().get((topic, index), 0)
+        partition = Partition(topic, index, log, epochs, high_watermark, config, self._environment, self._on_isr_wanted)
+        partition.incarnation = made_for
+        self._partitions[topic, index] = partition
+        self._events.emit(
+            "recovered",
+            key=partition.key,
+            epoch=epochs.latest(),
+            position=log.end_offset,
+            value=recovery.truncated_bytes,
+            clean=clean,
+            high_watermark=partition.high_watermark,
+            damaged=recovery.damaged,
+            problem=recovery.problem,
+        )
+        if recovery.damaged:
+            _log.error("%s is damaged and will not lead: %s", partition.key, recovery.problem)
+        return partition
+
+    async def of(self, update: PartitionStateUpdate) -> Partition:
+        """The replica, made when there is none, with the settings of its topic."""
+        async with self._configuring:
+            partition = await self._found_or_made(update)
+            await partition.configure(self._topic_configs.get(update.topic, self._config.topic))
+        return partition
+
+    async def _found_or_made(self, update: PartitionStateUpdate) -> Partition:
+        """One of a deleted topic of the same name is set aside first."""
+        topic, index = update.topic, update.partition
+        path = self._path(topic, index)
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            made_for = directory.read_incarnation(self._storage, path)
+            if made_for == update.topic_czxid:
+                return partition
+            self._on_close(partition)
+            partition.end_term()
+            partition.stop_timers()
+            await partition.epochs.close()
+            await partition.log.tombstones.close()
+            await partition.log.close()
+            del self._partitions[topic, index]
+            aside = await directory.set_aside(self._storage, path)
+            await self._forget(topic, index)
+            _log.warning(
+                "%s belongs to another incarnation of the topic (%s, now %s): set aside as %s",
+                partition.key,
+                made_for,
+                update.topic_czxid,
+                aside,
+            )
+        if (topic, index) in self._recovery_points.load():
+            await self._forget(topic, index)  # what a crash in the middle of a deletion may have left
+        self._storage.mkdir(path)
+        await directory.write_incarnation(self._storage, path, update.topic_czxid)
+        await self._storage.fsync_directory(self._config.data_dir)
+        return await self._open_partition(topic, index, clean=True)
+
+    async def delete(self, partition: Partition) -> None:
+        """Its term is over. Nothing of it is left afterwards."""
+        partition.stop_timers()
+        async with self._configuring:
+            del self._partitions[partition.topic, partition.index]
+            await partition.epochs.close()
+            await partition.log.tombstones.close()
+            await partition.log.delete()
+            await self._forget(partition.topic, partition.index)
+
+    async def _forget(self, topic: str, index: int) -> None:
+        await self._high_watermarks.write({}, remove=[(topic, index)])
+        await self._recovery_points.write({}, remove=[(topic, index)])
+        await self.cleaner.forget(topic, index)
+
+    async def close(self, *, flush: bool) -> None:
+        """With ``flush``, makes everything durable, as a clean shutdown must."""
+        if flush:
+            for partition in self._partitions.values():
+                await partition.log.flush()
+                await partition.epochs.flush()
+            await self.checkpoint()
+        for partition in self._partitions.values():
+            await partition.log.close()
+
+    # -- settings ------------------------------------------------------------------------------------------------
+
+    async def configure(self, topic: str, settings: Mapping[str, str], zxid: int) -> None:
+        """What the topic has set for itself as of a transaction of ZooKeeper; older news changes nothing."""
+        async with self._configuring:
+            if zxid <= self._configured_at.get(topic, -1):
+                return
+            self._configured_at[topic] = zxid
+            config = self._topic_configs[topic] = self._config.topic.override(settings)
+            for partition in list(self._partitions.values()):
+                if partition.topic == topic:
+                    await partition.configure(config)
+        self._events.emit("topic-configured", key=topic, zxid=zxid, settings=dict(settings))
+
+    # -- durability ------------------------------------------------------------------------------------------------
+
+    def _on_flush_wanted(self, replica: Replica) -> None:
+        if replica.key not in self._flushing:
+            self._flushing[replica.key] = None
+            self._background.spawn(self._flush(replica), f"flush of {replica.key}")
+
+    def _on_flush_due(self, replica: Replica) -> None:
+        self._background.spawn(replica.flush_all(), f"flush in time of {replica.key}")
+
+    async def _flush(self, replica: Replica) -> None:
+        try:
+            await replica.flush_counted()
+        finally:
+            self._flushing.pop(replica.key, None)
+
+    async def checkpoint(self) -> None:
+        """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
+        here = list(self._partitions.values())
+        await self._high_watermarks.write({(p.topic, p.index): p.checkpointed() for p in here})
+        async with self._cutting:
+            await self._recovery_points.write(
+                {
+                    (p.topic, p.index): p.log.flushed_offset
+                    for p in here
+                    # one that has gone since must not be vouched for under the name of the next
+                    if p.log.damage is None and self._partitions.get((p.topic, p.index)) is p
+                }
+            )
+
+    async def _before_cut(self, replica: Replica, offset: int) -> None:
+        """A recovery point above the log's end would look like damage after a crash."""
+        async with self._cutting:
+            known = self._recovery_points.load().get((replica.topic, replica.index), 0)
+            if offset < known:
+                await self._recovery_points.write({(replica.topic, replica.index): offset})
+            await self.cleaner.before_cut(replica, offset)

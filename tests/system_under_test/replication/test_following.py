@@ -1,0 +1,57 @@
+"""What a follower does with the leader's answer, where no healthy leader would ever give it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.system_under_test.protocol.internal import ReplicaFetchedPartition
+from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.following import BACK_OFF, FollowerTerm
+from assay.system_under_test.replication.traits import CORRECT
+
+
+def following(log: SimpleNamespace, history: list[tuple[int, int]]) -> FollowerTerm:
+    replica: Any = SimpleNamespace(key="orders-0", log=log, high_watermark=0, traits=CORRECT)
+    update: Any = SimpleNamespace(leader_epoch=2, controller_epoch=1, leader=1)
+    term = FollowerTerm(replica, update)
+    term.reconciled = True
+    term.history = history
+    return term
+
+
+@pytest.mark.parametrize("first", [8, 9, 2**40])
+def test_offsets_left_out_before_an_epochs_start_are_rejected_not_waited_for(first: int) -> None:
+    """The log ends at 5, epoch 2 starts at 8, and the leader, whose disk lies, sends nothing below that."""
+    appended: list[bytes] = []
+    config = SimpleNamespace(compacted=False)
+    term = following(SimpleNamespace(end_offset=5, append_replicated=appended.append, config=config), [(2, 8)])
+    records = message_set.build([(None, b"x", 0)], base_offset=first)
+    answer = ReplicaFetchedPartition(
+        topic="orders", partition=0, error_code=0, high_watermark=5, log_start=0, records=records
+    )
+    asyncio.run(term.apply_fetched(answer, now=100.0))
+    assert appended == []
+    assert not term.reconciled
+    assert term.retry_at == 100.0 + BACK_OFF
+    assert term.history == [(2, 8)]
+
+
+def test_an_empty_log_beyond_the_leaders_end_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention has emptied it, and no history says where the leader's log ended."""
+    discarded: list[int] = []
+
+    async def discard(_: FollowerTerm, start: int, reason: str) -> None:
+        discarded.append(start)
+
+    monkeypatch.setattr(FollowerTerm, "discard", discard)
+    term = following(SimpleNamespace(start_offset=100, end_offset=100), [])
+    answer = ReplicaFetchedPartition(
+        topic="orders", partition=0, error_code=1, high_watermark=-1, log_start=10, records=b""
+    )
+    asyncio.run(term.apply_fetched(answer, now=100.0))
+    assert discarded == [10]
+    assert not term.reconciled
