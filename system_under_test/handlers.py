@@ -1,0 +1,130 @@
+"""Which part of the broker answers which request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
+from assay.system_under_test.controller import admin, partition_admin
+from assay.system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
+from assay.system_under_test.controller.controller import Controller
+from assay.system_under_test.controller.metadata import MetadataCache
+from assay.system_under_test.controller.public_control import PublicControl
+from assay.system_under_test.controller.shutdown import controlled_shutdown
+from assay.system_under_test.groups.coordinator import Coordinator
+from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol import internal
+from assay.system_under_test.protocol.control import (
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import FetchRequest
+from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from assay.system_under_test.protocol.offsets import ListOffsetsRequest
+from assay.system_under_test.protocol.partition_changes import (
+    DescribeReassignmentsRequest,
+    ElectPreferredRequest,
+    ReassignRequest,
+)
+from assay.system_under_test.protocol.produce import ProduceRequest
+from assay.system_under_test.protocol.schema import Request, request_info
+from assay.system_under_test.protocol.topic_changes import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    DescribeConfigsRequest,
+)
+from assay.system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
+from assay.system_under_test.replication import fetch, offsets, produce
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.runtime import Runtime, ZooKeeper
+
+
+def handlers(
+    zookeeper: ZooKeeper,
+    manager: ReplicaManager,
+    controller: Controller,
+    coordinator: Coordinator,
+    metadata: MetadataRequests,
+    public_control: PublicControl,
+) -> Mapping[int, Handler]:
+    """By the request's key."""
+    found: dict[type[Request[Any]], Handler] = {
+        internal.LeaderAndIsrRequest: lambda request, _: manager.leader_and_isr(request),
+        internal.StopReplicaRequest: lambda request, _: manager.stop_replica(request),
+        internal.UpdateMetadataRequest: metadata.update,
+        internal.ReplicaFetchRequest: partial(fetch.replica_fetch, manager),
+        internal.EpochEndRequest: partial(offsets.epoch_end, manager),
+        internal.EndOffsetsRequest: partial(offsets.end_offsets, manager, zookeeper),
+        internal.LogEndRequest: partial(offsets.log_end, manager),
+        ProduceRequest: partial(produce.produce, manager),
+        FetchRequest: partial(fetch.fetch, manager, zookeeper),
+        ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),
+        MetadataRequest: metadata.answer,
+        LeaderAndIsrRequest: public_control.leader_and_isr,
+        StopReplicaRequest: public_control.stop_replica,
+        UpdateMetadataRequest: public_control.update_metadata,
+        ControlledShutdownRequest: partial(controlled_shutdown, controller),
+        CreatePartitionsRequest: partial(admin.create_partitions, controller),
+        AlterConfigsRequest: partial(admin.alter_configs, controller),
+        DescribeConfigsRequest: partial(admin.describe_configs, controller),
+        ElectPreferredRequest: partial(partition_admin.elect_preferred, controller),
+        ReassignRequest: partial(partition_admin.reassign, controller),
+        DescribeReassignmentsRequest: partial(partition_admin.describe_reassignments, controller),
+        CreateTopicsRequest: partial(admin.create_topics, controller),
+        DeleteTopicsRequest: partial(admin.delete_topics, controller),
+        **coordinator.handlers(),
+    }
+    return {request_info(request).key: handler for request, handler in found.items()}
+
+
+class MetadataRequests:
+    """Answers questions about the cluster, and makes a topic that is asked for where that is configured."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        zookeeper: ZooKeeper,
+        manager: ReplicaManager,
+        cache: MetadataCache,
+    ) -> None:
+        self._config = config
+        self._random = runtime.random
+        self._zookeeper = zookeeper
+        self._manager = manager
+        self._cache = cache
+
+    async def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:
+        response = self._cache.answer(request, context)
+        if self._config.auto_create_topics_enable:
+            brokers = [broker.broker_id for broker in self._cache.brokers()]
+            for topic in response.topics:
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    if topic.topic == OFFSETS_TOPIC:
+                        await self.make_offsets_topic()
+                        topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+                        continue
+                    wanted = with_defaults(topic.topic, self._config, brokers)
+                    topic.error_code = await auto_create(self._zookeeper, self._config, wanted, brokers, self._random)
+        return response
+
+    async def make_offsets_topic(self) -> None:
+        """Once enough brokers live; until then there are no groups."""
+        brokers = [broker.broker_id for broker in self._cache.brokers()]
+        if len(brokers) >= self._config.offsets_topic_replication_factor:
+            wanted = offsets_topic(OFFSETS_TOPIC, self._config)
+            await auto_create(self._zookeeper, self._config, wanted, brokers, self._random)
+
+    async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> UpdateMetadataResponse:
+        """From the controller."""
+        code = ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
+            self._cache.update(request)
+            code = ErrorCode.NONE
+        return UpdateMetadataResponse(error_code=code)
