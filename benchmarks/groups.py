@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from assay.cluster.deploy import start_system
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import Membership
 from assay.system_under_test.deployment import Broker
@@ -52,11 +53,9 @@ class Group:
             Membership(
                 bootstrap,
                 name,
+                ("orders",),
+                MemberConfig(session_timeout=SESSION, rebalance_timeout=PATIENCE, timeout=PATIENCE),
                 runtime=cluster.harness_runtime(),
-                topics=("orders",),
-                session_timeout=SESSION,
-                rebalance_timeout=PATIENCE,
-                timeout=PATIENCE,
             )
             for _ in range(MEMBERS)
         ]

@@ -23,8 +23,10 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.async_producer import AsyncProducer
+from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
+from assay.system_under_test.client.traits import client_traits
 from assay.workloads import log_operations
 from assay.workloads.log_client import SEND_SECONDS, LogClient, node_name, split, told
 
@@ -54,11 +56,9 @@ class BurstClient(LogClient):
         await super().open(endpoint, runtime)
         self._asynchronous = AsyncProducer(
             list(endpoint.all),
+            AsyncProducerConfig(timeout=SEND_SECONDS, linger=0.0, batch_size=1),  # a set for each message
             runtime=runtime,
-            timeout=SEND_SECONDS,
-            linger=0.0,
-            batch_size=1,  # a set for each
-            defects=endpoint.defects,
+            traits=client_traits(endpoint.defects),
         )
 
     async def close(self) -> None:

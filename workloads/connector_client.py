@@ -27,6 +27,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed
+from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import Change, ConsumerConnector, Kind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
@@ -88,7 +89,7 @@ class Member:
             runtime=runtime,
             on_change=self._changed,
             before_release=self._before_release,
-            defects=endpoint.defects,
+            traits=client_traits(endpoint.defects),
         )
 
     def tell(self) -> dict[str, Any]:

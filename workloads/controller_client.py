@@ -28,6 +28,7 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
 from assay.system_under_test.client.cluster_view import PartitionView
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
@@ -59,7 +60,7 @@ class ControllerClient:
         bootstrap = list(endpoint.all)
         await self._log.open(endpoint, runtime)
         self._admin = Admin(bootstrap, runtime=runtime, timeout=ADMIN_SECONDS)
-        self._producer = Producer(bootstrap, runtime=runtime, acks=-1, timeout=TOUCH_SECONDS)
+        self._producer = Producer(bootstrap, ProducerConfig(timeout=TOUCH_SECONDS), runtime=runtime)
 
     async def close(self) -> None:
         await self._log.close()

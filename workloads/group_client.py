@@ -16,10 +16,12 @@ from typing import Any, Final
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.group_consumer import GroupConsumer
+from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
+from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
 from assay.workloads.log_client import LARGEST, LogClient, number, told
@@ -63,13 +65,10 @@ class Member:
             endpoint.all,
             group,
             [TOPIC],
+            ConsumerConfig(session_timeout=SESSION_SECONDS, rebalance_timeout=REBALANCE_SECONDS, timeout=CALL_SECONDS),
             runtime=runtime,
-            session_timeout=SESSION_SECONDS,
-            rebalance_timeout=REBALANCE_SECONDS,
-            timeout=CALL_SECONDS,
-            on_assigned=self._assigned,
-            on_revoked=self._revoked,
-            defects=endpoint.defects,
+            listener=GroupListener(self._assigned, self._revoked),
+            traits=client_traits(endpoint.defects),
         )
 
     def ownership(self) -> list[dict[str, Any]]:

@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
 from assay.system_under_test.client.consumer import Fetched, SimpleConsumer
 from assay.system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads import log_operations
 from assay.workloads.log_ends import LogEnds
@@ -49,7 +51,9 @@ class LogClient:
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """Connections are made when they are first needed."""
         bootstrap = list(endpoint.all)
-        self._producer = Producer(bootstrap, runtime=runtime, acks=-1, timeout=SEND_SECONDS, defects=endpoint.defects)
+        self._producer = Producer(
+            bootstrap, ProducerConfig(timeout=SEND_SECONDS), runtime=runtime, traits=client_traits(endpoint.defects)
+        )
         # What a broker serves is to be seen as it is: damage is a phantom for the checks, not an error to hide it.
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)

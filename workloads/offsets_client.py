@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
@@ -56,12 +57,14 @@ class OffsetsClient:
             group: Membership(
                 bootstrap,
                 group,
+                topics,
+                MemberConfig(
+                    session_timeout=SESSION_SECONDS,
+                    rebalance_timeout=REBALANCE_SECONDS,
+                    timeout=CALL_SECONDS,
+                    retention=retention,
+                ),
                 runtime=runtime,
-                topics=topics,
-                session_timeout=SESSION_SECONDS,
-                rebalance_timeout=REBALANCE_SECONDS,
-                timeout=CALL_SECONDS,
-                retention=retention,
             )
             for group, topics, retention in ((MEMBERS, ("orders",), None), (TOOLS, (), TOOLS_RETENTION))
         }

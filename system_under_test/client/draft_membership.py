@@ -1,6 +1,6 @@
-"""Membership of one group of the draft: a consumer that its coordinator tells what to own.
+"""Membership of one group of the draft: a consumer to which its coordinator assigns partitions.
 
-A heartbeat goes out every session timeout / ``frequency``. One that is refused stops the consumer until it has joined
+A heartbeat goes out every session timeout / ``frequency``. One that is rejected stops the consumer until it has joined
 again. One without an answer within the session timeout, or whose socket closes, makes it look for the coordinator; it
 keeps what it owns until some coordinator says otherwise.
 """
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from assay.system_under_test.client.addresses import Address
+from assay.system_under_test.client.config import DraftConfig
 from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.coordinated import (
     OVER,
@@ -37,16 +38,11 @@ from assay.system_under_test.runtime import Runtime
 
 _log = logging.getLogger("assay.client")
 
-FREQUENCY: Final = 4
-"""Heartbeats in a session."""
 JOIN_AGAIN: Final = OVER | {ErrorCode.REQUEST_TIMED_OUT}
 
 
 class DraftMembership(Coordinated):
-    """Of one consumer; ``session_timeout`` in seconds, ``join_timeout``: how long a join may wait for the others.
-
-    ``on_state`` hears of each change of the state. One call at a time.
-    """
+    """Of one consumer. ``on_state`` is called with each new state. One call at a time."""
 
     find_request = ConsumerMetadataRequest
 
@@ -55,23 +51,19 @@ class DraftMembership(Coordinated):
         bootstrap: str | Sequence[str],
         group: str,
         topics: Sequence[str],
+        config: DraftConfig | None = None,
         *,
         runtime: Runtime,
-        strategy: str = "range",
-        session_timeout: float = 6.0,
-        frequency: int = FREQUENCY,
-        join_timeout: float = 20.0,
-        timeout: float = 5.0,
-        client_id: str = "assay-draft",
         on_state: Callable[[State], None] = lambda state: None,
     ) -> None:
-        super().__init__(bootstrap, group, runtime=runtime, timeout=timeout, client_id=client_id)
+        config = config or DraftConfig()
+        super().__init__(bootstrap, group, runtime=runtime, timeout=config.timeout, client_id=config.client_id)
         self.state = State.DOWN
         self._topics = list(topics)
-        self._strategy = strategy
-        self._session_timeout = session_timeout
-        self._interval = session_timeout / frequency
-        self._join_timeout = join_timeout
+        self._strategy = config.strategy
+        self._session_timeout = config.session_timeout
+        self._interval = config.session_timeout / config.frequency
+        self._join_timeout = config.join_timeout
         self._on_state = on_state
         self._consumer_id = ""
         self._stopped: Generation | None = None
@@ -93,7 +85,7 @@ class DraftMembership(Coordinated):
         deadline = asyncio.get_running_loop().time() + (self._join_timeout if timeout is None else timeout)
         await self._stop_beating()
         self._move(Happening.STARTED)
-        last: object = "nobody coordinates"
+        last: object = "no broker coordinates it"
         while left_until(deadline) > 0:
             try:
                 await self._reach(deadline)

@@ -1,41 +1,63 @@
-"""A consumer that shares topics with the other members of its group, or reads partitions that it is told to.
+"""A consumer that shares topics with the other members of its group, or reads partitions that its caller assigns.
 
 A partition is read on from what the group has committed, or from where ``reset`` says when that is nothing, or nothing
 that is still there. Positions are committed when the caller says so: what was returned before a commit is not returned
 to the group again after it, what was returned since may be.
 
-What a poll owes its caller when the group rebalances: it returns only what it read as a member of the generation that
-was told to ``on_assigned``, and only if that was not known to be over when it returned. What it fetched in vain is
-fetched again by whoever owns the partition then. Whether others have taken over, unknown to this member, no poll can
-say: a commit can, for it is refused then.
+What a poll guarantees when the group rebalances: it returns only what it read as a member of the generation that
+``on_assigned`` was called with, and only if that was not known to be over when it returned. What it fetched in vain is
+fetched again by the next owner of the partition. No poll can know whether others have taken over in the meantime; a
+commit can, because it is rejected then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
-from assay.system_under_test.client.defective import fetching_class
 from assay.system_under_test.client.errors import Outcome, ReadFailed
 from assay.system_under_test.client.fetched import TRANSIENT, Fetched
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
+from assay.system_under_test.client.positions import Positions
+from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime
 
 LONGEST_WAIT = 0.1
 """Seconds that one fetch waits at the end of its partitions."""
-NO_OFFSET = -1
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 PASSING = TRANSIENT | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
 """Of a partition that the next poll may read."""
 
-Told = Callable[[Sequence[Partition]], Awaitable[None] | None]
+Callback = Callable[[Sequence[Partition]], Awaitable[None] | None]
+
+
+def ignore(partitions: Sequence[Partition]) -> None:
+    """The callback that does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListener:
+    """Functions or coroutines that a consumer calls; what they raise, poll raises.
+
+    ``on_assigned`` gets what is owned, positions found. ``on_revoked`` gets what was, before the group is joined again,
+    and may still commit it, though the commit may be rejected. ``on_lost``, where it is given, is called in its place
+    when others may own it already.
+    """
+
+    on_assigned: Callback = ignore
+    on_revoked: Callback = ignore
+    on_lost: Callback | None = None
+
+
+NO_LISTENER = GroupListener()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +97,8 @@ class GroupConsumer:
     """See the module. Subscribed to ``topics``, or to what :meth:`subscribe` or :meth:`assign` says. One call at a
     time.
 
-    ``on_assigned`` hears of what is owned, positions found; ``on_revoked`` of what was, before the group is joined
-    again, and may still commit it, though the commit may be refused; ``on_lost``, where it is given, hears in its place
-    when others may own it already. They may be coroutines; what they raise, poll raises. Topics that are not there are
-    joined when they are.
-
-    ``reset``: ``earliest``, ``latest``, or ``none``: then a poll without a position, or with one that is no longer in
-    the log, raises ``ReadFailed`` until there is one by ``seek``. Timeouts in seconds; ``timeout`` is for each call to
-    the brokers. ``defects``: names of historic defects to be built in, for tests. ``membership`` stands for one of
-    this design, which the settings about members would make.
+    Topics that do not exist are joined when they do. ``membership`` replaces the one of this design, which is made by
+    the settings about members.
     """
 
     def __init__(
@@ -91,55 +106,32 @@ class GroupConsumer:
         bootstrap: str | Sequence[str],
         group: str,
         topics: Sequence[str] = (),
+        config: ConsumerConfig | None = None,
         *,
         runtime: Runtime,
-        reset: str = "earliest",
-        session_timeout: float = 6.0,
-        rebalance_timeout: float = 10.0,
-        timeout: float = 5.0,
-        metadata_age: float = 5.0,
-        assignors: Sequence[str] = ("range",),
-        on_assigned: Told = lambda partitions: None,
-        on_revoked: Told = lambda partitions: None,
-        on_lost: Told | None = None,
-        defects: Collection[str] = (),
+        listener: GroupListener = NO_LISTENER,
+        traits: ClientTraits = CORRECT,
         membership: Members | None = None,
     ) -> None:
-        if reset not in RESETS:
-            raise ValueError(f"reset is earliest or latest or none, not {reset!r}")
-        self._reset = RESETS[reset]
-        self._on_assigned = on_assigned
-        self._on_revoked = on_revoked
-        self._on_lost = on_lost or on_revoked
-        self._membership: Members = membership or Membership(
-            bootstrap,
-            group,
-            runtime=runtime,
-            topics=topics,
-            assignors=assignors,
-            session_timeout=session_timeout,
-            rebalance_timeout=rebalance_timeout,
-            timeout=timeout,
-            metadata_age=metadata_age,
-        )
-        self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=timeout)
-        self._fetching = fetching_class(defects)()
+        config = config or ConsumerConfig()
+        if config.reset not in RESETS:
+            raise ValueError(f"reset is earliest or latest or none, not {config.reset!r}")
+        self._reset = RESETS[config.reset]
+        self._listener = listener
+        self._membership: Members = membership or Membership(bootstrap, group, topics, config, runtime=runtime)
+        self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=config.timeout)
+        self._fetching = traits.fetching()
         self._subscribed = bool(topics)
         self._generation: Generation | None = None
         self._announced = False
         self._assigned: tuple[Partition, ...] = ()
-        self._found: dict[Partition, Position] = {}
-        self._positions: dict[Partition, int] = {}
-        self._astray: set[Partition] = set()
-        """Those of which nothing is committed: ``reset``, or the caller, has to say where they begin."""
-        self._paused: set[Partition] = set()
-        self._polls = 0
+        self._positions = Positions()
 
     # -- what is read ----------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> Generation | None:
-        """What it was last told to own; None before the first time, after it left, and without a group's help."""
+        """What it owned last; None before the first time, after it left, and where its caller assigns."""
         return self._generation
 
     @property
@@ -165,26 +157,22 @@ class GroupConsumer:
         await self._membership.leave()
 
     def assign(self, partitions: Sequence[Partition]) -> None:
-        """Reads these, and no others, without being a member; the group's members do not hear of it.
+        """Reads these, and no others, without being a member; the group's members are not notified.
 
-        Commits are those of one who is no member, and refused while the group has some. Raises ``ValueError`` while
-        topics are subscribed to.
+        Its commits are those of a client that is no member, and rejected while the group has some. Raises
+        ``ValueError`` while topics are subscribed to.
         """
         if self._subscribed:
             raise ValueError("topics are subscribed to; unsubscribe before assigning partitions")
         self._assigned = tuple(dict.fromkeys(partitions))
-        self._positions = {one: at for one, at in self._positions.items() if one in self._assigned}
-        self._astray &= set(self._assigned)
-        self._paused &= set(self._assigned)
+        self._positions.keep(self._assigned)
 
     def found(self, partition: Partition) -> Position:
         """What the group had committed when it got this partition. Raises ``KeyError`` for one that is not owned."""
-        return self._found[partition]
+        return self._positions.found[partition]
 
     def position(self, partition: Partition) -> int:
         """The offset that is read next. Raises ``KeyError`` for a partition that is not owned, or has none yet."""
-        if partition in self._astray:
-            raise KeyError(partition)
         return self._positions[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
@@ -193,8 +181,7 @@ class GroupConsumer:
             raise KeyError(partition)
         if offset < 0:
             raise ValueError(f"offset {offset} is below 0")
-        self._positions[partition] = offset
-        self._astray.discard(partition)
+        self._positions.place(partition, offset)
         self._fetching.moved(partition)
 
     def pause(self, partitions: Sequence[Partition]) -> None:
@@ -202,11 +189,11 @@ class GroupConsumer:
         for partition in partitions:
             if partition not in self.assignment:
                 raise KeyError(partition)
-        self._paused.update(partitions)
+        self._positions.paused.update(partitions)
 
     def resume(self, partitions: Sequence[Partition]) -> None:
-        """The contrary; nothing for those that are not paused."""
-        self._paused.difference_update(partitions)
+        """The opposite; nothing for those that are not paused."""
+        self._positions.paused.difference_update(partitions)
 
     async def poll(self, timeout: float = 1.0) -> list[Received]:
         """What comes within ``timeout`` seconds, in each partition's order; joins the group first, if it has to, which
@@ -226,14 +213,14 @@ class GroupConsumer:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
-        """These offsets, or the positions of all that it reads, in the generation that it was last told of.
+        """These offsets, or the positions of all that it reads, in the generation that it was in last.
 
-        ``metadata`` is kept beside each that does not bring its own.
+        ``metadata`` is stored with each that does not bring its own.
 
         Raises ``CommitFailed``; sent once, so after an unknown outcome it is for the caller to decide.
         """
         if offsets is None:
-            offsets = {one: at for one, at in self._positions.items() if one not in self._astray}
+            offsets = self._positions.placed()
         positions = {one: at if isinstance(at, Position) else Position(at, metadata) for one, at in offsets.items()}
         if self._subscribed and self._generation is None and positions:
             known = dict.fromkeys(positions, Outcome.NOT_DONE)
@@ -246,12 +233,12 @@ class GroupConsumer:
         return await self._membership.committed(partitions)
 
     def fall_silent(self, seconds: float) -> None:
-        """No heartbeats for so long: what a consumer is like that was stopped, to its group."""
+        """No heartbeats for so long: to its group the consumer looks like one that was stopped."""
         self._membership.fall_silent(seconds)
 
     async def close(self, *, leave: bool = True) -> None:
-        """Leaves the group; ``on_revoked`` hears of it before. Without ``leave`` nobody does, and the others go on when
-        the session is over.
+        """Leaves the group; ``on_revoked`` is called before. Without ``leave`` nothing is sent, and the others go on
+        when the session is over.
         """
         try:
             if leave and self._subscribed:
@@ -265,7 +252,7 @@ class GroupConsumer:
     async def _prepare(self) -> None:
         """Until what is owned is known, and where it is read on."""
         if not self._subscribed:
-            await self._find([one for one in self._assigned if one not in self._positions])
+            await self._find([one for one in self._assigned if one not in self._positions.offsets])
             await self._reset_positions()
             return
         while True:
@@ -273,12 +260,12 @@ class GroupConsumer:
             if entered is None:
                 entered = await self._enter()
             if entered is not self._generation:
-                # Asked for after the sync: by then the owner before has committed, or is refused when it does.
-                positions = await self._membership.committed(entered.partitions) if entered.partitions else {}
-                self._forget()
+                # Asked for after the sync: by then the owner before has committed, or is rejected when it does.
+                committed = await self._membership.committed(entered.partitions) if entered.partitions else {}
+                self._positions.forget()
                 self._generation = entered
-                self._place(positions)
-                self._paused &= set(entered.partitions)
+                self._positions.start_from(committed)
+                self._positions.keep(entered.partitions)
                 self._fetching.entered(entered.partitions)
             if self._reset is not None:
                 await self._reset_positions()
@@ -286,7 +273,7 @@ class GroupConsumer:
                 continue
             if not self._announced:
                 self._announced = True
-                await _hear(self._on_assigned, entered.partitions)
+                await _call(self._listener.on_assigned, entered.partitions)
             if self._membership.generation is entered:
                 await self._reset_positions()
                 return
@@ -296,40 +283,30 @@ class GroupConsumer:
         await self._revoke(self._farewell())
         return await self._membership.enter()
 
-    def _farewell(self) -> Told:
-        """Who hears that it owns nothing any more; what ended an earlier generation does not matter in the next."""
+    def _farewell(self) -> Callback:
+        """What is called when it owns nothing any more; what ended an earlier generation does not count in the next."""
         member = self._membership
         regular = member.generation is not None or member.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
-        return self._on_revoked if regular else self._on_lost
+        listener = self._listener
+        return listener.on_revoked if regular or listener.on_lost is None else listener.on_lost
 
-    async def _revoke(self, tell: Told) -> None:
+    async def _revoke(self, callback: Callback) -> None:
         before, announced = self._generation, self._announced
         try:
             if before is not None and announced:
-                await _hear(tell, before.partitions)
+                await _call(callback, before.partitions)
         finally:
             self._generation, self._announced = None, False
-            self._forget()
-
-    def _forget(self) -> None:
-        self._found, self._positions, self._astray = {}, {}, set()
+            self._positions.forget()
 
     async def _find(self, partitions: Sequence[Partition]) -> None:
         if partitions:
-            self._place(await self._membership.committed(partitions))
-
-    def _place(self, committed: Mapping[Partition, Position]) -> None:
-        self._found.update(committed)
-        for partition, position in committed.items():
-            self._positions[partition] = position.offset
-            if position.offset == NO_OFFSET:
-                self._astray.add(partition)
+            self._positions.start_from(await self._membership.committed(partitions))
 
     async def _reset_positions(self) -> None:
         """Raises ``ReadFailed``; those found by then are."""
-        for partition in sorted(self._astray):
-            self._positions[partition] = await self._start(partition, "nothing is committed")
-            self._astray.discard(partition)
+        for partition in sorted(self._positions.unplaced):
+            self._positions.place(partition, await self._start(partition, "nothing is committed"))
 
     async def _start(self, partition: Partition, why: str) -> int:
         if self._reset is None:
@@ -343,7 +320,7 @@ class GroupConsumer:
         loop = asyncio.get_running_loop()
         wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
-        begin = self._fetching.wanted({one: self._positions[one] for one in self._in_turn() if one not in self._paused})
+        begin = self._fetching.wanted(self._positions.in_turn(self.assignment))
         if not begin:
             await asyncio.sleep(wait)
             return []
@@ -356,19 +333,19 @@ class GroupConsumer:
         if self._membership.generation is not generation:
             return []
         received: list[Received] = []
-        refused: ReadFailed | None = None
+        failed: ReadFailed | None = None
         for one, fetched in found.items():
-            if self._positions.get(one) != begin[one]:
-                continue  # it was sought elsewhere meanwhile
+            if self._positions.offsets.get(one) != begin[one]:
+                continue  # its position was set during the fetch
             if one in starts:
-                self._positions[one] = starts[one]
+                self._positions.offsets[one] = starts[one]
                 self._fetching.moved(one)
             elif fetched.error not in PASSING:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
-                refused = ReadFailed(what, error=fetched.error, node=fetched.node)
+                failed = ReadFailed(what, error=fetched.error, node=fetched.node)
             received += self._take(one, fetched)
-        if refused is not None and not received:
-            raise refused
+        if failed is not None and not received:
+            raise failed
         return received
 
     async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:
@@ -379,21 +356,14 @@ class GroupConsumer:
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE
         }
 
-    def _in_turn(self) -> Sequence[Partition]:
-        """A broker fills its answers in the order that is asked in, so each poll begins with another partition."""
-        owned = self.assignment
-        self._polls += 1
-        first = self._polls % len(owned) if owned else 0
-        return [*owned[first:], *owned[:first]]
-
     def _take(self, one: Partition, fetched: Fetched) -> list[Received]:
         if fetched.messages:
-            self._positions[one] = fetched.messages[-1].offset + 1
-            self._fetching.fetched(one, self._positions[one])
+            self._positions.offsets[one] = fetched.messages[-1].offset + 1
+            self._fetching.fetched(one, self._positions.offsets[one])
         return [Received(*one, m.offset, m.key, m.value, m.timestamp) for m in fetched.messages]
 
 
-async def _hear(tell: Told, partitions: Sequence[Partition]) -> None:
-    answer = tell(partitions)
+async def _call(callback: Callback, partitions: Sequence[Partition]) -> None:
+    answer = callback(partitions)
     if inspect.isawaitable(answer):
         await answer

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from assay.system_under_test.client.assignors import ASSIGNORS, Partition
+from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.coordinated import (
     ATTEMPT,
@@ -46,43 +47,41 @@ _log = logging.getLogger("assay.client")
 
 __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
-METADATA_AGE: Final = 5.0
-"""Seconds after which the member that leads looks at the topics again (``metadata.max.age.ms``, there 5 minutes)."""
-
 
 class Membership(Coordinated):
-    """Of one member; ``session_timeout`` and ``rebalance_timeout`` in seconds. One call at a time, besides heartbeats.
+    """Of one member. One call at a time, besides heartbeats.
 
     The member that leads the group looks every ``metadata_age`` seconds whether there are more partitions, and then has
     the group join again.
 
-    Without ``enter`` it may commit and fetch as one who is no member.
+    Without ``enter`` it may commit and fetch as a client that is no member.
     """
 
     def __init__(
         self,
         bootstrap: str | Sequence[str],
         group: str,
+        topics: Sequence[str] = (),
+        config: MemberConfig | None = None,
         *,
         runtime: Runtime,
-        topics: Sequence[str] = (),
-        assignors: Sequence[str] = ("range",),
-        session_timeout: float = 6.0,
-        rebalance_timeout: float = 10.0,
-        timeout: float = 5.0,
-        retention: float | None = None,
-        metadata_age: float = METADATA_AGE,
-        client_id: str = "assay-member",
     ) -> None:
-        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'."""
-        super().__init__(bootstrap, group, runtime=runtime, timeout=timeout, client_id=client_id, retention=retention)
+        config = config or MemberConfig()
+        super().__init__(
+            bootstrap,
+            group,
+            runtime=runtime,
+            timeout=config.timeout,
+            client_id=config.client_id,
+            retention=config.retention,
+        )
         self.topics = tuple(topics)
-        self._assignors = tuple(assignors)
-        self._session_timeout = session_timeout
-        self._rebalance_timeout = rebalance_timeout
+        self._assignors = tuple(config.assignors)
+        self._session_timeout = config.session_timeout
+        self._rebalance_timeout = config.rebalance_timeout
         self._member_id = ""
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
-        self._metadata_age = metadata_age
+        self._metadata_age = config.metadata_age
         self._assigned_from: Mapping[str, int] = {}
         """How many partitions of each of the group's topics there were to assign, if this member leads."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,7 +116,7 @@ class Membership(Coordinated):
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
     async def leave(self) -> None:
-        """Whatever becomes of it: one who says nothing more is taken out in the end."""
+        """Without an error: a member that sends nothing more is taken out in the end."""
         await self._stop_beating()
         self.generation = None
         member_id, self._member_id = self._member_id, ""
@@ -128,7 +127,7 @@ class Membership(Coordinated):
                 _log.info("group %s: leaving: %s", self.group, error)
 
     async def close(self) -> None:
-        """Without a word to the group."""
+        """Sends nothing to the group."""
         await self._stop_beating()
         await super().close()
 
@@ -191,7 +190,7 @@ class Membership(Coordinated):
     async def _until(self, request: Any, version: int, deadline: float) -> Any:
         """An answer of a coordinator that is one. Raises :class:`JoinFailed` when there is none in time."""
         loop = asyncio.get_running_loop()
-        last: object = "nobody coordinates"
+        last: object = "no broker coordinates it"
         while (left := deadline - loop.time()) > 0:
             try:
                 answer = await self._ask(request, version, left)

@@ -1,7 +1,7 @@
 """Appends messages to partitions, and says what is known when that goes wrong.
 
-Per partition there is one queue and at most one request in flight, so order is kept; what is sent meanwhile waits and
-goes out as one message set (a ``send`` is never split). With ``linger`` 0 a lone message leaves at once and batches
+Per partition there is one queue and at most one request in flight, so order is kept. What comes during a request goes
+out as one message set after it (a ``send`` is never split). With ``linger`` 0 a lone message leaves at once and batches
 form only under load.
 
 Only definite failures are tried again. After an answer that leaves open whether the set was appended, a repetition
@@ -12,17 +12,15 @@ could append it twice; that decision belongs to the caller, who gets ``SendUnkno
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from assay.system_under_test.client.defective import queue_class
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.delivery import Delivery, SendResult
 from assay.system_under_test.client.errors import SendFailed
 from assay.system_under_test.client.metadata import Metadata
-from assay.system_under_test.client.partitioner import Partitioner, hash_partitioner
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.client.produce_queue import ProduceQueue
-from assay.system_under_test.client.serializer import Serializer, as_bytes
+from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.runtime import Runtime
 
 KeyValue = tuple[bytes | None, bytes | None]
@@ -34,47 +32,29 @@ __all__ = ["KeyValue", "Producer", "SendResult"]
 
 
 class Producer:
-    """``bootstrap`` is ``host:port,...`` of any brokers.
-
-    ``acks``: -1, 1 or 0; with 0 nobody answers, and a result says no more than that the messages were written to a
-    socket. ``timeout``: seconds from ``send`` to its outcome. ``retries``: how often a definite failure is tried again
-    within that time; with ``repeat_unknown`` one whose outcome is unknown as well, ``request_timeout`` (seconds) after
-    it was sent. ``linger``: seconds to wait for company. ``batch_size``: bytes of a message set to which no further
-    ``send`` is added. ``key_serializer`` and ``value_serializer`` are for :meth:`send_keyed`; ``partitioner`` gets the
-    serialized key. ``defects``: names of historic defects to be built in, for tests.
-    """
+    """``bootstrap`` is ``host:port,...`` of any brokers. Serializers and partitioner are for :meth:`send_keyed`."""
 
     def __init__(
         self,
         bootstrap: str | Sequence[str],
+        config: ProducerConfig | None = None,
         *,
         runtime: Runtime,
-        acks: int = -1,
-        timeout: float = 5.0,
-        retries: int = 10,
-        repeat_unknown: bool = False,
-        request_timeout: float = math.inf,
-        linger: float = 0.0,
-        batch_size: int = 16_384,
-        key_serializer: Serializer = as_bytes,
-        value_serializer: Serializer = as_bytes,
-        partitioner: Partitioner = hash_partitioner,
-        client_id: str = "assay-producer",
-        defects: Collection[str] = (),
+        traits: ClientTraits = CORRECT,
     ) -> None:
+        self._config = config = config or ProducerConfig()
         self._runtime = runtime
-        self._timeout = timeout
-        self._linger = linger
-        self._batch_size = batch_size
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
-        self._partitioner = partitioner
-        self._pool = Pool(client_id)
+        self._traits = traits
+        self._pool = Pool(config.client_id)
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
         self._delivery = Delivery(
-            self._metadata, self._pool, acks, retries, repeat_unknown=repeat_unknown, request_timeout=request_timeout
+            self._metadata,
+            self._pool,
+            config.acks,
+            config.retries,
+            repeat_unknown=config.repeat_unknown,
+            request_timeout=config.request_timeout,
         )
-        self._queue_class = queue_class(defects)
         self._queues: dict[tuple[str, int], ProduceQueue] = {}
         self._closed = False
 
@@ -84,7 +64,7 @@ class Producer:
         Raises ``SendFailed`` when they were certainly not appended, ``SendUnknown`` when they may have been. Cancelled,
         it leaves open which.
         """
-        return await self.enqueue(topic, partition, values, asyncio.get_running_loop().time() + self._timeout)
+        return await self.enqueue(topic, partition, values, asyncio.get_running_loop().time() + self._config.timeout)
 
     def enqueue(
         self, topic: str, partition: int, values: Sequence[KeyValue], deadline: float
@@ -100,7 +80,7 @@ class Producer:
             raise TypeError("keys and values are bytes, or None")  # else what is sent with it would fail, too
         queue = self._queues.get((topic, partition))
         if queue is None:
-            queue = self._queue_class(topic, partition, self._delivery, self._linger, self._batch_size)
+            queue = self._traits.queue(topic, partition, self._delivery, self._config.linger, self._config.batch_size)
             self._queues[topic, partition] = queue
         stamp = int(self._runtime.wall_clock() * 1000)
         size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
@@ -115,14 +95,14 @@ class Producer:
 
     def serialized(self, topic: str, key: object, value: object) -> KeyValue:
         """Raises what a serializer raises."""
-        return self._key_serializer(topic, key), self._value_serializer(topic, value)
+        return self._config.key_serializer(topic, key), self._config.value_serializer(topic, value)
 
     async def partition_for(self, topic: str, key: bytes | None, deadline: float | None = None) -> int:
         """Where a message with this key goes. Raises ``SendFailed`` when the topic cannot be looked up."""
         if deadline is None:
-            deadline = asyncio.get_running_loop().time() + self._timeout
+            deadline = asyncio.get_running_loop().time() + self._config.timeout
         count = await self._delivery.known_before_sending(self._metadata.partitions(topic, deadline))
-        return self._partitioner(key, count, self._runtime.random)
+        return self._config.partitioner(key, count, self._runtime.random)
 
     async def close(self) -> None:
         """At once: what waits in a queue fails definitely, what was sent and not answered is unknown."""

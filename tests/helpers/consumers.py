@@ -11,6 +11,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import Process
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import Change, ConsumerConnector, Kind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
@@ -62,7 +63,7 @@ class Consumer:
                 ),
                 runtime=self._cluster.cluster.harness_runtime(),
                 on_change=lambda change: self.told.append((self._loop.time(), change)),
-                defects=self._defects,
+                traits=client_traits(self._defects),
             )
             if wanted is not None:
                 streams = await self.connector.create_streams_by_filter(wanted)

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from assay.cluster.sim.node import SimNode
+from assay.system_under_test.client.config import DraftConfig
 from assay.system_under_test.client.coordinated import CommitFailed, JoinFailed
 from assay.system_under_test.client.draft_consumer import DraftConsumer
 from assay.system_under_test.client.draft_states import State
 from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
-from assay.system_under_test.client.group_consumer import Received
+from assay.system_under_test.client.group_consumer import Callback, GroupListener, Received, ignore
 from assay.system_under_test.deployment import Broker
 
 from helpers.group_client import coordinator
@@ -28,7 +29,7 @@ Owned = dict[int, dict[str, set[str]]]
 class Reader:
     """Polls and commits until it is stopped, and writes down what it owned in which generation."""
 
-    def __init__(self, cluster: Brokers, **settings: Any) -> None:
+    def __init__(self, cluster: Brokers, on_revoked: Callback = ignore, **settings: Any) -> None:
         self.states: list[State] = []
         self.owned: list[tuple[int, str, set[str]]] = []
         self.records: list[Received] = []
@@ -36,10 +37,10 @@ class Reader:
             cluster.bootstrap,
             "g",
             ["orders"],
+            DraftConfig(**({"session_timeout": 2.0} | settings)),
             runtime=cluster.cluster.harness_runtime(),
-            on_assigned=self._assigned,
+            listener=GroupListener(self._assigned, on_revoked),
             on_state=self.states.append,
-            **({"session_timeout": 2.0} | settings),
         )
         cluster._open.append(self.consumer)
         self._task = asyncio.get_running_loop().create_task(self._read())

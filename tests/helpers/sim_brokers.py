@@ -13,6 +13,7 @@ from assay.cluster.deploy import start_system
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.node import SimNode
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.deployment import Broker
@@ -63,7 +64,7 @@ class Brokers:
         return [f"{node.address}:9092" for node in self.nodes]
 
     def producer_with(self, **settings: Any) -> Producer:
-        producer = Producer(self.bootstrap, runtime=self.cluster.harness_runtime(), **settings)
+        producer = Producer(self.bootstrap, ProducerConfig(**settings), runtime=self.cluster.harness_runtime())
         self._open.append(producer)
         return producer
 

@@ -14,6 +14,7 @@ from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.group_consumer import Received
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
+from assay.system_under_test.client.traits import CORRECT, ClientTraits, client_traits
 from assay.workloads import group_client
 from assay.workloads.group_client import GroupClient
 
@@ -27,11 +28,11 @@ class ScriptedConsumer:
     steps: list[Step]
     commits: list[tuple[str, dict[Any, int]]]
     refusal: CommitFailed | None
-    defects: Sequence[str] = ()
+    traits: ClientTraits | None = None
 
-    def __init__(self, *_: Any, on_assigned: Any, on_revoked: Any, defects: Sequence[str], **__: Any) -> None:
-        type(self).defects = defects
-        self.on_assigned, self.on_revoked = on_assigned, on_revoked
+    def __init__(self, *_: Any, listener: Any, traits: ClientTraits, **__: Any) -> None:
+        type(self).traits = traits
+        self.on_assigned, self.on_revoked = listener.on_assigned, listener.on_revoked
         self.generation: Generation | None = None
         self.positions: dict[Any, int] = {}
 
@@ -98,7 +99,7 @@ def told(monkeypatch: pytest.MonkeyPatch, steps: Sequence[Step], *then: Operatio
 
     async def play() -> list[Completion]:
         client = GroupClient()
-        client._endpoint, client._runtime = Endpoint("n1", "h:1", ("h:1",), defects=("a-defect",)), None
+        client._endpoint, client._runtime = Endpoint("n1", "h:1", ("h:1",), defects=("silent-consumer",)), None
         polls = [Operation("poll", argument={"group": "g"})] * len(steps)
         return [await client.invoke(operation) for operation in (*polls, *then)]
 
@@ -153,7 +154,7 @@ def test_who_began_anew_did_not_read_between_but_who_went_on_did(monkeypatch: py
 
 def test_what_is_switched_on_reaches_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
     told(monkeypatch, [owning(3, {})])
-    assert ScriptedConsumer.defects == ("a-defect",)
+    assert ScriptedConsumer.traits == client_traits(("silent-consumer",)) != CORRECT
 
 
 def test_a_failed_poll_tells_of_ownership(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
 
 from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import ClientError, Outcome
 from assay.system_under_test.client.membership import CommitFailed, Membership
+from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.client.zookeeper_groups.allotment import thread_id
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.defective import session_class
 from assay.system_under_test.client.zookeeper_groups.offsets import (
     NO_OFFSET,
     DualOffsets,
@@ -83,7 +84,7 @@ class ConsumerConnector:
         runtime: Runtime,
         on_change: Callable[[Change], None] = lambda change: None,
         before_release: Callable[[], Awaitable[None]] = _at_once,
-        defects: Collection[str] = (),
+        traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config
         self._runtime = runtime
@@ -96,9 +97,11 @@ class ConsumerConnector:
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout)
         self._registration = Registration(self._zookeeper, config.group, self.consumer_id)
         self._ownership = Ownership(self._zookeeper, config.group, self._registration)
-        self._session = session_class(defects)(self._zookeeper, self._registration, self._lose, self._ownership.forget)
+        self._session = traits.session(self._zookeeper, self._registration, self._lose, self._ownership.forget)
         self._zookeeper.add_listener(lambda state: self._wake.set())
-        self._membership = Membership(config.bootstrap, config.group, runtime=runtime, timeout=config.timeout)
+        self._membership = Membership(
+            config.bootstrap, config.group, config=MemberConfig(timeout=config.timeout), runtime=runtime
+        )
         self._offsets = self._store()
         self._subscription: Subscription | None = None
         self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by topic, None for all, and thread

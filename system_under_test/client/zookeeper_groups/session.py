@@ -1,4 +1,4 @@
-"""How a consumer knows that it is one: whether its ZooKeeper session, with all its claims, may be over."""
+"""Whether a consumer is still a member: whether its ZooKeeper session, with all its claims, may be over."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LOOK_EVERY = 0.05
 """Seconds between two looks at a session that is not there, or just over."""
 
 
-class Session:
-    """Tells once, by ``on_over``, when the session is over or may be.
+class ConsumerSession:
+    """Calls ``on_over`` when the session is over or may be.
 
-    ZooKeeper says so only to one who can hear it: then its claims are ``forgotten`` as well. One who has had no answer
-    for the session's timeout says it to itself, and does not know whether they are still there.
+    ZooKeeper reports that only to a client that it reaches: then its claims are ``forgotten`` as well. A client that
+    has had no answer for the session's timeout concludes it by itself, and does not know whether they are still there.
     """
 
     def __init__(

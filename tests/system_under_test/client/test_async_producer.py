@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from assay.system_under_test.client.async_producer import AsyncProducer
-from assay.system_under_test.client.callbacks import Callbacks, Event
+from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Envelope, pass_on
+from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
 from assay.system_under_test.client.serializer import as_json, as_text
+from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode as E
 
@@ -23,12 +25,22 @@ from helpers.sim_brokers import brokers, simulate
 
 
 @asynccontextmanager
-async def producing(**settings: Any) -> AsyncIterator[tuple[FakeCluster, AsyncProducer]]:
+async def producing(
+    handler: BatchHandler = pass_on,
+    callbacks: Callbacks | None = None,
+    defects: Sequence[str] = (),
+    **settings: Any,
+) -> AsyncIterator[tuple[FakeCluster, AsyncProducer]]:
     async with fake_cluster() as cluster:
         producer = AsyncProducer(
             cluster.bootstrap,
+            AsyncProducerConfig(
+                **({"timeout": 2.0, "value_serializer": as_text, "key_serializer": as_text} | settings)
+            ),
             runtime=FakeRuntime(),
-            **({"timeout": 2.0, "value_serializer": as_text, "key_serializer": as_text} | settings),
+            handler=handler,
+            callbacks=callbacks,
+            traits=client_traits(defects),
         )
         try:
             yield cluster, producer
@@ -42,26 +54,26 @@ class Stages(Callbacks):
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
 
-    def before_enqueue(self, event: Event) -> Event:
-        self.told.append(("before_enqueue", event.value))
-        return event
+    def before_enqueue(self, envelope: Envelope) -> Envelope:
+        self.told.append(("before_enqueue", envelope.value))
+        return envelope
 
-    def after_enqueue(self, event: Event, added: bool) -> None:
-        self.told.append(("after_enqueue" if added else "refused", event.value))
+    def after_enqueue(self, envelope: Envelope, added: bool) -> None:
+        self.told.append(("after_enqueue" if added else "refused", envelope.value))
 
-    def after_dequeue(self, events: Sequence[Event]) -> Sequence[Event]:
-        self.told.append(("after_dequeue", [event.value for event in events]))
-        return events
+    def after_dequeue(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
+        self.told.append(("after_dequeue", [envelope.value for envelope in envelopes]))
+        return envelopes
 
-    def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
-        self.told.append(("before_sending", [event.value for event in events]))
-        return events
+    def before_sending(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
+        self.told.append(("before_sending", [envelope.value for envelope in envelopes]))
+        return envelopes
 
-    def after_sending(self, event: Event, result: SendResult) -> None:
-        self.told.append(("after_sending", (event.value, result.base_offset)))
+    def after_sending(self, envelope: Envelope, result: SendResult) -> None:
+        self.told.append(("after_sending", (envelope.value, result.base_offset)))
 
-    def on_drop(self, event: Event, error: ClientError) -> None:
-        self.told.append((type(error).__name__, event.value))
+    def on_drop(self, envelope: Envelope, error: ClientError) -> None:
+        self.told.append((type(error).__name__, envelope.value))
 
     def close(self) -> None:
         self.told.append(("close", None))
@@ -150,13 +162,13 @@ def test_every_stage_is_told_in_turn() -> None:
         async with producing(callbacks=stages, linger=0.01) as (cluster, producer):
             for word in ("a", "b"):
                 await producer.send(
-                    "t", word, partition=0, on_done=lambda event, known: done.append((event.value, known))
+                    "t", word, partition=0, on_done=lambda envelope, known: done.append((envelope.value, known))
                 )
             await producer.flush()
             cluster.brokers[1].script = [E.MESSAGE_TOO_LARGE, lose_connection]
             for word in ("refused", "in doubt"):
                 await producer.send(
-                    "t", word, partition=0, on_done=lambda event, known: done.append((event.value, known))
+                    "t", word, partition=0, on_done=lambda envelope, known: done.append((envelope.value, known))
                 )
                 await producer.flush()
         assert stages.told[:8] == [
@@ -179,10 +191,10 @@ def test_every_stage_is_told_in_turn() -> None:
 
 
 def test_an_event_handler_may_change_leave_out_and_add() -> None:
-    async def handler(events: Sequence[Event]) -> Sequence[Event]:
+    async def handler(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
         await asyncio.sleep(0.01)
-        kept = [replace(event, value=event.value.upper()) for event in events if event.value != "no"]
-        return [*kept, Event("t", "more", partition=0)]
+        kept = [replace(envelope, value=envelope.value.upper()) for envelope in envelopes if envelope.value != "no"]
+        return [*kept, Envelope("t", "more", partition=0)]
 
     async def main() -> None:
         async with producing(handler=handler, linger=0.01) as (cluster, producer):
@@ -193,24 +205,24 @@ def test_an_event_handler_may_change_leave_out_and_add() -> None:
             with pytest.raises(SendFailed, match="left out"):
                 await no
             assert account.appended == 2
-            assert [event.value for event in account.failed] == ["no"]
+            assert [envelope.value for envelope in account.failed] == ["no"]
 
     simulate(main)
 
 
 def test_an_event_handler_may_send_again_what_is_still_under_way() -> None:
-    before: list[Event] = []
+    before: list[Envelope] = []
     done: list[Any] = []
 
-    async def handler(events: Sequence[Event]) -> Sequence[Event]:
+    async def handler(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
         again = list(before)
-        before.extend(events)
-        return [*events, *again]
+        before.extend(envelopes)
+        return [*envelopes, *again]
 
     async def main() -> None:
         async with producing(handler=handler, batch_count=1, linger=0.0) as (cluster, producer):
             for word in ("one", "two"):
-                await producer.send("t", word, partition=0, on_done=lambda event, known: done.append(event.value))
+                await producer.send("t", word, partition=0, on_done=lambda envelope, known: done.append(envelope.value))
             account = await producer.flush()
             assert cluster.log == [b"one", b"two", b"one"]
             assert account.appended == len(cluster.log)
@@ -223,11 +235,11 @@ def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
     class Once(Callbacks):
         raised = False
 
-        def before_sending(self, events: Sequence[Event]) -> Sequence[Event]:
+        def before_sending(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
             if not self.raised:
                 self.raised = True
                 raise RuntimeError("so be it")
-            return events
+            return envelopes
 
     async def main() -> None:
         async with producing(callbacks=Once()) as (cluster, producer):
@@ -241,7 +253,7 @@ def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
 
 
 def test_what_does_not_get_through_a_stage_fails_in_the_order_of_its_sending() -> None:
-    async def nothing(events: Sequence[Event]) -> Sequence[Event]:
+    async def nothing(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
         return []
 
     async def main() -> None:
@@ -288,8 +300,8 @@ def test_close_tells_what_is_known_of_each() -> None:
             outcomes = [await producer.send("t", word, partition=0) for word in ("a", "b", "c")]
             account = await producer.close(0.5)
             assert account.appended == 1
-            assert [event.value for event in account.unknown] == ["b"]
-            assert [event.value for event in account.failed] == ["c"]
+            assert [envelope.value for envelope in account.unknown] == ["b"]
+            assert [envelope.value for envelope in account.failed] == ["c"]
             assert [type(outcome.exception()) for outcome in outcomes[1:]] == [SendUnknown, SendFailed]
             assert stages.told[-1] == ("close", None)
             with pytest.raises(SendFailed, match="closed"):
@@ -315,8 +327,8 @@ def test_a_close_that_is_cancelled_ends_it_all_the_same() -> None:
 
 def test_close_sends_a_last_batch() -> None:
     class Farewell(Callbacks):
-        def last_batch(self) -> Sequence[Event]:
-            return [Event("t", "farewell", partition=0)]
+        def last_batch(self) -> Sequence[Envelope]:
+            return [Envelope("t", "farewell", partition=0)]
 
     async def main() -> None:
         async with producing(callbacks=Farewell(), linger=9.0, batch_count=99) as (cluster, producer):
@@ -356,13 +368,18 @@ def test_while_a_leader_is_killed_order_holds_and_no_failure_is_found_in_the_log
     async def main() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
             producer = AsyncProducer(
-                cluster.bootstrap, runtime=cluster.cluster.harness_runtime(), timeout=4.0, value_serializer=as_text
+                cluster.bootstrap,
+                AsyncProducerConfig(timeout=4.0, value_serializer=as_text),
+                runtime=cluster.cluster.harness_runtime(),
             )
             cluster._open.append(producer)
             known: dict[str, SendResult | ClientError] = {}
             for number in range(300):
                 await producer.send(
-                    "orders", str(number), partition=0, on_done=lambda event, what: known.__setitem__(event.value, what)
+                    "orders",
+                    str(number),
+                    partition=0,
+                    on_done=lambda one, what: known.__setitem__(one.value, what),
                 )
                 await asyncio.sleep(0.02)
                 if number == 100:

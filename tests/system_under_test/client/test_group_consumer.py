@@ -10,9 +10,11 @@ import pytest
 
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.errors import ClientError, Outcome, ReadFailed
-from assay.system_under_test.client.group_consumer import GroupConsumer, Received
+from assay.system_under_test.client.group_consumer import NO_LISTENER, GroupConsumer, GroupListener, Received
 from assay.system_under_test.client.membership import CommitFailed, Position
+from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
 
@@ -21,12 +23,21 @@ from helpers.sim_brokers import Brokers, brokers, simulate, until
 PARTITIONS = 4
 
 
-def consumer(cluster: Brokers, **settings: Any) -> GroupConsumer:
+def consumer(
+    cluster: Brokers,
+    topics: Sequence[str] = ("orders",),
+    listener: GroupListener = NO_LISTENER,
+    defects: Sequence[str] = (),
+    **settings: Any,
+) -> GroupConsumer:
     made = GroupConsumer(
         cluster.bootstrap,
         "g",
+        topics,
+        ConsumerConfig(**({"session_timeout": 2.0, "rebalance_timeout": 3.0} | settings)),
         runtime=cluster.cluster.harness_runtime(),
-        **({"topics": ["orders"], "session_timeout": 2.0, "rebalance_timeout": 3.0} | settings),
+        listener=listener,
+        traits=client_traits(defects),
     )
     cluster._open.append(made)
     return made
@@ -110,8 +121,10 @@ def test_it_tells_what_it_gets_and_loses_and_may_seek() -> None:
             told: list[tuple[str, int]] = []
             one = consumer(
                 cluster,
-                on_assigned=lambda partitions: told.append(("assigned", len(partitions))),
-                on_revoked=lambda partitions: told.append(("revoked", len(partitions))),
+                listener=GroupListener(
+                    on_assigned=lambda partitions: told.append(("assigned", len(partitions))),
+                    on_revoked=lambda partitions: told.append(("revoked", len(partitions))),
+                ),
             )
             found: list[Received] = []
             while len(found) < len(everything):
@@ -255,7 +268,7 @@ def test_what_was_revoked_can_still_be_committed_in_the_callback() -> None:
                 await one.commit("farewell")
                 committed.append(len(partitions))
 
-            one = consumer(cluster, on_revoked=revoked)
+            one = consumer(cluster, listener=GroupListener(on_revoked=revoked))
             found: list[Received] = []
             while len(found) < len(values):
                 found += await one.poll(1.0)
@@ -280,8 +293,10 @@ def test_one_whose_session_is_over_has_lost_what_it_owned() -> None:
             told: list[str] = []
             one = consumer(
                 cluster,
-                on_revoked=lambda partitions: told.append("revoked"),
-                on_lost=lambda partitions: told.append("lost"),
+                listener=GroupListener(
+                    on_revoked=lambda partitions: told.append("revoked"),
+                    on_lost=lambda partitions: told.append("lost"),
+                ),
             )
             await one.poll(0.0)
             one.fall_silent(3.0)
@@ -292,8 +307,10 @@ def test_one_whose_session_is_over_has_lost_what_it_owned() -> None:
             assert told == ["lost", "revoked"]
             other = consumer(
                 cluster,
-                on_revoked=lambda partitions: told.append("other revoked"),
-                on_lost=lambda partitions: told.append("other lost"),
+                listener=GroupListener(
+                    on_revoked=lambda partitions: told.append("other revoked"),
+                    on_lost=lambda partitions: told.append("other lost"),
+                ),
             )
             await other.poll(0.0)
             other.fall_silent(3.0)

@@ -5,11 +5,13 @@ says what is known of it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from assay.system_under_test.client.admin import Admin, NewTopic
+from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Outcome, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, JoinFailed, Membership, Position
 from assay.system_under_test.deployment import Broker
@@ -20,12 +22,13 @@ from helpers.sim_brokers import Brokers, brokers, simulate, until
 ORDERS = ("orders", 0)
 
 
-def member(cluster: Brokers, group: str = "g", **settings: Any) -> Membership:
+def member(cluster: Brokers, group: str = "g", topics: Sequence[str] = ("orders",), **settings: Any) -> Membership:
     made = Membership(
         cluster.bootstrap,
         group,
+        topics,
+        MemberConfig(**({"session_timeout": 2.0, "rebalance_timeout": 3.0} | settings)),
         runtime=cluster.cluster.harness_runtime(),
-        **({"topics": ("orders",), "session_timeout": 2.0, "rebalance_timeout": 3.0} | settings),
     )
     cluster._open.append(made)
     return made

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer, SendResult
 from assay.system_under_test.protocol.errors import ErrorCode as E
@@ -21,7 +22,7 @@ from helpers.sim_brokers import simulate
 @asynccontextmanager
 async def producing(**settings: Any) -> AsyncIterator[tuple[FakeCluster, Producer]]:
     async with fake_cluster() as cluster:
-        producer = Producer(cluster.bootstrap, runtime=FakeRuntime(), **{"timeout": 2.0, **settings})
+        producer = Producer(cluster.bootstrap, ProducerConfig(**{"timeout": 2.0, **settings}), runtime=FakeRuntime())
         try:
             yield cluster, producer
         finally:
@@ -208,7 +209,7 @@ def test_a_topic_that_does_not_exist_is_a_definite_failure() -> None:
 
 def test_no_broker_at_all_is_a_definite_failure() -> None:
     async def main() -> None:
-        producer = Producer(f"127.0.0.1:{free_port()}", runtime=FakeRuntime(), timeout=0.2)
+        producer = Producer(f"127.0.0.1:{free_port()}", ProducerConfig(timeout=0.2), runtime=FakeRuntime())
         with pytest.raises(SendFailed):
             await producer.send("t", 0, [(None, b"a")])
         await producer.close()

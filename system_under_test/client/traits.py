@@ -1,16 +1,46 @@
-"""Clients with a historic defect built in; see ``assay.system_under_test.defects``."""
+"""What a client does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.fetching import Fetching
 from assay.system_under_test.client.produce_queue import ProduceQueue, Send
+from assay.system_under_test.client.zookeeper_groups.session import ConsumerSession
 
-IN_FLIGHT = 5
+IN_FLIGHT: Final = 5
 """``max.in.flight.requests.per.connection``, as Kafka's producer has it by default."""
+
+
+@dataclass(frozen=True)
+class ClientTraits:
+    """What a producer builds for each partition, a consumer of a group to fetch with, and a connector to know of its
+    ZooKeeper session.
+    """
+
+    queue: type[ProduceQueue] = ProduceQueue
+    fetching: type[Fetching] = Fetching
+    session: type[ConsumerSession] = ConsumerSession
+
+
+CORRECT: Final = ClientTraits()
+
+
+def client_traits(defects: Collection[str]) -> ClientTraits:
+    """Of the build with these defects."""
+    if "retry-reorders" in defects:
+        return ClientTraits(queue=OvertakingQueue)
+    if "silent-consumer" in defects:
+        return ClientTraits(fetching=SilentFetching)
+    if "zk-owner-overlap" in defects:
+        return ClientTraits(session=ObliviousSession)
+    return CORRECT
 
 
 class OvertakingQueue(ProduceQueue):
@@ -59,11 +89,14 @@ class SilentFetching(Fetching):
         self._ends = {one: end for one, end in self._ends.items() if one in partitions}
 
 
-def fetching_class(defects: Collection[str]) -> type[Fetching]:
-    """What a consumer of a group is to build."""
-    return SilentFetching if "silent-consumer" in defects else Fetching
+class ObliviousSession(ConsumerSession):
+    """Takes its session for granted: it goes on with what it owned, whatever became of it."""
 
+    @property
+    def alive(self) -> bool:
+        return True
 
-def queue_class(defects: Collection[str]) -> type[ProduceQueue]:
-    """What a producer is to build for each partition."""
-    return OvertakingQueue if "retry-reorders" in defects else ProduceQueue
+    def _changed(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._registration.session = 0
+            self._forgotten()

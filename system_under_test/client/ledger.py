@@ -1,0 +1,133 @@
+"""The messages that a producer has accepted, and their outcomes: each has one, and each caller that waits gets it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assay.system_under_test.client.callbacks import Callbacks, Envelope, Ticket
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import ClientError, SendUnknown
+
+_log = logging.getLogger("assay.client")
+
+
+@dataclass(slots=True)
+class Account:
+    """What is known of messages: how many were appended, which certainly were not, and which may have been."""
+
+    appended: int = 0
+    failed: list[Envelope] = field(default_factory=list)
+    unknown: list[Envelope] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Audit:
+    """Of the messages that a ``flush`` or ``close`` waits for."""
+
+    tickets: set[Ticket]
+    account: Account = field(default_factory=Account)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def enter(self, envelope: Envelope, known: SendResult | ClientError) -> None:
+        if envelope.ticket not in self.tickets:
+            return
+        self.tickets.remove(envelope.ticket)
+        if isinstance(known, SendResult):
+            self.account.appended += 1
+        elif isinstance(known, SendUnknown):
+            self.account.unknown.append(envelope)
+        else:
+            self.account.failed.append(envelope)
+        if not self.tickets:
+            self.done.set()
+
+
+class Ledger:
+    """``open`` are those that were accepted and have no outcome yet. ``timeout`` (seconds) is what each has.
+
+    ``settled`` is called when a message that counts for the bound of the queue has its outcome.
+    """
+
+    def __init__(self, timeout: float, callbacks: Callbacks, settled: Callable[[], None]) -> None:
+        self._timeout = timeout
+        self._callbacks = callbacks
+        self._settled = settled
+        self.open: dict[Ticket, Envelope] = {}
+        self._audits: list[Audit] = []
+
+    def accept(self, envelope: Envelope, *, has_place: bool) -> Envelope:
+        """The envelope with its ticket."""
+        ticket = self._ticket(has_place)
+        self.open[ticket] = envelope = replace(envelope, ticket=ticket)
+        return envelope
+
+    def _ticket(self, has_place: bool) -> Ticket:
+        loop = asyncio.get_running_loop()
+        return Ticket(loop.create_future(), loop.time() + self._timeout, has_place)
+
+    def with_tickets(self, envelopes: Sequence[Envelope], known: dict[Ticket | None, None]) -> list[Envelope]:
+        """Every envelope with a ticket of its own: a stage may have added some, or made two of one. What is new joins
+        ``known``.
+        """
+        seen: set[Ticket] = set()
+        found = []
+        for envelope in envelopes:
+            ticket = envelope.ticket
+            if ticket is None or ticket in seen or ticket not in known:
+                ticket = self._ticket(has_place=False)
+                envelope = replace(envelope, ticket=ticket)
+                known[ticket] = None
+                for audit in self._audits:
+                    audit.tickets.add(ticket)
+            self.open[ticket] = envelope
+            seen.add(ticket)
+            found.append(envelope)
+        return found
+
+    def settle(self, envelope: Envelope, known: SendResult | ClientError) -> None:
+        """Once for each ticket; the callbacks are called before the future of ``send`` is done."""
+        ticket = envelope.ticket
+        assert ticket is not None
+        del self.open[ticket]
+        if ticket.has_place:
+            self._settled()
+        for audit in self._audits:
+            audit.enter(envelope, known)
+        self.report(envelope, known)
+        if ticket.result.done():
+            return
+        if isinstance(known, SendResult):
+            ticket.result.set_result(known)
+        else:
+            ticket.result.set_exception(known)
+            ticket.result.exception()  # the caller need not look
+
+    def report(self, envelope: Envelope, known: SendResult | ClientError) -> None:
+        """Calls the callbacks that an outcome has."""
+        if isinstance(known, SendResult):
+            self.call(self._callbacks.after_sending, envelope, known)
+        else:
+            self.call(self._callbacks.on_drop, envelope, known)
+        if envelope.on_done is not None:
+            self.call(envelope.on_done, envelope, known)
+
+    def call(self, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception:  # noqa: BLE001 - of the caller's own code
+            _log.exception("a callback of the producer failed")
+
+    def audit(self) -> Audit:
+        """Begins; :meth:`end` ends it."""
+        audit = Audit(set(self.open))
+        if not audit.tickets:
+            audit.done.set()
+        self._audits.append(audit)
+        return audit
+
+    def end(self, audit: Audit) -> None:
+        self._audits.remove(audit)
