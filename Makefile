@@ -3,11 +3,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docker image packages venv layer browser zookeeper clients stop-docker lock clean
+.PHONY: help demo test check duplicates docker image packages venv layer browser zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
 READY := .venv/.installed
+PARTS := harness cluster nemesis checkers reports workloads system_under_test
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 22
@@ -27,10 +28,18 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	$(BIN)/pytest tests -m "not docker and not long and not alone" -n auto --dist=worksteal || status=$$?; \
 	echo "assay: tests in containers, one at a time ..."; $(BIN)/pytest tests -m "docker or alone" || status=$$?; exit $$status
 
-check: venv  ## ruff, mypy --strict, import arrows and the fast tests, in under a minute
+check: venv  ## ruff, mypy --strict, nothing written twice, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check -q .
 	@$(BIN)/mypy
+	@$(MAKE) duplicates
 	@$(BIN)/pytest tests -q -m "not docker and not browser and not spark and not slow and not long" -n auto --dist=worksteal
+
+# Package files are left out: they list the same exports as the package above them.
+duplicates: venv
+	@find $(PARTS) -name '*.py' ! -name __init__.py | sort | xargs $(BIN)/symilar --duplicates=10 --ignore-imports \
+	  --ignore-comments --ignore-docstrings --ignore-signatures | awk '/similar lines/ { found = 1 } { print } \
+	  END { if (found) print "assay: lines of the product stand in two places: make one piece serve both"; exit found }' >&2
 
 docker:  ## a Docker engine: installed and started if none answers (root)
 	@scripts/docker up
