@@ -12,12 +12,13 @@ from assay.harness.core.generator import Context, Invoke
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import Settings
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.workloads import burst_client, test_async_sends
 from assay.workloads.burst_client import BURST, LONGEST, SHORTEST, BurstClient, bursts
+
+from helpers.attempts import played
 
 SCHEDULE = Path(__file__).parents[2] / "schedules" / "shrunk" / "retry-reorders.json"
 
@@ -56,16 +57,8 @@ def test_of_a_burst_without_an_end_nothing_is_known() -> None:
 
 
 def run(root: Path, defect: str | None) -> Attempt:
-    found = experiment_of(test_async_sends.test_async_sends)
-    assert found is not None
     settings = Settings(3, replay=SCHEDULE, defect=defect, rate=60.0, time_limit=14.0, store=root)
-    attempt = Attempt(found, settings, "workloads/test_async_sends.py::test_async_sends", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    return attempt
+    return played(test_async_sends.test_async_sends, settings)
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads.controller_churn import churn, moves, name, partitions
 from assay.workloads.controller_client import CHURN, CREATE, DELETE, ELECT, MOVE, TOUCH, ControllerClient, changed
 
+from helpers.attempts import played
+
 pytestmark = pytest.mark.slow
 
 WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_controller.py"
@@ -51,13 +53,7 @@ def sleeping_controller(root: Path, defect: str | None = None) -> Attempt:
         nemesis_interval=12.0,
         defect=defect,
     )
-    attempt = Attempt(workload(), settings, "workloads/test_controller.py::test_controller[stop]", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    return attempt
+    return played(workload(), settings)
 
 
 def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_path: Path) -> None:
@@ -77,13 +73,7 @@ def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_p
 
 def test_partitions_move_and_get_their_leaders_back_while_brokers_die(tmp_path: Path) -> None:
     settings = Settings(seed=5, time_limit=14.0, rate=60.0, nodes=4, store=tmp_path, nemesis=("kill",))
-    attempt = Attempt(workload("test_moves"), settings, "workloads/test_controller.py::test_moves[kill]", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    assert attempt.judgement is not None
+    attempt = played(workload("test_moves"), settings)
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement.unknown
     history = HistoryReader(attempt.folder.history)
     done = [row["f"] for row in history.table("ops").to_pylist() if row["outcome"] == "ok"]

@@ -21,14 +21,16 @@ from assay.checkers.verdict import Verdict
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Operation, Phase
-from assay.harness.run.attempt import Attempt, Reports
-from assay.harness.run.experiment import experiment, experiment_of
+from assay.harness.run.attempt import Attempt
+from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule import Schedule, decode
 from assay.nemesis.trigger import OnEvent
 from assay.system_under_test.groups.points import FAILOVER_POINTS
 from assay.workloads import test_offsets
 from assay.workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
+
+from helpers.attempts import played
 
 SCHEDULES = Path(__file__).parent.parent.parent / "schedules"
 RUNS = 5
@@ -57,8 +59,6 @@ def engines() -> Engines:
 
 
 def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
-    found = experiment_of(restless)
-    assert found is not None
     settings = Settings(
         seed,
         replay=schedule,
@@ -67,13 +67,7 @@ def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
         configuration=("zookeeper.session.timeout.ms=1000",),
         store=store,
     )
-    attempt = Attempt(found, settings, "workloads/test_offsets.py", "", reports=Reports.NEVER, engines=engines)
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    return attempt
+    return played(restless, settings, engines=engines)
 
 
 def details(rows: Rows, phase: str) -> dict[str, Any]:

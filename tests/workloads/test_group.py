@@ -10,27 +10,19 @@ import pytest
 from assay.checkers.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import read_run
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads import test_group
+
+from helpers.attempts import played
 
 pytestmark = pytest.mark.slow
 
 
 def run(root: Path, **chosen: object) -> Attempt:
     settings = Settings(**({"seed": 1, "time_limit": 30.0, "rate": 100.0, "store": root} | chosen))  # type: ignore[arg-type]
-    experiment = experiment_of(test_group.test_group)
-    assert experiment is not None
-    attempt = Attempt(experiment, settings, "workloads/test_group.py::test_group", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    assert attempt.judgement is not None
-    return attempt
+    return played(test_group.test_group, settings)
 
 
 def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:

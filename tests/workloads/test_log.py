@@ -15,6 +15,8 @@ from assay.harness.run.experiment import Experiment, experiment_of
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import read_run
 
+from helpers.attempts import played
+
 pytestmark = pytest.mark.slow
 
 WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_log.py"
@@ -33,13 +35,7 @@ def workload() -> Experiment:
 
 def run(root: Path, **chosen: object) -> Attempt:
     settings = Settings(**({"seed": 11, "time_limit": 6.0, "rate": 60.0, "store": root} | chosen))  # type: ignore[arg-type]
-    attempt = Attempt(workload(), settings, "workloads/test_log.py::test_log[none]", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    return attempt
+    return played(workload(), settings)
 
 
 def test_a_run_under_a_fault_passes_and_its_seed_repeats_it(tmp_path: Path) -> None:

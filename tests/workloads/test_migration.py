@@ -9,25 +9,17 @@ import pytest
 
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import Settings
 from assay.system_under_test.client.zookeeper_groups.offsets import DualOffsets
 from assay.workloads import test_migration
+
+from helpers.attempts import played
 
 pytestmark = pytest.mark.slow
 
 
 def run(settings: Settings) -> Attempt:
-    experiment = experiment_of(test_migration.test_migration)
-    assert experiment is not None
-    attempt = Attempt(experiment, settings, "workloads/test_migration.py::test_migration", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    assert attempt.judgement is not None
-    return attempt
+    return played(test_migration.test_migration, settings)
 
 
 @pytest.mark.parametrize(("nemesis", "steps"), [((), 5), (("restart-rolling",), 1)])

@@ -19,6 +19,7 @@ from assay.workloads import test_storage
 from assay.workloads.test_storage import PLACES, UNIT, StorageClient
 
 from helpers.judging import judge
+from helpers.attempts import played
 
 
 def workload(name: str) -> Experiment:
@@ -28,13 +29,7 @@ def workload(name: str) -> Experiment:
 
 
 def run(name: str, settings: Settings) -> Attempt:
-    attempt = Attempt(workload(name), settings, f"workloads/test_storage.py::{name}", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    return attempt
+    return played(workload(name), settings)
 
 
 def test_records_are_one_two_or_three_units_large() -> None:

@@ -17,6 +17,8 @@ from assay.harness.run.attempt import Attempt
 from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import DOCKER, Settings
 
+from helpers.attempts import played
+
 WORKLOAD = Path(__file__).parents[2] / "workloads" / "test_zookeeper.py"
 
 
@@ -37,13 +39,7 @@ def attempt(workload: ModuleType, root: Path, client: Any, **chosen: Any) -> Att
     found = experiment_of(workload.test_zookeeper)
     assert found is not None
     settings = Settings(**({"seed": 3, "cluster": DOCKER, "time_limit": 3.0, "store": root} | chosen))
-    run = Attempt(replace(found, client=client), settings, "test_zookeeper.py::test_zookeeper[none]", "pytest")
-    try:
-        run.set_up()
-        run.run()
-    finally:
-        run.tear_down()
-    return run
+    return played(replace(found, client=client), settings)
 
 
 @pytest.mark.docker

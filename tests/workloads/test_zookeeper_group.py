@@ -15,8 +15,7 @@ from assay.checkers.verdict import Verdict
 from assay.harness.core.client import Endpoint
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import experiment_of
+from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.settings import Settings
 from assay.reports.failure_text import Ending, Evidence, describe
 from assay.system_under_test.client.zookeeper_groups import view
@@ -26,21 +25,14 @@ from assay.system_under_test.defects import DEFECTS
 from assay.workloads import connector_client, test_zookeeper_group
 from assay.workloads.connector_client import ZOOKEEPER, ConnectorClient, Member
 
+from helpers.attempts import played
+
 HELD = {"key": "orders-1", "generation": None, "owner": "g_c", "assignment": 4}
 
 
-def run(root: Path, **chosen: Any) -> Attempt:
-    experiment = experiment_of(test_zookeeper_group.test_zookeeper_group)
-    assert experiment is not None
+def run(root: Path, reports: Reports = Reports.NEVER, **chosen: Any) -> Attempt:
     settings = Settings(**({"seed": 1, "time_limit": 12.0, "rate": 100.0, "store": root} | chosen))
-    attempt = Attempt(experiment, settings, "workloads/test_zookeeper_group.py::test_zookeeper_group", "pytest")
-    try:
-        attempt.set_up()
-        attempt.run()
-    finally:
-        attempt.tear_down()
-    assert attempt.judgement is not None
-    return attempt
+    return played(test_zookeeper_group.test_zookeeper_group, settings, reports=reports)
 
 
 def rows(f: str, result: Any, outcome: Outcome = Outcome.OK) -> list[tuple[Any, ...]]:
@@ -182,7 +174,7 @@ def test_one_that_is_cut_off_and_gives_up_in_time_is_not(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_what_the_design_cannot_help_is_told_with_the_reason(tmp_path: Path) -> None:
     """Here by the defect: without it a member looks at the clock when it wakes, and the simulation stops no step."""
-    attempt = run(tmp_path, nemesis=("stop-consumer",), defect="zk-owner-overlap")
+    attempt = run(tmp_path, reports=Reports.ALL, nemesis=("stop-consumer",), defect="zk-owner-overlap")
     judgement = attempt.judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.PASS, judgement
