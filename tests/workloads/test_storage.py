@@ -18,8 +18,8 @@ from assay.system_under_test.records import message_set
 from assay.workloads import test_storage
 from assay.workloads.test_storage import PLACES, UNIT, StorageClient
 
-from helpers.judging import judge
 from helpers.attempts import played
+from helpers.judging import judge
 
 
 def workload(name: str) -> Experiment:
