@@ -64,7 +64,7 @@ class Broker:
             orders=self._hold_orders,
         )
         self._zookeeper = zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
-        cache = MetadataCache()
+        self._cache = cache = MetadataCache()
         self._manager = manager = ReplicaManager(
             config,
             runtime,

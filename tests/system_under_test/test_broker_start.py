@@ -1,4 +1,4 @@
-"""A start takes its time, for recovery or because the process was held, and its ZooKeeper session may end meanwhile."""
+"""A start takes its time, for recovery or because the process was held; its ZooKeeper session may end during it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
-from assay.system_under_test import broker as module
+from assay.system_under_test import registrar
+from assay.system_under_test.network.server import Server
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
 
@@ -19,8 +20,8 @@ async def serves(cluster: Brokers) -> None:
     leader = await cluster.leader()
 
     def members() -> list[int]:
-        told = cluster.events(leader, "became-leader") + cluster.events(leader, "isr-change")
-        newest: list[int] = max(told, key=lambda event: (event["incarnation"], event["seq"]))["detail"]["isr"]
+        changes = cluster.events(leader, "became-leader") + cluster.events(leader, "isr-change")
+        newest: list[int] = max(changes, key=lambda event: (event["incarnation"], event["seq"]))["detail"]["isr"]
         return newest
 
     await until(lambda: sorted(members()) == [1, 2, 3], "all in sync", 20)
@@ -34,14 +35,14 @@ def test_a_session_that_ends_during_recovery_does_not_end_the_start(
         async with brokers() as cluster:
             node = cluster.nodes[0]
             await node.kill()
-            real, failures = module.register, [error(), error(), error()]
+            real, failures = registrar.register, [error(), error(), error()]
 
             async def register(*arguments: Any, **more: Any) -> int:
                 if failures:
                     raise failures.pop()
                 return await real(*arguments, **more)
 
-            monkeypatch.setattr(module, "register", register)
+            monkeypatch.setattr(registrar, "register", register)
             before = len(cluster.events(node, "registered"))
             await node.start()
             await until(lambda: len(cluster.events(node, "registered")) == before + 1, "registered in the end")
@@ -57,7 +58,7 @@ def test_a_session_that_ends_between_registration_and_service_is_noticed(monkeyp
         async with brokers() as cluster:
             node, once = cluster.nodes[0], []
             await node.kill()
-            real = module.Server.start
+            real = Server.start
 
             async def start(self: Any, *arguments: Any) -> None:
                 await real(self, *arguments)
@@ -65,7 +66,7 @@ def test_a_session_that_ends_between_registration_and_service_is_noticed(monkeyp
                     once.append(self)
                     await asyncio.sleep(12)
 
-            monkeypatch.setattr(module.Server, "start", start)
+            monkeypatch.setattr(Server, "start", start)
             before = len(cluster.events(node, "registered"))
             await node.start()
             await until(lambda: len(cluster.events(node, "registered")) == before + 1, "the first registration")
