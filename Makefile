@@ -22,7 +22,7 @@ demo:  ## a broker cluster under partitions, its history checked, and a report (
 
 test:  ## every test but those marked long; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
 	@$(MAKE) -j2 venv layer browser zookeeper clients
-	@if $(BIN)/python -c 'import sys; from cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
+	@if $(BIN)/python -c 'import sys; from assay.cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
 	@status=0; echo "assay: tests that need no cluster of containers, on all cores ..."; \
 	$(BIN)/pytest tests -m "not docker and not long and not alone" -n auto --dist=worksteal || status=$$?; \
@@ -74,7 +74,7 @@ $(READY): requirements.lock pyproject.toml
 # The lower part of the node image needs no virtual environment, so it is made beside it.
 layer:
 	@if scripts/docker up && scripts/packages debootstrap=debootstrap && python3 cluster/docker/layer.py; then :; \
-	else echo "assay: no Docker cluster to be had here: the simulation serves instead"; fi
+	else echo "assay: no Docker cluster is possible here: the simulation serves instead"; fi
 
 # What the tests of other people's clients need; the versions of kafka-python lie side by side, outside site-packages.
 clients: venv

@@ -1,0 +1,134 @@
+"""The pages in docs/ and the README: what they name exists, what they link to is there, and prose is wrapped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+WIDTH = 100
+
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"^ {4,}.*$", re.MULTILINE)
+SPAN = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+FILE = re.compile(r"^[\w./-]+\.(?:py|md|json|toml|yml|sql|html)$")
+MODULE = re.compile(r"^assay(?:\.\w+)+$")
+
+FOLDERS = (
+    "benchmarks",
+    "checkers",
+    "cluster",
+    "docs",
+    "harness",
+    "nemesis",
+    "reports",
+    "schedules",
+    "src",
+    "system_under_test",
+    "tests",
+    "workloads",
+)
+OF_A_RUN = {"run.json", "settings.json", "schedule.json", "verdict.json", "report.html", "planted.json", "closed.json"}
+"""Files that runs and generated histories have."""
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks of code."""
+    return INDENTED.sub("", FENCED.sub("", page.read_text()))
+
+
+def spans(page: Path) -> Iterator[str]:
+    return (re.sub(r"\s+", " ", match.group(1)) for match in SPAN.finditer(prose(page)))
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(FENCED.sub("", page.read_text())))
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def missing_file(name: str) -> bool:
+    """A path from the root, or the end of one: ``judge.py``, ``engine/base.py``."""
+    if Path(name).name in OF_A_RUN or (ROOT / name).exists():
+        return False
+    return not any(
+        path.as_posix().endswith(f"/{name}") for folder in FOLDERS for path in (ROOT / folder).rglob(Path(name).name)
+    )
+
+
+def missing_module(dotted: str) -> bool:
+    """``assay.checkers.judge``, or a name in a module: ``assay.checkers.contract.forbid``."""
+    *_, last = words = dotted.removeprefix("assay.").split(".")
+    for path in (ROOT.joinpath(*words), ROOT.joinpath(*words).with_suffix(".py")):
+        if path.exists():
+            return False
+    parent = ROOT.joinpath(*words[:-1])
+    file = parent / "__init__.py" if parent.is_dir() else parent.with_suffix(".py")
+    if file == ROOT / "__init__.py":
+        file = ROOT / "src" / "assay" / "__init__.py"
+    return not (file.exists() and re.search(rf"\b{last}\b", file.read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    assert not [name for name in spans(page) if FILE.match(name) and missing_file(name)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_folders_that_a_page_names_exist(page: Path) -> None:
+    folders = re.compile(r"^(?:checkers|cluster|harness|nemesis|reports|system_under_test|tests|workloads)(?:/\w+)*/?$")
+    assert not [name for name in spans(page) if folders.match(name) and not (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    named = {name for name in spans(page) if MODULE.match(name)}
+    named |= {
+        f"{module}.{name.strip()}"
+        for module, names in re.findall(r"^from (assay[\w.]*) import ([\w, ]+)$", page.read_text(), re.MULTILINE)
+        for name in names.split(",")
+    }
+    assert not [name for name in sorted(named) if missing_module(name)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_lead_somewhere(page: Path) -> None:
+    wrong = []
+    for target in LINK.findall(prose(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            wrong.append(target)
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_prose_is_wrapped(page: Path) -> None:
+    lines = prose(page).splitlines()
+    assert not [line for line in lines if len(line) > WIDTH and not line.startswith("|") and " " in line.strip()]
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    reached, ahead = set(), [README]
+    while ahead:
+        page = ahead.pop()
+        reached.add(page)
+        linked = {(page.parent / target.partition("#")[0]).resolve() for target in LINK.findall(prose(page))}
+        ahead += [other for other in linked if other.suffix == ".md" and other.exists() and other not in reached]
+    assert {str(page.relative_to(ROOT)) for page in PAGES} == {str(page.relative_to(ROOT)) for page in reached}
+
+
+def test_the_readme_itself_names_every_page_of_docs() -> None:
+    linked = {target for target in LINK.findall(README.read_text()) if target.startswith("docs/")}
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    assert not pages - linked
