@@ -24,10 +24,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay.checkers.check import Check, Evidence, Explanation, Family, View
     from assay.checkers.contract import Contract, Toleration, forbid
+    from assay.checkers.engine import Engine, Row
     from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
     from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-    from assay.checkers.linearizability.model import Action, Call, Model
+    from assay.checkers.linearizability import Action, Call, Model, ModelError, Values
     from assay.checkers.log.family import LOG_ANOMALIES
     from assay.checkers.log.replicas import REPLICA_ANOMALIES
     from assay.checkers.objects.counters import COUNTER_ANOMALIES
@@ -36,8 +38,32 @@ if TYPE_CHECKING:
     from assay.checkers.objects.sets import SET_ANOMALIES
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
-    from assay.cluster.node import Cluster, Node, NodeError, by_role
-    from assay.cluster.system import DeploymentError, System, zookeeper_servers
+    from assay.cluster.node import Cluster, Node, NodeError, ProcessState, ProcessStatus, by_role
+    from assay.cluster.system import (
+        CLIENT_ROLE,
+        ZOOKEEPER_PORT,
+        ZOOKEEPER_ROLE,
+        ClientSessions,
+        Configurable,
+        Damageable,
+        Defect,
+        DefectsDescribed,
+        DeploymentError,
+        Durable,
+        Entry,
+        Eventful,
+        Grouped,
+        Holdable,
+        Movable,
+        Replicated,
+        Standalone,
+        StoredRecord,
+        StrikePoints,
+        Switchable,
+        System,
+        ZooKeeperClients,
+        zookeeper_servers,
+    )
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
     from assay.harness.core.generator import (
@@ -67,145 +93,64 @@ if TYPE_CHECKING:
     from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
+    from assay.nemesis.fault import Bite, Census, Fault, Injection, Scope, on_each
+    from assay.nemesis.process import draw_target, probe_processes
+    from assay.nemesis.schedule import Parameter, ScheduleError
+    from assay.nemesis.target import Target
 
 _HOMES = {
-    "assay.checkers.contract": (
-        "Contract",
-        "Toleration",
-        "forbid",
-    ),
-    "assay.checkers.groups.family": (
-        "CONSUMER_ANOMALIES",
-        "GROUP_ANOMALIES",
-    ),
-    "assay.checkers.groups.ownership": ("OWNERSHIP_ANOMALIES",),
-    "assay.checkers.linearizability.model": (
-        "Action",
-        "Call",
-        "Model",
-    ),
-    "assay.checkers.log.family": ("LOG_ANOMALIES",),
-    "assay.checkers.log.replicas": ("REPLICA_ANOMALIES",),
-    "assay.checkers.objects.counters": ("COUNTER_ANOMALIES",),
-    "assay.checkers.objects.max_registers": ("MAX_REGISTER_ANOMALIES",),
-    "assay.checkers.objects.queues": ("QUEUE_ANOMALIES",),
-    "assay.checkers.objects.sets": ("SET_ANOMALIES",),
-    "assay.checkers.register.family": ("REGISTER_ANOMALIES",),
-    "assay.checkers.transactions.family": ("TRANSACTION_ANOMALIES",),
-    "assay.cluster.node": (
-        "Cluster",
-        "Node",
-        "NodeError",
-        "by_role",
-    ),
+    "assay.checkers.check": "Check Evidence Explanation Family View",
+    "assay.checkers.contract": "Contract Toleration forbid",
+    "assay.checkers.engine": "Engine Row",
+    "assay.checkers.groups.family": "CONSUMER_ANOMALIES GROUP_ANOMALIES",
+    "assay.checkers.groups.ownership": "OWNERSHIP_ANOMALIES",
+    "assay.checkers.linearizability": "Action Call Model ModelError Values",
+    "assay.checkers.log.family": "LOG_ANOMALIES",
+    "assay.checkers.log.replicas": "REPLICA_ANOMALIES",
+    "assay.checkers.objects.counters": "COUNTER_ANOMALIES",
+    "assay.checkers.objects.max_registers": "MAX_REGISTER_ANOMALIES",
+    "assay.checkers.objects.queues": "QUEUE_ANOMALIES",
+    "assay.checkers.objects.sets": "SET_ANOMALIES",
+    "assay.checkers.register.family": "REGISTER_ANOMALIES",
+    "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
+    "assay.cluster.node": "Cluster Node NodeError ProcessState ProcessStatus by_role",
     "assay.cluster.system": (
-        "DeploymentError",
-        "System",
-        "zookeeper_servers",
+        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
+        "DeploymentError Durable Entry Eventful Grouped Holdable Movable Replicated Standalone StoredRecord "
+        "StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
     ),
-    "assay.harness.core.blocking": ("BlockingClient",),
-    "assay.harness.core.client": (
-        "Client",
-        "Endpoint",
-    ),
+    "assay.harness.core.blocking": "BlockingClient",
+    "assay.harness.core.client": "Client Endpoint",
     "assay.harness.core.generator": (
-        "NOTHING",
-        "Context",
-        "Generator",
-        "as_generator",
-        "by_key",
-        "each_process",
-        "in_phase",
-        "keyed",
-        "limit",
-        "mix",
-        "on_event",
-        "once",
-        "phases",
-        "rate",
-        "repeat",
-        "reserve",
-        "sequence",
-        "stagger",
-        "time_limit",
-        "transform",
-        "unfold",
-        "until",
+        "NOTHING Context Generator as_generator by_key each_process in_phase keyed limit mix on_event once phases "
+        "rate repeat reserve sequence stagger time_limit transform unfold until"
     ),
-    "assay.harness.core.operation": (
-        "Completed",
-        "Completion",
-        "Effect",
-        "Operation",
-        "Outcome",
-        "Phase",
-    ),
-    "assay.harness.run.experiment": ("experiment",),
-    "assay.harness.run.settings": ("Settings",),
+    "assay.harness.core.operation": "Completed Completion Effect Operation Outcome Phase",
+    "assay.harness.run.experiment": "experiment",
+    "assay.harness.run.settings": "Settings",
+    "assay.nemesis.fault": "Bite Census Fault Injection Scope on_each",
+    "assay.nemesis.process": "draw_target probe_processes",
+    "assay.nemesis.schedule": "Parameter ScheduleError",
+    "assay.nemesis.target": "Target",
 }
 """Module -> the names that come from it: the imports above, as data. A test holds the two together."""
 
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-__all__ = [  # noqa: RUF022 - sorted without regard to case
-    "Action",
-    "BlockingClient",
-    "CONSUMER_ANOMALIES",
-    "COUNTER_ANOMALIES",
-    "Call",
-    "Client",
-    "Cluster",
-    "Completed",
-    "Completion",
-    "Context",
-    "Contract",
-    "DeploymentError",
-    "Effect",
-    "Endpoint",
-    "GROUP_ANOMALIES",
-    "Generator",
-    "LOG_ANOMALIES",
-    "MAX_REGISTER_ANOMALIES",
-    "Model",
-    "NOTHING",
-    "Node",
-    "NodeError",
-    "OWNERSHIP_ANOMALIES",
-    "Operation",
-    "Outcome",
-    "Phase",
-    "QUEUE_ANOMALIES",
-    "REGISTER_ANOMALIES",
-    "REPLICA_ANOMALIES",
-    "SET_ANOMALIES",
-    "Settings",
-    "System",
-    "TRANSACTION_ANOMALIES",
-    "Toleration",
-    "as_generator",
-    "by_key",
-    "by_role",
-    "each_process",
-    "experiment",
-    "forbid",
-    "in_phase",
-    "keyed",
-    "limit",
-    "mix",
-    "on_event",
-    "once",
-    "phases",
-    "rate",
-    "repeat",
-    "reserve",
-    "sequence",
-    "stagger",
-    "time_limit",
-    "transform",
-    "unfold",
-    "until",
-    "zookeeper_servers",
-]
+__all__ = [  # noqa: RUF022 - in ASCII order
+    "Action", "Bite", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
+    "Check", "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
+    "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "Effect", "Endpoint", "Engine", "Entry",
+    "Eventful", "Evidence", "Explanation", "Family", "Fault", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable",
+    "Injection", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node",
+    "NodeError", "OWNERSHIP_ANOMALIES", "Operation", "Outcome", "Parameter", "Phase", "ProcessState", "ProcessStatus",
+    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "SET_ANOMALIES",
+    "ScheduleError", "Scope", "Settings", "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System",
+    "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
+    "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
+    "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "rate", "repeat",
+    "reserve", "sequence", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
