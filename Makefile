@@ -55,7 +55,7 @@ stop-docker:  ## stops the engine that make has started
 	@scripts/docker down
 
 lock: venv  ## requirements.lock from what is installed
-	@$(BIN)/pip list --format=freeze --exclude assay --exclude pip --exclude setuptools --exclude wheel > requirements.lock
+	@$(BIN)/pip list --format=freeze --exclude assay --exclude pip --exclude wheel > requirements.lock
 
 clean:  ## the virtual environment and caches; runs in store/ stay (assay gc)
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

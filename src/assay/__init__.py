@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
-    from assay.nemesis.fault import Bite, Census, Fault, Injection, Scope, on_each
+    from assay.nemesis.fault import Census, Fault, Injection, Proof, Scope, on_each
     from assay.nemesis.process import draw_target, probe_processes
     from assay.nemesis.schedule import Parameter, ScheduleError
     from assay.nemesis.target import Target
@@ -128,7 +128,7 @@ _HOMES = {
     "assay.harness.core.operation": "Completed Completion Effect Operation Outcome Phase",
     "assay.harness.run.experiment": "experiment",
     "assay.harness.run.settings": "Settings",
-    "assay.nemesis.fault": "Bite Census Fault Injection Scope on_each",
+    "assay.nemesis.fault": "Census Fault Injection Proof Scope on_each",
     "assay.nemesis.process": "draw_target probe_processes",
     "assay.nemesis.schedule": "Parameter ScheduleError",
     "assay.nemesis.target": "Target",
@@ -138,13 +138,13 @@ _HOMES = {
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in ASCII order
-    "Action", "Bite", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
-    "Check", "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
+    "Action", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census", "Check",
+    "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
     "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "Effect", "Endpoint", "Engine", "Entry",
     "Eventful", "Evidence", "Explanation", "Family", "Fault", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable",
     "Injection", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node",
     "NodeError", "OWNERSHIP_ANOMALIES", "Operation", "Outcome", "Parameter", "Phase", "ProcessState", "ProcessStatus",
-    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "SET_ANOMALIES",
+    "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "SET_ANOMALIES",
     "ScheduleError", "Scope", "Settings", "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System",
     "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
     "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",

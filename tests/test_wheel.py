@@ -1,0 +1,101 @@
+"""The wheel: what is in it, and that it works in a project whose own folders are named like ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+REGISTER = Path(__file__).parent / "helpers" / "installed_register.py"
+PARTS = ("checkers", "cluster", "harness", "nemesis", "reports", "system_under_test", "workloads")
+DATA = (".html", ".css", ".js", ".sql", "Dockerfile", "py.typed")
+OFFLINE = ("--no-deps", "--no-index", "--disable-pip-version-check", "-q")
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that nothing is left in the checkout."""
+    if tuple(map(int, metadata.version("setuptools").split(".")[:2])) < (70, 1):
+        pytest.skip("setuptools below 70.1 cannot build a wheel by itself; `make venv` installs a newer one")
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("src", *PARTS):
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    folder = tmp_path_factory.mktemp("wheel")
+    build = run(sys.executable, "-m", "pip", "wheel", *OFFLINE, "--no-build-isolation", "-w", folder, ".", cwd=source)
+    assert build.returncode == 0, build.stdout + build.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel; everything else it finds where this one has it."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
+    install = run(sys.executable, "-m", "pip", "--python", python, "install", *OFFLINE, wheel, cwd=folder)
+    assert install.returncode == 0, install.stdout + install.stderr
+    return python
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Three packages of the user's own, which a test of theirs imports by their own names."""
+    for name in ("harness", "cluster", "workloads"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"MINE = {name!r}\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    (tmp_path / "test_register.py").write_text(REGISTER.read_text())
+    (tmp_path / "test_names.py").write_text(
+        "import cluster, harness, workloads\n"
+        "def test_own_packages_are_found():\n"
+        "    assert [cluster.MINE, harness.MINE, workloads.MINE] == ['cluster', 'harness', 'workloads']\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_wheel_has_one_package_with_all_its_files(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"assay"}
+    wanted = {"assay/__init__.py", "assay/py.typed"}
+    for part in PARTS:
+        for path in (ROOT / part).rglob("*"):
+            if path.suffix == ".py" or path.name.endswith(DATA):
+                wanted.add(f"assay/{path.relative_to(ROOT)}")
+    assert {name for name in names if name.startswith("assay/")} == wanted
+
+
+@pytest.mark.slow
+def test_it_runs_next_to_folders_named_like_ours(python: Path, project: Path) -> None:
+    where = run(python, "-c", "import assay; print(assay.__file__)", cwd=project)
+    assert where.stdout.startswith(str(python.parents[1])), where.stdout + where.stderr
+    options = ("--cluster=sim", "--nodes=1", "--rate=200", "--time-limit=15", "--nemesis=stop")
+    done = run(python, "-m", "pytest", "-q", *options, "--nemesis=none", "-p", "no:cacheprovider", cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+    assert (project / "store" / "latest" / "report.html").is_file()
+    checked = run(python.parent / "assay", "check", "store/latest", cwd=project)
+    assert checked.stdout.startswith("PASS"), checked.stdout + checked.stderr
