@@ -71,7 +71,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .; \
 	touch $@; echo "assay: virtual environment: installed, $$((SECONDS - began)) s"
 
-# The lower part of the node image needs no virtual environment, so it is made beside it.
+# The lower part of the node image needs no virtual environment, so it is made at the same time.
 layer:
 	@if scripts/docker up && scripts/packages debootstrap=debootstrap && python3 cluster/docker/layer.py; then :; \
 	else echo "assay: no Docker cluster is possible here: the simulation serves instead"; fi
