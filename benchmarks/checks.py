@@ -93,7 +93,7 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
             begun = time.perf_counter()
             duck.table("sorted", SORTED)
             return judged | {"sort": time.perf_counter() - begun}
-    from assay.checkers.engine.spark import SparkApplication
+    from assay.checkers.engine.spark_application import SparkApplication
 
     rows = HistoryReader(path).rows("effects")
     with SparkApplication(memory=memory) as application:

@@ -37,7 +37,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def application() -> Iterator[Any]:
     """One Spark for all tests of a session: there cannot be two in a process. For tests that are marked ``spark``."""
-    from assay.checkers.engine.spark import SparkApplication  # imports pyspark
+    from assay.checkers.engine.spark_application import SparkApplication  # imports pyspark
 
     with SparkApplication(quick=True) as running:
         yield running

@@ -32,13 +32,13 @@ class EngineError(Exception):
 
 
 class EngineUnavailable(EngineError):
-    """An engine cannot be had here; the message says what to install or give instead."""
+    """An engine is not available here; the message says what to install or give instead."""
 
 
 class Engine(Protocol):
     """Runs the checks' SQL. Names live as long as the engine; a name made again replaces the former one.
 
-    Every method raises ``EngineError`` when the engine could not do it, such as when it comes upon a damaged file.
+    Every method raises ``EngineError`` when the engine could not do it, such as when it finds a damaged file.
     """
 
     @property

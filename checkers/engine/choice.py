@@ -20,7 +20,8 @@ from assay.checkers.engine.duck import DuckDB
 from assay.harness.core.history import HistoryReader
 
 if TYPE_CHECKING:
-    from assay.checkers.engine.spark import Spark, SparkApplication
+    from assay.checkers.engine.spark import Spark
+    from assay.checkers.engine.spark_application import SparkApplication
 
 AUTO: Final = "auto"
 DUCKDB: Final = "duckdb"
@@ -70,15 +71,15 @@ class Engines:
         return DUCKDB if fits(reader) or not _available() else SPARK
 
     def spark(self, rows: int) -> Spark | None:
-        """A session for work that is no SQL, on so many rows, if Spark was asked for.
+        """A session for work that is no SQL, on so many rows, if Spark was asked for; else None.
 
-        Raises ``EngineUnavailable`` if there is none.
+        Raises ``EngineUnavailable`` when Spark is not installed.
         """
         return self._spark(rows) if self._engine == SPARK or self._master is not None else None
 
     @contextmanager
     def open(self, reader: HistoryReader) -> Iterator[Engine]:
-        """An engine for this history alone. Raises ``EngineUnavailable`` when Spark is wanted and cannot be had."""
+        """An engine for this history alone. Raises ``EngineUnavailable`` when Spark is wanted and is not available."""
         if self.pick(reader) == SPARK:
             with self._spark(reader.rows("effects")) as engine:
                 yield engine
@@ -94,7 +95,8 @@ class Engines:
 
     def _spark(self, effects: int) -> Spark:
         _require()
-        from assay.checkers.engine.spark import SMALL_ROWS, SparkApplication
+        from assay.checkers.engine.spark_application import SparkApplication
+        from assay.checkers.engine.spark_settings import SMALL_ROWS
 
         small = effects < SMALL_ROWS
         if self._application is not None and self._application.quick and not small:

@@ -1,4 +1,4 @@
-"""DuckDB in this process: what serves a test run, and whatever else one machine can hold on its disk."""
+"""DuckDB in this process: what serves a test run, and all that one machine can hold on its disk."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class DuckDB:
         try:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         except (duckdb.Error, RuntimeError) as error:
-            raise _told(error, sql) from error
+            raise _error(error, sql) from error
 
     def arrow(self, sql: str) -> pa.Table:
         try:
             return self._connection.sql(sql).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:
-            raise _told(error, sql) from error
+            raise _error(error, sql) from error
 
     def load(self, name: str, rows: pa.Table) -> None:
         self._connection.register("loaded", rows)
@@ -99,7 +99,7 @@ class DuckDB:
         try:
             found: dict[str, np.ndarray[Any, Any]] = cursor.fetchnumpy()
         except (duckdb.Error, RuntimeError) as error:
-            raise _told(error, sql) from error
+            raise _error(error, sql) from error
         return found
 
     def close(self) -> None:
@@ -110,10 +110,10 @@ class DuckDB:
         try:
             return self._connection.execute(sql, list(parameters)) if parameters else self._connection.execute(sql)
         except (duckdb.Error, RuntimeError) as error:
-            raise _told(error, sql) from error
+            raise _error(error, sql) from error
 
 
-def _told(error: Exception, sql: str) -> BaseException:
+def _error(error: Exception, sql: str) -> BaseException:
     """What to raise for it. A Ctrl-C during a query arrives as a plain ``RuntimeError``."""
     if "Query interrupted" in str(error):
         return KeyboardInterrupt(f"DuckDB was interrupted at {_short(sql)}")

@@ -1,8 +1,8 @@
 """What the names of a session stand for, in which order they build on each other, and which relations have few rows.
 
-Planning a query takes Spark a tenth of a second or more however few the rows are, and of the queries of all checks,
-about a large history, half are about few. So those relations are kept in this process, DuckDB answers what is asked of
-them alone (the text is one for both engines), and Spark is told of a relation only when a query reads it beside others.
+Planning a query takes Spark a tenth of a second or more however few the rows are. Of all queries about a large history,
+half read few rows. So relations of few rows are kept in this process, and DuckDB answers the queries that read nothing
+else (the text is one for both engines). Spark gets a relation only when a query reads it together with others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Relation:
     rows: pa.Table | None = None
     reads: tuple[str, ...] = ()
     """The names in ``sql``, and perhaps more: a column may be called as a relation is."""
-    told: set[str] = field(default_factory=set)
-    """The engines that know it."""
+    known_to: set[str] = field(default_factory=set)
+    """The engines that have it."""
 
 
 class Names:
@@ -42,29 +42,29 @@ class Names:
         self._define(name, Relation(rows=rows))
 
     def many(self, name: str, engine: str) -> None:
-        """A table that ``engine`` has made, and nobody else has."""
-        self._define(name, Relation(told={engine}))
+        """A table that ``engine`` has made, and that no other engine has."""
+        self._define(name, Relation(known_to={engine}))
 
     def has_few(self, sql: str) -> bool:
         """Whether all that a query reads is here. One that names no relation may be about anything."""
         read = self._all_within(sql)
         return bool(read) and all(one.sql is not None or one.rows is not None for one in read.values())
 
-    def untold(self, sql: str, engine: str) -> Iterator[tuple[str, Relation]]:
-        """What ``engine`` must be told of before it can run a query, each before what reads it; then it counts as told.
+    def missing(self, sql: str, engine: str) -> Iterator[tuple[str, Relation]]:
+        """What ``engine`` must get before it can run a query, in an order in which it can be made; then it has it.
 
-        Tables are told by whoever made them; a query that reads one must not be given to others.
+        A table stays with the engine that made it; a query that reads one must not be given to another engine.
         """
         for name, relation in self._all_within(sql).items():
-            if engine not in relation.told:
+            if engine not in relation.known_to:
                 yield name, relation
-                relation.told.add(engine)
+                relation.known_to.add(engine)
 
     def _define(self, name: str, relation: Relation) -> None:
         if name in self._relations:  # else nothing can read it yet
             for reader in self._relations.values():
                 if name in self._all(reader.reads):
-                    reader.told.clear()  # an engine may have bound it to the columns of the former one
+                    reader.known_to.clear()  # an engine may have bound it to the columns of the former one
         self._relations[name] = relation
 
     def _within(self, sql: str) -> tuple[str, ...]:

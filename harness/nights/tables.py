@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from assay.checkers.engine import EngineError
-from assay.checkers.engine.spark import SparkApplication
+from assay.checkers.engine.spark_application import SparkApplication
 from assay.harness.nights import dataset
 from assay.harness.nights.rows import NONE, SCHEMA, ddl
 

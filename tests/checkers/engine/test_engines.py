@@ -454,7 +454,7 @@ def test_spark_says_which_query_it_could_not_run(application: Application) -> No
 
 @pytest.mark.spark
 def test_there_is_one_spark_at_a_time(application: Application) -> None:
-    from assay.checkers.engine.spark import SparkApplication
+    from assay.checkers.engine.spark_application import SparkApplication
 
     with pytest.raises(EngineUnavailable, match="runs Spark already"):
         SparkApplication()
@@ -526,14 +526,14 @@ def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
     assert Engines().pick(reader) == "duckdb"
 
 
-def test_wrong_choices_are_told() -> None:
+def test_wrong_choices_are_errors() -> None:
     with pytest.raises(ValueError, match="no engine is called 'abacus'"):
         Engines("abacus")
     with pytest.raises(ValueError, match="use spark or auto"):
         Engines("duckdb", spark_master="yarn")
 
 
-def test_what_spark_lacks_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_says_what_spark_lacks_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     Engines("duckdb").check()
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)

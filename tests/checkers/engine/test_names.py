@@ -10,7 +10,7 @@ ROWS = pa.table({"key": ["a"]})
 
 
 def told(names: Names, sql: str, engine: str = "here") -> list[str]:
-    return [name for name, _ in names.untold(sql, engine)]
+    return [name for name, _ in names.missing(sql, engine)]
 
 
 def names() -> Names:
@@ -31,14 +31,14 @@ def test_what_is_asked_of_few_rows_alone_is_known() -> None:
     assert not names().has_few("select 1"), "it may be about anything"
 
 
-def test_an_engine_is_told_once_and_of_what_is_read_first() -> None:
+def test_an_engine_gets_a_relation_once_and_after_what_it_reads() -> None:
     made = names()
     assert told(made, "select * from mixed") == ["few", "some", "many", "mixed"]
     assert told(made, "select * from mixed") == []
     assert told(made, "select * from mixed", "there") == ["few", "some", "mixed"], "many is its own"
 
 
-def test_who_reads_a_name_that_is_given_again_is_told_again() -> None:
+def test_an_engine_gets_the_readers_of_a_name_again_when_it_stands_for_something_else() -> None:
     made = names()
     assert told(made, "select * from mixed")
     assert not told(made, "select * from mixed")

@@ -1,0 +1,154 @@
+"""One JVM with one Spark context: started, asked for sessions, and ended with all that it left on disk.
+
+It takes seconds to start, so a pytest session keeps one. Each ``Spark`` engine is a session of its own in it, with its
+own views.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from assay.checkers.engine.base import EngineUnavailable
+from assay.checkers.engine.spark import FEW_ROWS, Spark
+from assay.checkers.engine.spark_errors import LOST, reason
+from assay.checkers.engine.spark_settings import LOCAL, LOG4J, SHARED, SMALL_ROWS, session_settings, settings
+
+DRIVER_MEMORY: Final = "4g"
+
+
+class SparkApplication:
+    """A running Spark. Raises ``EngineUnavailable`` with what the JVM said when it does not start.
+
+    ``memory``: of the driver, which does all the work when local. ``quick``: for small histories only, whose queries
+    run too rarely to be worth optimising machine code for. Use as a context manager, or close it: that ends the JVM and
+    removes its files. There can be one at a time in a process, as pyspark has it.
+    """
+
+    def __init__(self, master: str | None = None, *, memory: str = DRIVER_MEMORY, quick: bool = False) -> None:
+        self.master = master or LOCAL
+        self.quick = quick and self.master.startswith("local")
+        if SparkContext._active_spark_context is not None:
+            raise EngineUnavailable("this process runs Spark already; close that one first")
+        self._folder = Path(tempfile.mkdtemp(prefix="assay-spark-"))
+        self._log = self._folder / "jvm.log"
+        self._gateway: Any = None
+        self._context: SparkContext | None = None
+        self._session: SparkSession | None = None
+        try:
+            self._start(memory)
+        except (PySparkException, Py4JError, OSError) as error:
+            why, lines = reason(error), self._last_lines()
+            self.close()
+            raise EngineUnavailable(f"Spark did not start with master {self.master}: {why}{lines}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def engine(self, *, effects: int | None = None) -> Spark:
+        """A session of its own. ``effects``: how many rows the history has, if known; few are judged in another way."""
+        large = effects is None or effects >= SMALL_ROWS
+        return Spark(self.session(effects=effects), few_rows=FEW_ROWS if large else None)
+
+    def session(self, *, effects: int | None = None) -> SparkSession:
+        """The same as pyspark has it, for what is no history."""
+        assert self._session is not None, "closed"
+        session = self._session.newSession()
+        for name, value in session_settings(self.master, effects).items():
+            session.conf.set(name, value)
+        return session
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._session = None
+        if self._context is not None:
+            with suppress(*LOST):
+                self._context.stop()
+            self._context = None
+        if self._gateway is not None:
+            _end(self._gateway)
+            self._gateway = None
+        logging.getLogger().removeFilter(_not_of_py4j)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, memory: str) -> None:
+        (self._folder / "log4j2.properties").write_text(LOG4J)
+        logging.getLogger().addFilter(_not_of_py4j)
+        conf = SparkConf(loadDefaults=False)
+        for name, value in (*SHARED.items(), *settings(self.master, memory, self._folder, self.quick).items()):
+            conf.set(name, value)
+        with self._log.open("wb") as log, _without_resolution():
+            self._gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, {"stdout": log, "stderr": log, "cwd": str(self._folder)}
+            )
+        self._context = SparkContext(gateway=self._gateway, conf=conf)
+        if self.master.startswith("local"):
+            # Python functions run in this interpreter and find what it finds, unless something else is asked for.
+            self._context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+            self._context.environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+        # Nothing here counts with accumulators; the next call reports in one line that the JVM has ended.
+        accumulators: Any = self._context._accumulatorServer
+        accumulators.handle_error = lambda request, address: None
+        self._session = SparkSession(self._context)
+
+    def _last_lines(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines() if self._log.exists() else []
+        return "" if not lines else "\n  " + "\n  ".join(lines[-10:])
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs each call that fails, with a traceback, before it raises an error that says the same."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+@contextmanager
+def _without_resolution() -> Iterator[None]:
+    """``spark-submit`` takes arguments from the environment, packages to download among them; none are wanted."""
+    before = os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _end(gateway: Any) -> None:
+    """The JVM ends when its standard input does; pyspark would keep it for the next context."""
+    with suppress(*LOST):
+        gateway.shutdown()
+    SparkContext._active_spark_context = None  # a context whose JVM has ended does not get so far itself
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,111 @@
+"""How Spark is set up: what the JVM starts with, and what each session has by the size of its history.
+
+Locally, Spark keeps to itself: loopback only, no UI, no package resolution, all its files in one temporary folder that
+is removed in the end. Any other master (standalone, YARN, Kubernetes) is passed through, and what the settings of that
+cluster say (``spark-defaults.conf``, ``SPARK_CONF_DIR``) is left alone; the history must then lie where all its nodes
+can read it.
+
+Small histories are judged without generated code: compiling Java for each of some hundred tiny queries takes ten times
+as long as running them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+LOCAL: Final = "local[2]"
+_LOOPBACK: Final = ("spark://127.", "spark://localhost:")
+SMALL_ROWS: Final = 1_000_000
+"""Histories with fewer effects are judged without generated code and without parallel shuffles."""
+
+LEAST_PARTITIONS: Final = 4
+PARTITION_ROWS: Final = 2_000_000
+"""Shuffle partitions of a large history on this machine: so many effects each; a cluster's own setting counts there."""
+
+SHARED: Final[Mapping[str, str]] = {
+    "spark.app.name": "assay",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",  # "group" is a column here, a text in Spark's own dialect
+    "spark.sql.caseSensitive": "false",
+    # A checkpoint takes over constraints on columns that it has not, and a union of such ones then cannot be planned
+    # (NoSuchElementException in UnionBase.rewriteConstraints, Spark 4.3). Inferred filters are all that is lost.
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What a function makes by key counts on either: keys would be shuffled out of the parts that were asked for, and
+    # texts would come as another type.
+    "spark.sql.requireAllClusterKeysForDistribution": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.parquet.enableVectorizedReader": "true",
+    # Tables keep their rows serialised. Java's way takes three times as long, and so does this one if it has to find
+    # out whether a row refers to itself.
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.referenceTracking": "false",
+    "spark.kryo.classesToRegister": "org.apache.spark.sql.catalyst.expressions.UnsafeRow",
+    "spark.kryoserializer.buffer.max": "2047m",  # what one task returns must fit
+    # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
+    "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+}
+"""The meaning of the SQL, wherever it runs, and what suits so many queries."""
+
+LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n
+"""
+
+
+def settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, str]:
+    """What the JVM starts with."""
+    chosen = {
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    # Checks of many columns become methods too long for the JVM to compile unless this is set.
+    java = [
+        "-XX:-UsePerfData",
+        "-XX:-DontCompileHugeMethods",
+        f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
+    ]
+    if master.startswith("local"):
+        chosen |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(folder),
+            "spark.jars.ivy": str(folder / "ivy"),
+        }
+        java.append(f"-Djava.io.tmpdir={folder}")
+        java.append("-XX:+UseSerialGC" if quick else "-XX:+UseParallelGC")
+    elif master.startswith(_LOOPBACK):  # all workers are on this machine, too
+        chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if quick:
+        java.append("-XX:TieredStopAtLevel=1")
+    else:  # Some hundred queries that run once each: code that is inlined less is compiled in half the time.
+        java += ["-XX:MaxInlineLevel=5", "-XX:InlineSmallCode=1000"]
+    return chosen | {"spark.driver.extraJavaOptions": " ".join(java)}
+
+
+def session_settings(master: str, effects: int | None) -> dict[str, str]:
+    """How the work is divided: by the size of the history, and, on a cluster, by Spark itself."""
+    if effects is not None and effects < SMALL_ROWS:
+        return {
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.files.maxPartitionBytes": "1g",
+            "spark.sql.files.openCostInBytes": "0",
+        }
+    if not master.startswith("local"):
+        return {}
+    return {"spark.sql.shuffle.partitions": str(max(LEAST_PARTITIONS, (effects or 0) // PARTITION_ROWS))}
