@@ -15,11 +15,12 @@ from assay.checkers import coverage
 from assay.checkers.check import MOST_FINDINGS, Check, Family, ask, build, findings
 from assay.checkers.context import with_context
 from assay.checkers.contract import NO_RECOVERY, Contract
+from assay.checkers.damage import readable
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.objects import kinds as objects
 from assay.checkers.source import count_kinds, register_contract, register_parts
-from assay.checkers.validate import readable, validate
+from assay.checkers.validate import validate
 from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryReader
 

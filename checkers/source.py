@@ -7,9 +7,9 @@ from typing import Final
 
 from assay.checkers.check import View, build
 from assay.checkers.contract import Contract
+from assay.checkers.damage import readable
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.objects.kinds import KINDS, log_effects
-from assay.checkers.validate import readable
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.history.reader import plainly
 

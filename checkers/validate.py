@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assay.checkers.check import View, build
+from assay.checkers.damage import as_closed
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.base import quoted
-from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
-from assay.harness.core.history.reader import plainly
+from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome, Phase
 
 FAULT_PHASES: Final = ("intended", "injected", "healed", "recovered", "failed")
@@ -61,7 +61,7 @@ class Rule:
 
 def validate(engine: Engine, reader: HistoryReader, *, complete: bool = True) -> None:
     """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``."""
-    _as_closed(reader)
+    as_closed(reader)
     for rule in RULES:
         if rule.when is (_When.OPEN if complete else _When.CLOSED):
             continue
@@ -69,73 +69,6 @@ def validate(engine: Engine, reader: HistoryReader, *, complete: bool = True) ->
         for row in engine.rows(rule.sql):
             path, number = _locate(reader, rule, row)
             raise HistoryError(f"{path}: row {number}: {rule.reason(row)}")
-
-
-def untouched(reader: HistoryReader) -> None:
-    """Reads every value once. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
-    readable(reader)
-    closed = reader.closed
-    if closed is not None and reader.digest() != closed.digest:
-        raise HistoryError(
-            f"{reader.folder / CLOSED}: the parts hold other rows than those that were written (their digest is not "
-            f"{closed.digest}); judge the files as the run left them"
-        )
-
-
-def readable(reader: HistoryReader) -> None:
-    """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows.
-
-    Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
-    """
-    for name in SCHEMAS:
-        for path in reader.paths(name):
-            first = 1
-            try:
-                with pq.ParquetFile(path) as file:
-                    for group in range(file.num_row_groups):
-                        _fitting(path, reader.stored_schema(name), file.read_row_group(group), first)
-                        first += file.metadata.row_group(group).num_rows
-            except (pa.ArrowException, OSError) as error:
-                raise HistoryError(
-                    f"{path}: row {first} or one soon after it cannot be read: {plainly(error)}"
-                ) from error
-
-
-def _fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) -> None:
-    """``first``: the number of the first of these rows in its file."""
-    for field in schema:
-        at = rows.schema.get_field_index(field.name)
-        if at < 0:
-            continue
-        column = rows.column(at)
-        why = _misfit(column, field.type)
-        if why is None:
-            continue
-        good, bad = 0, len(column)  # so many rows from the start fit, so many do not
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if _misfit(column.slice(0, middle), field.type) is None else (good, middle)
-        raise HistoryError(f"{path}: row {first + good}: {field.name} does not fit {field.type}: {why}")
-
-
-def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
-    try:
-        column.cast(kind).validate(full=True)
-    except pa.ArrowException as error:
-        return plainly(error)
-    return None
-
-
-def _as_closed(reader: HistoryReader) -> None:
-    """A part that is missing as a whole shows only in the count."""
-    if reader.closed is None:
-        return
-    for name, rows in reader.closed.rows.items():
-        if name in SCHEMAS and rows != reader.rows(name):
-            raise HistoryError(
-                f"{reader.folder / name}: its parts have {reader.rows(name)} rows, but {CLOSED} says that {rows} were "
-                "written; a part is missing, cut short or not of this run"
-            )
 
 
 def _locate(reader: HistoryReader, rule: Rule, row: Row) -> tuple[Path, int]:

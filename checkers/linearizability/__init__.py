@@ -1,13 +1,14 @@
 """Is a history linearizable by a model? For models whose operations leave no other way than to search.
 
-``search`` (the entry: picks the algorithm per key), ``limits``, ``model`` (what a model is) and ``models`` (those
-that come along), ``encode`` (operations as integers), ``zones`` (registers with unique values).
+In this order: ``model`` (what a model is) and ``models`` (those that come along; ``fifo_queue`` and ``key_value`` look
+ahead), ``encode`` (operations as integers), ``search`` (the entry: picks the algorithm of each key) with ``zones``
+(registers with unique values) and ``limits``.
 
 Where keys are searched: ``place`` (here, or on all cores), ``pool`` and ``worker`` (processes of this machine),
-``on_spark`` (its own entry); ``answer`` (what comes back of a key), ``summary`` (and of all of them). How one is
-searched: ``layout`` (its events, and what a configuration is made of), ``core`` (the compiled search) and ``tables``
-(what it keeps), ``searcher`` (drives it), ``workspace`` (its memory and limits), ``explain`` (why an operation has no
-place), ``compiled`` (numba); ``fifo_queue`` and ``key_value`` are models that foresee.
+``on_spark`` (its own entry); ``answer`` (of one key) and ``summary`` (of all). How a key is searched: ``layout`` (its
+events, and what a configuration is made of), ``core`` and ``settle`` (the compiled search), ``tables`` (what it keeps),
+``workspace`` (its memory and limits), ``searcher`` (runs it), ``explain`` (why an operation has no place), ``compiled``
+(numba). Imports ``checkers.verdict`` and ``checkers.engine``; the harness imports ``search`` and ``on_spark``.
 """
 
 from assay.checkers.linearizability.limits import Limits

@@ -15,7 +15,7 @@ Six rules leave out configurations from which nothing follows that does not foll
 4. A total action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
 5. In the lost state nothing is tried but what returns, and what is blind: all else leaves the state as it is, until a
    blind action takes effect, and may by 3 have happened unseen.
-6. At each return, a configuration is dropped when another with the same state can do all that it can: ``dominates``.
+6. At each return, a configuration is dropped when another with the same state can do all that it can (``settle``).
 
 All memory belongs to the caller (``workspace``): ``advance`` stops wherever an array is full, a transition is unknown
 or its budget is spent, and goes on from there when called again.
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from assay.checkers.linearizability.compiled import compiled
 from assay.checkers.linearizability.layout import WORD, Layout
+from assay.checkers.linearizability.settle import settle
 from assay.checkers.linearizability.tables import (
     AT,
     BUDGET,
@@ -38,7 +39,6 @@ from assay.checkers.linearizability.tables import (
     EXPLORED,
     GENERATION,
     HEAD,
-    LARGEST,
     NEXT,
     OPEN,
     PENDING,
@@ -50,7 +50,6 @@ from assay.checkers.linearizability.tables import (
     WIDEST,
     Memory,
     follow,
-    hashed,
     keep,
     transition,
 )
@@ -77,9 +76,6 @@ WRONG_TOTAL: Final = 9
 """The action ``AT`` is total, and was refused."""
 WRONG_LOST: Final = 10
 """The action ``AT`` leads out of the lost state, and is not blind."""
-
-MOST_COMPARED: Final = 64
-"""Rows of one state that a new one is compared with; beyond that it is kept unasked."""
 
 
 @compiled
@@ -161,88 +157,6 @@ def take_events(layout: Layout, memory: Memory) -> bool:
                 memory.total_mask[slot // WORD] |= 1 << slot % WORD
         counters[EVENT] += 1
     return False
-
-
-@compiled
-def forget(layout: Layout, memory: Memory, op: int) -> None:
-    """The operation is no longer pending."""
-    counters = memory.counters
-    slot, kind = layout.slot[op], layout.kind[op]
-    if layout.reads[kind]:
-        among, count = memory.pending_reads, READS
-    else:
-        among, count = memory.pending, PENDING
-    place = 0
-    while among[place] != op:
-        place += 1
-    counters[count] -= 1
-    for index in range(place, counters[count]):
-        among[index] = among[index + 1]
-    if layout.total[kind]:
-        memory.total_mask[slot // WORD] &= ~(1 << slot % WORD)
-
-
-@compiled
-def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask: Ints) -> bool:
-    """Whether ``one``, of the same state, can do all that ``other`` can.
-
-    For each slot: optional can do what done and what open can; of a read, done can do what open can. And it has used no
-    more of any group.
-    """
-    for word in range(layout.words):
-        done, optional = one[1 + word], one[1 + layout.words + word]
-        other_done, other_optional = other[1 + word], other[1 + layout.words + word]
-        if other_done & ~(done | optional) or other_optional & ~optional:
-            return False
-        if done & ~other_done & ~other_optional & ~read_mask[word]:
-            return False
-    for word in range(len(layout.guards)):
-        place = 1 + 2 * layout.words + word
-        if ((other[place] | layout.guards[word]) - one[place]) & layout.guards[word] != layout.guards[word]:
-            return False
-    return True
-
-
-@compiled
-def settle(layout: Layout, memory: Memory, op: int) -> None:
-    """What was kept for the next return, less what is dominated, becomes current (rule 6)."""
-    counters = memory.counters
-    forget(layout, memory, op)
-    read_mask = np.zeros(layout.words, np.int64)
-    for index in range(counters[READS]):
-        slot = layout.slot[memory.pending_reads[index]]
-        read_mask[slot // WORD] |= 1 << slot % WORD
-    last, generation, dropped = len(memory.heads) - 1, counters[GENERATION], -2
-    for index in range(counters[NEXT]):
-        row = memory.next[index]
-        place = hashed(row, 1) & last
-        first = memory.heads[place] & 0xFFFFFFFF if memory.heads[place] >> 32 == generation else -1
-        other, compared, dominated = first, 0, False
-        while other >= 0 and compared < MOST_COMPARED:
-            rival, following = memory.next[other], memory.links[other]
-            if memory.current_trail[other] != dropped and rival[0] == row[0]:
-                compared += 1
-                if dominates(layout, memory, rival, row, read_mask):
-                    dominated = True
-                    break
-                if dominates(layout, memory, row, rival, read_mask):
-                    memory.current_trail[other] = dropped
-            other = following
-        memory.current_trail[index] = dropped if dominated else memory.next_trail[index]
-        if not dominated:
-            memory.links[index] = first
-            memory.heads[place] = generation << 32 | index
-    kept = 0
-    for index in range(counters[NEXT]):
-        if memory.current_trail[index] != dropped:
-            for at in range(layout.width):
-                memory.current[kept, at] = memory.next[index, at]
-            memory.current_trail[kept] = memory.current_trail[index]
-            kept += 1
-    counters[CURRENT] = kept
-    counters[LARGEST] = max(counters[LARGEST], kept)
-    counters[EVENT] += 1
-    counters[PHASE] = 0
 
 
 @compiled

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from assay.checkers.contract import Contract
+from assay.checkers.damage import untouched
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
-from assay.checkers.validate import untouched
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
 from assay.harness.run import store

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.contract import Contract
+from assay.checkers.damage import untouched
 from assay.checkers.engine import DuckDB, EngineError, Engines, EngineUnavailable
 from assay.checkers.judge import Watch, judge
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from assay.checkers.source import OPTIONAL, register_parts
-from assay.checkers.validate import untouched, validate
+from assay.checkers.validate import validate
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome

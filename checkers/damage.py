@@ -1,0 +1,78 @@
+"""Are the files of a history whole, and those that its run left? Names the file, and the row, of what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
+from assay.harness.core.history.reader import plainly
+
+
+def untouched(reader: HistoryReader) -> None:
+    """Reads every value once. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
+    readable(reader)
+    closed = reader.closed
+    if closed is not None and reader.digest() != closed.digest:
+        raise HistoryError(
+            f"{reader.folder / CLOSED}: the parts hold other rows than those that were written (their digest is not "
+            f"{closed.digest}); judge the files as the run left them"
+        )
+
+
+def readable(reader: HistoryReader) -> None:
+    """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows.
+
+    Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
+    """
+    for name in SCHEMAS:
+        for path in reader.paths(name):
+            first = 1
+            try:
+                with pq.ParquetFile(path) as file:
+                    for group in range(file.num_row_groups):
+                        _fitting(path, reader.stored_schema(name), file.read_row_group(group), first)
+                        first += file.metadata.row_group(group).num_rows
+            except (pa.ArrowException, OSError) as error:
+                raise HistoryError(
+                    f"{path}: row {first} or one soon after it cannot be read: {plainly(error)}"
+                ) from error
+
+
+def _fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) -> None:
+    """``first``: the number of the first of these rows in its file."""
+    for field in schema:
+        at = rows.schema.get_field_index(field.name)
+        if at < 0:
+            continue
+        column = rows.column(at)
+        why = _misfit(column, field.type)
+        if why is None:
+            continue
+        good, bad = 0, len(column)  # so many rows from the start fit, so many do not
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if _misfit(column.slice(0, middle), field.type) is None else (good, middle)
+        raise HistoryError(f"{path}: row {first + good}: {field.name} does not fit {field.type}: {why}")
+
+
+def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
+    try:
+        column.cast(kind).validate(full=True)
+    except pa.ArrowException as error:
+        return plainly(error)
+    return None
+
+
+def as_closed(reader: HistoryReader) -> None:
+    """Raises ``HistoryError`` unless there are as many rows as were written: a missing part shows only in the count."""
+    if reader.closed is None:
+        return
+    for name, rows in reader.closed.rows.items():
+        if name in SCHEMAS and rows != reader.rows(name):
+            raise HistoryError(
+                f"{reader.folder / name}: its parts have {reader.rows(name)} rows, but {CLOSED} says that {rows} were "
+                "written; a part is missing, cut short or not of this run"
+            )
