@@ -16,6 +16,9 @@ from assay.checkers.verdict import Finding
 MOST_FINDINGS: Final = 20
 """Findings explained per anomaly; the rest is counted."""
 
+MOST_DOUBTS: Final = 5
+"""Keys named that cannot be judged; the rest is counted."""
+
 MOST_OPERATIONS: Final = 20
 """Operations named per finding; the rest is counted."""
 
@@ -165,6 +168,18 @@ def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
 def seconds(time: int) -> str:
     """Nanoseconds since the run began as a reader takes them: ``14.203 s``."""
     return f"{time / NANOSECONDS:.3f} s"
+
+
+def capital(text: str) -> str:
+    """A sentence that may begin with a word of the history: only its first letter is raised."""
+    return text[0].upper() + text[1:]
+
+
+def doubts(engine: Engine, table: str, say: Callable[[Row], str], rest: Callable[[int], str]) -> list[str]:
+    """Why some keys cannot be judged: one reason for each of the first rows of ``table``, and one for all others."""
+    rows = engine.rows(f"select * from {table} order by key nulls first limit {MOST_DOUBTS}")
+    more = int(engine.rows(f"select count(*) as keys from {table}")[0]["keys"]) - len(rows)
+    return [*(say(row) for row in rows), *([rest(more)] if more > 0 else [])]
 
 
 def _named(row: Row) -> list[int]:

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, greatest_before, order_by, row_number
 
 PLACEABLE: Final = 2**61
 """Tokens below have a place that fits into 64 bits."""
@@ -34,8 +35,8 @@ STEPS: Final = View(
             when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
         case when refused = 0 then call end as call, ret, op
     from (
-        select group_name, key, kind, refused, epoch, call, ret, op, row_number() over (
-            partition by group_name, key, kind, epoch, owner order by call nulls first, op nulls first, sub nulls first)
+        select group_name, key, kind, refused, epoch, call, ret, op,
+            {row_number(by="group_name, key, kind, epoch, owner", order="call, op, sub")}
             as turn
         from (
             select coalesce(e.group, '') as group_name, e.key as key, e.kind as kind, e.epoch as epoch, e.op as op,
@@ -89,10 +90,10 @@ FENCING_VIOLATION: Final = Check(
         STEPS,
         View(
             "found_fencing_violation",
-            """
+            f"""
             select group_name, key, place, first_ret, before from (
-                select group_name, key, place, first_ret, max(last_call) over (partition by group_name, key
-                    order by place nulls first rows between unbounded preceding and 1 preceding) as before
+                select group_name, key, place, first_ret,
+                    {greatest_before("last_call", by="group_name, key", order="place")} as before
                 from (
                     select group_name, key, place, max(call) as last_call, min(ret) as first_ret from fencing_steps
                     group by group_name, key, place) as folded) as ordered
@@ -105,14 +106,13 @@ FENCING_VIOLATION: Final = Check(
         select f.key as key, f.group_name as group_name, f.place as first_place, f.first_ret as first_ret,
             f.before as before, min(a.op) as first_op, min(a.kind) as first_kind, min(a.refused) as refused,
             min(a.epoch) as first_epoch, min(b.op) as late_op, min(b.kind) as late_kind, min(b.place) as late_place
-        from (select * from found_fencing_violation order by group_name nulls first, key nulls first,
-                place nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_fencing_violation", "group_name, key, place")} f
             join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place
                 and a.ret = f.first_ret
             join fencing_steps b on b.group_name = f.group_name and b.key = f.key and b.place < f.place
                 and b.call = f.before
         group by f.key, f.group_name, f.place, f.first_ret, f.before
-        order by f.group_name nulls first, f.key nulls first, f.place nulls first
+        {order_by("f.group_name, f.key, f.place")}
         """,
     examined="select count(*) as examined from fencing_steps where kind = 'guarded'",
     explain=_fenced,

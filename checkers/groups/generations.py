@@ -15,6 +15,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, greatest_before, order_by
 
 FORGOTTEN: Final = View(
     "group_forgotten",
@@ -68,9 +69,8 @@ ZOMBIE_COMMIT: Final = Check(
         STEPS,
         View(
             "group_levels",
-            """
-            select key, place, first_ret, max(last_commit) over (partition by key order by place nulls first
-                rows between unbounded preceding and 1 preceding) as before
+            f"""
+            select key, place, first_ret, {greatest_before("last_commit", by="key", order="place")} as before
             from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret
                 from group_steps group by key, place) as folded
             """,
@@ -84,10 +84,10 @@ ZOMBIE_COMMIT: Final = Check(
     evidence=f"""
         select f.key as key, f.place as first_place, min(a.op) as first_op, min(b.place) as late_place,
             min(b.op) as late_op
-        from (select * from found_zombie_commit order by key nulls first, place nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_zombie_commit", "key, place")} f
             join group_steps a on a.key = f.key and a.place = f.place and a.ret = f.first_ret
             join group_steps b on b.key = f.key and b.place < f.place and b.call = f.before and b.commits = 1
-        group by f.key, f.place order by f.key nulls first, f.place nulls first
+        group by f.key, f.place {order_by("f.key, f.place")}
         """,
     examined="select count(*) as examined from group_steps where commits = 1",
     explain=_zombie,
@@ -123,7 +123,7 @@ GENERATION_REUSE: Final = Check(
     ),
     evidence=f"""
         select key, epoch, stored, low_node, high_node, moment, forgotten from found_generation_reuse
-        order by key nulls first, epoch nulls first limit {MOST_FINDINGS}
+        {order_by("key, epoch")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from events where event = 'group-generation'",
     explain=_reused,

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN
+from assay.checkers.sql import first_rows, greatest_before, order_by
 
 ACQUIRED: Final = View(
     "hold_acquires",
@@ -163,29 +164,27 @@ DOUBLE_OWNERSHIP: Final = Check(
         ),
         View(
             "hold_order",
-            """
-            select group_name, key, owner, begun, until, max(until) over (partition by group_name, key, owner
-                order by begun nulls first, until nulls first
-                rows between unbounded preceding and 1 preceding) as before
+            f"""
+            select group_name, key, owner, begun, until,
+                {greatest_before("until", by="group_name, key, owner", order="begun, until")} as before
             from certain_holds where epoch is null and key <> group_name
             """,
         ),
         View(
             "hold_turns",
-            """
+            f"""
             select group_name, key, owner, begun, until, cast(sum(case when before >= begun then 0 else 1 end) over (
-                partition by group_name, key, owner order by begun nulls first, until nulls first
+                partition by group_name, key, owner {order_by("begun, until")}
                 rows between unbounded preceding and current row) as bigint) as reign
             from hold_order
             """,
         ),
         View(
             "reigns",
-            """
+            f"""
             select group_name, key, begun, until, before from (
-                select group_name, key, begun, until, max(until) over (partition by group_name, key
-                    order by begun nulls first, owner nulls first
-                    rows between unbounded preceding and 1 preceding) as before
+                select group_name, key, begun, until,
+                    {greatest_before("until", by="group_name, key", order="begun, owner")} as before
                 from (
                     select group_name, key, owner, min(begun) as begun, max(until) as until from hold_turns
                     group by group_name, key, owner, reign) as joined) as ordered
@@ -213,8 +212,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             coalesce(f.low_owner, min(c.owner)) as low_owner, coalesce(f.high_owner, min(d.owner)) as high_owner,
             coalesce(min(a.op), min(c.op)) as low_op, coalesce(min(b.op), min(d.op)) as high_op,
             min(c.begun) as low_begun, min(l.op) as last_op
-        from (select * from found_double_ownership order by group_name nulls first, key nulls first,
-                epoch nulls first, begun nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_double_ownership", "group_name, key, epoch, begun")} f
             left join generation_owners a on a.group_name = f.group_name and a.key = f.key and a.epoch = f.epoch
                 and a.owner = f.low_owner
             left join generation_owners b on b.group_name = f.group_name and b.key = f.key and b.epoch = f.epoch
@@ -226,7 +224,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             left join double_owned_last l on l.process = c.process and l.call = f.before
         group by f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before, f.low_owner,
             f.high_owner
-        order by f.group_name nulls first, f.key nulls first, f.epoch nulls first, f.begun nulls first
+        {order_by("f.group_name, f.key, f.epoch, f.begun")}
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
     explain=_owned,

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, View
 from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, greatest_before, order_by, total_of
 
 STEPS: Final = View(
     "offset_steps",
@@ -50,9 +51,9 @@ OFFSET_REGRESSION: Final = Check(
         STEPS,
         View(
             "offset_resets",
-            """
+            f"""
             select s.key as key, s.call as call, s.ret as ret from offset_steps s join (
-                select key, place, min(first_ret) over (partition by key order by depth nulls first
+                select key, place, min(first_ret) over (partition by key {order_by("depth")}
                     rows between unbounded preceding and 1 preceding) as higher
                 from (select key, place, min(0 - place) as depth, min(ret) as first_ret
                     from offset_steps group by key, place) as folded
@@ -74,9 +75,8 @@ OFFSET_REGRESSION: Final = Check(
         ),
         View(
             "offset_levels",
-            """
-            select key, era, place, first_ret, max(last_call) over (partition by key, era order by place nulls first
-                rows between unbounded preceding and 1 preceding) as before
+            f"""
+            select key, era, place, first_ret, {greatest_before("last_call", by="key, era", order="place")} as before
             from (
                 select key, era, place, max(call) as last_call, min(ret) as first_ret from (
                     select key, era, place, call, cast(null as bigint) as ret from offset_eras where judged = 1
@@ -94,12 +94,11 @@ OFFSET_REGRESSION: Final = Check(
     evidence=f"""
         select f.key as key, f.place as place, f.era as era, min(a.op) as first_op, min(b.place) as late_place,
             min(b.op) as late_op, min(b.kind) as late_kind
-        from (select * from found_offset_regression order by key nulls first, place nulls first, era nulls first
-                limit {MOST_FINDINGS}) f
+        from {first_rows("found_offset_regression", "key, place, era")} f
             join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place and a.ret = f.first_ret
             join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place and b.call = f.before
                 and b.judged = 1
-        group by f.key, f.place, f.era order by f.key nulls first, f.place nulls first, f.era nulls first
+        group by f.key, f.place, f.era {order_by("f.key, f.place, f.era")}
         """,
     examined="select count(*) as examined from offset_steps where judged = 1",
     explain=_went_back,
@@ -108,8 +107,8 @@ OFFSET_REGRESSION: Final = Check(
 OFFSETS: Final = Family(
     name="offsets",
     checks=(OFFSET_REGRESSION,),
-    applies="""
-        select cast(coalesce(sum(many), 0) as bigint) as examined from effect_kinds
+    applies=f"""
+        select {total_of("many")} as examined from effect_kinds
         where kind in ('advance', 'resume')
         """,
 )

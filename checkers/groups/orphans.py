@@ -25,8 +25,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, greatest_before, order_by, previous, sum_so_far
 
 _TOPIC: Final = "regexp_replace({}, '-[0-9]+$', '')"
 
@@ -35,9 +36,8 @@ def _unowned(owned: str) -> str:
     """SQL for the times (``since``, ``until``) in which nobody owned a partition, after somebody had."""
     return f"""
         select group_name, key, reach as since, since as until from (
-            select group_name, key, since, max(until) over (partition by group_name, key
-                order by since nulls first, until nulls first
-                rows between unbounded preceding and 1 preceding) as reach
+            select group_name, key, since,
+                {greatest_before("until", by="group_name, key", order="since, until")} as reach
             from {owned}) as ordered
         where reach < since
         union all
@@ -79,11 +79,11 @@ SUSPECTS: Final = View(
 
 TURNS: Final = View(
     "orphan_turns",
-    """
+    f"""
     select "index" as op, process, call, outcome,
         lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
         lead(call) over (partition by worker order by call nulls first, "index" nulls first) as resumed
-    from ops cross join (select group_name from orphan_suspects order by group_name nulls first limit 1) s
+    from ops cross join (select group_name from orphan_suspects {order_by("group_name")} limit 1) s
     """,
     keep=True,
 )
@@ -101,9 +101,9 @@ DEATHS: Final = View(
 
 TELLING: Final = View(
     "orphan_telling",
-    """
+    f"""
     select t.group_name as group_name, t.process as process, t.op as op, t.call as call,
-        coalesce(lag(t.call) over (partition by t.group_name, t.process order by t.call nulls first, t.op nulls first),
+        coalesce({previous("t.call", by="t.group_name, t.process", order="t.call, t.op")},
             d.born) as former
     from (
         select e.group as group_name, e.process as process, e.op as op, min(e.call) as call
@@ -164,8 +164,7 @@ LIVES: Final = View(
     select l.group_name as group_name, {_TOPIC.format("l.key")} as topic, l.since as since, l.until as until from (
         select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
             select h.group_name as group_name, h.key as key, h.begun as begun, e.call as call,
-                lag(e.call) over (partition by h.group_name, h.key, h.process, h.assignment
-                    order by e.call nulls first, e.op nulls first) as former
+                {previous("e.call", by="h.group_name, h.key, h.process, h.assignment", order="e.call, e.op")} as former
             from holds h join (
                 select a.group as group_name, a.key as key, a.process as process, a.assignment as assignment,
                     a.op as op, min(a.call) as call
@@ -187,11 +186,9 @@ STATES: Final = View(
     "orphan_states",
     f"""
     select group_name, topic, moment,
-        lead(moment) over (partition by group_name, topic order by moment nulls first) as next_moment,
-        case when cast(sum(living) over (partition by group_name, topic order by moment nulls first
-                rows between unbounded preceding and current row) as bigint) > 0
-            and cast(sum(doubts) over (partition by group_name, topic order by moment nulls first
-                rows between unbounded preceding and current row) as bigint) = 0 then 1 else 0 end as counts
+        lead(moment) over (partition by group_name, topic {order_by("moment")}) as next_moment,
+        case when {sum_so_far("living", by="group_name, topic", order="moment")} > 0
+            and {sum_so_far("doubts", by="group_name, topic", order="moment")} = 0 then 1 else 0 end as counts
     from (
         select group_name, topic, moment, cast(sum(living) as bigint) as living, cast(sum(doubts) as bigint) as doubts
         from (
@@ -251,12 +248,12 @@ ORPHANED_PARTITION: Final = Check(
         STATES,
         View(
             "orphan_begins",
-            """
-            select group_name, topic, moment, next_moment, counts, cast(sum(begins) over (partition by group_name, topic
-                order by moment nulls first rows between unbounded preceding and current row) as bigint) as stretch
+            f"""
+            select group_name, topic, moment, next_moment, counts,
+                {sum_so_far("begins", by="group_name, topic", order="moment")} as stretch
             from (
-                select group_name, topic, moment, next_moment, counts, case when counts = 1 and coalesce(lag(counts)
-                    over (partition by group_name, topic order by moment nulls first), 0) = 0 then 1 else 0 end
+                select group_name, topic, moment, next_moment, counts, case when counts = 1 and coalesce(
+                    {previous("counts", by="group_name, topic", order="moment")}, 0) = 0 then 1 else 0 end
                     as begins
                 from orphan_states) as compared
             """,
@@ -274,13 +271,12 @@ ORPHANED_PARTITION: Final = Check(
     evidence=f"""
         select f.group_name as group_name, f.key as key, f.since as since, f.until as until,
             min(d.deadline) as deadline, min(b.op) as last_op, min(a.op) as next_op
-        from (select * from found_orphaned_partition order by group_name nulls first, key nulls first,
-                since nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_orphaned_partition", "group_name, key, since")} f
             cross join group_declared d
             left join orphan_owned b on b.group_name = f.group_name and b.key = f.key and b.until = f.freed
             left join orphan_owned a on a.group_name = f.group_name and a.key = f.key and a.since = f.taken
         group by f.group_name, f.key, f.since, f.until
-        order by f.group_name nulls first, f.key nulls first, f.since nulls first
+        {order_by("f.group_name, f.key, f.since")}
         """,
     examined="select count(*) as examined from holds where key <> group_name and group_name <> ''",
     explain=_orphaned,

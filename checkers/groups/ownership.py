@@ -17,6 +17,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
 from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, greatest_before, order_by
 
 
 def _more(row: Row) -> str:
@@ -57,10 +58,10 @@ TWO_LEADERS: Final = Check(
     evidence=f"""
         select f.key as key, f.epoch as epoch, f.low_node as low_node, f.high_node as high_node,
             f.holders as holders, f.moment as moment, a.position as low_position, b.position as high_position
-        from (select * from found_two_leaders order by key nulls first, epoch nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_two_leaders", "key, epoch")} f
             join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.low_node = a.node
             join ownership_leaders b on f.key = b.key and f.epoch = b.epoch and f.high_node = b.node
-        order by f.key nulls first, f.epoch nulls first
+        {order_by("f.key, f.epoch")}
         """,
     examined="select count(*) as examined from ownership_leaders",
     explain=_leaders,
@@ -101,7 +102,7 @@ TWO_CONTROLLERS: Final = Check(
     ),
     evidence=f"""
         select key, epoch, low_node, high_node, holders, moment from found_two_controllers
-        order by epoch nulls first limit {MOST_FINDINGS}
+        {order_by("epoch")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from ownership_controllers",
     explain=_controllers,
@@ -141,11 +142,11 @@ STALE_EPOCH_OBEYED: Final = Check(
         ),
         View(
             "found_stale_epoch_obeyed",
-            """
+            f"""
             select cast(null as string) as key, node, incarnation, place, low_epoch as epoch, former, time as moment
             from (
-                select node, incarnation, place, low_epoch, time, max(high_epoch) over (partition by node, incarnation
-                    order by place nulls first rows between unbounded preceding and 1 preceding) as former
+                select node, incarnation, place, low_epoch, time,
+                    {greatest_before("high_epoch", by="node, incarnation", order="place")} as former
                 from ownership_commands) as ordered
             where former > low_epoch
             """,
@@ -154,7 +155,7 @@ STALE_EPOCH_OBEYED: Final = Check(
     ),
     evidence=f"""
         select key, node, incarnation, place, epoch, former, moment from found_stale_epoch_obeyed
-        order by node nulls first, incarnation nulls first, place nulls first limit {MOST_FINDINGS}
+        {order_by("node, incarnation, place")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from ownership_commands",
     explain=_obeyed,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by
 
 _OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
 
@@ -55,12 +56,11 @@ INCONSISTENT_OFFSET: Final = Check(
         select f.key as key, f.position as position, f.low as low, f.high as high, f.held as held,
             min(a.ack_op) as low_ack_op, min(a.seen_op) as low_seen_op,
             min(b.ack_op) as high_ack_op, min(b.seen_op) as high_seen_op
-        from (select * from found_inconsistent_offset order by key nulls first, position nulls first
-              limit {MOST_FINDINGS}) f
+        from {first_rows("found_inconsistent_offset", "key, position")} f
             join log_placed a on f.key = a.key and f.position = a.position and f.low = a.value
             join log_placed b on f.key = b.key and f.position = b.position
                 and (f.high = b.value or (f.high is null and b.value is null))
-        group by f.key, f.position, f.low, f.high, f.held order by f.key nulls first, f.position nulls first
+        group by f.key, f.position, f.low, f.high, f.held {order_by("f.key, f.position")}
         """,
     examined="select count(*) as examined from log_offsets",
     explain=_inconsistent,
@@ -98,11 +98,10 @@ DUPLICATE: Final = Check(
         select f.key as key, f.value as value, f.low as low, f.high as high, f.offsets as offsets, f.live as live,
             f.send_op as send_op, a.ack_op as low_ack_op, a.seen_op as low_seen_op,
             b.ack_op as high_ack_op, b.seen_op as high_seen_op
-        from (select * from found_duplicate order by key nulls first, low nulls first, value nulls first
-              limit {MOST_FINDINGS}) f
+        from {first_rows("found_duplicate", "key, low, value")} f
             join log_placed a on f.key = a.key and f.value = a.value and f.low = a.position
             join log_placed b on f.key = b.key and f.value = b.value and f.high = b.position
-        order by f.key nulls first, f.low nulls first, f.value nulls first
+        {order_by("f.key, f.low, f.value")}
         """,
     examined="select count(*) as examined from log_values where offsets > 0",
     explain=_duplicate,
@@ -133,7 +132,7 @@ ABORTED_READ: Final = Check(
     ),
     evidence=f"""
         select key, value, low, observed, send_op, seen_op from found_aborted_read
-        order by key nulls first, low nulls first, value nulls first limit {MOST_FINDINGS}
+        {order_by("key, low, value")} limit {MOST_FINDINGS}
         """,
     examined=_OBSERVED,
     explain=_aborted,
@@ -145,7 +144,7 @@ def _phantom(row: Row, evidence: Evidence) -> Explanation:
         f"{_held(row['value'])} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
         f"at {evidence.called(row['seen_op'])}, but nobody sent it."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["seen_op"],), row["observed"] - 1)
+    return Explanation(capital(claim), (row["seen_op"],), row["observed"] - 1)
 
 
 PHANTOM: Final = Check(
@@ -162,7 +161,7 @@ PHANTOM: Final = Check(
     ),
     evidence=f"""
         select key, value, low, observed, seen_op from found_phantom
-        order by key nulls first, low nulls first, value nulls first limit {MOST_FINDINGS}
+        {order_by("key, low, value")} limit {MOST_FINDINGS}
         """,
     examined=_OBSERVED,
     explain=_phantom,

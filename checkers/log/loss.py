@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by, total_of
 
 
 def _evidence(found: str) -> str:
@@ -15,19 +16,17 @@ def _evidence(found: str) -> str:
             f.ack_op as ack_op, f.seen_op as seen_op, f.without_it as without_it, f.settled as settled,
             f.sentinel_op as sentinel_op,
             coalesce(min(case when p.call > f.known then p.op end), min(p.op)) as poll_op
-        from (select * from {found} order by key nulls first, position nulls first, value nulls first
-              limit {MOST_FINDINGS}) f
+        from {first_rows(found, "key, position, value")} f
             left join (
                 select g.key as key, g.value as value, g.position as position, s.op as op, s.call as call
-                from (select * from {found} order by key nulls first, position nulls first, value nulls first
-                      limit {MOST_FINDINGS}) g
+                from {first_rows(found, "key, position, value")} g
                     join log_passes s on g.key = s.key and s.first_offset <= g.position and s.next_offset > g.position
                     left join log_shown h on h.key = g.key and h.value = g.value and h.position = g.position
                         and h.op = s.op and h.segment = s.segment
                 where h.op is null) p on f.key = p.key and f.value = p.value and f.position = p.position
         group by f.key, f.value, f.position, f.acked, f.seen, f.ack_op, f.seen_op, f.without_it, f.settled,
             f.sentinel_op, f.known
-        order by f.key nulls first, f.position nulls first, f.value nulls first
+        {order_by("f.key, f.position, f.value")}
         """
 
 
@@ -75,7 +74,7 @@ LOST_WRITE: Final = Check(
         ),
     ),
     evidence=_evidence("found_lost_write"),
-    examined="select cast(coalesce(sum(acked_values), 0) as bigint) as examined from log_cover where passes > 0",
+    examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
     explain=_lost,
 )
 
@@ -100,7 +99,7 @@ VANISHED: Final = Check(
         ),
     ),
     evidence=_evidence("found_vanished"),
-    examined="select cast(coalesce(sum(observed_values), 0) as bigint) as examined from log_cover where passes > 0",
+    examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
     explain=_vanished,
 )
 
@@ -151,10 +150,9 @@ UNSEEN: Final = Check(
     ),
     evidence=f"""
         select f.key as key, f.value as value, f.position as position, f.okay_op as okay_op, t.settled as settled
-        from (select * from found_unseen order by key nulls first, position nulls first, value nulls first
-              limit {MOST_FINDINGS}) f
+        from {first_rows("found_unseen", "key, position, value")} f
             left join log_settled t on f.key = t.key
-        order by f.key nulls first, f.position nulls first, f.value nulls first
+        {order_by("f.key, f.position, f.value")}
         """,
     examined="select count(*) as examined from log_due",
     explain=_unseen,

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, greatest_before, order_by, previous, row_number, total_of
 
 PLACEABLE: Final = 2**61
 """Offsets below have a place that fits into 64 bits."""
@@ -81,12 +82,12 @@ def _real_time(row: Row, evidence: Evidence) -> Explanation:
             f"{_what(row['earlier_place'], row['key'])} was filled by an operation of {evidence.who(row['later_op'])} "
             f"that began only at {seconds(row['before'])}."
         )
-        return Explanation(claim[0].upper() + claim[1:], (row["known_op"], row["later_op"]))
+        return Explanation(capital(claim), (row["known_op"], row["later_op"]))
     claim = (
         f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["future_op"], row["future_send_op"]))
+    return Explanation(capital(claim), (row["future_op"], row["future_send_op"]))
 
 
 REAL_TIME_ORDER: Final = Check(
@@ -98,13 +99,12 @@ REAL_TIME_ORDER: Final = Check(
         TIMELINE,
         View(
             "found_real_time_order",
-            """
+            f"""
             select key, place, called, returned, before, future_ret, future_call,
                 case when before > returned then 1 else 0 end as overtaken
             from (
                 select key, place, called, returned, future_ret, future_call,
-                    max(called) over (partition by key order by place nulls first
-                        rows between unbounded preceding and 1 preceding) as before
+                    {greatest_before("called", by="key", order="place")} as before
                 from (
                     select key, place, max(call) as called, min(ret) as returned,
                         min(case when seen < call then seen end) as future_ret,
@@ -121,15 +121,14 @@ REAL_TIME_ORDER: Final = Check(
             f.future_ret as future_ret, f.future_call as future_call,
             k.op as known_op, l.op as later_op, r.op as future_op, c.op as future_send_op,
             min(t.place) as earlier_place
-        from (select * from found_real_time_order order by key nulls first, place nulls first
-              limit {MOST_FINDINGS}) f
+        from {first_rows("found_real_time_order", "key, place")} f
             left join log_moments k on f.key = k.key and f.returned = k.moment and k.is_return = 1
             left join log_moments l on f.key = l.key and f.before = l.moment and l.is_return = 0
             left join log_moments r on f.key = r.key and f.future_ret = r.moment and r.is_return = 1
             left join log_moments c on f.key = c.key and f.future_call = c.moment and c.is_return = 0
             left join log_timeline t on f.key = t.key and f.before = t.call
         group by f.key, f.place, f.returned, f.before, f.overtaken, f.future_ret, f.future_call, k.op, l.op, r.op, c.op
-        order by f.key nulls first, f.place nulls first
+        {order_by("f.key, f.place")}
         """,
     examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
     explain=_real_time,
@@ -143,7 +142,7 @@ def _send_went_back(row: Row, evidence: Evidence) -> Explanation:
         f"offset {row['position']}, below offset {row['former']} of the value {row['former_value']} that it had sent "
         f"before it ({evidence.called(row['former_op'])})."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["op"], row["former_op"]))
+    return Explanation(capital(claim), (row["op"], row["former_op"]))
 
 
 NONMONOTONIC_SEND: Final = Check(
@@ -152,14 +151,11 @@ NONMONOTONIC_SEND: Final = Check(
     views=(
         View(
             "log_send_pairs",
-            """
+            f"""
             select op as op, sub, process, key, position, value,
-                lag(position) over (partition by process, key
-                    order by call nulls first, op nulls first, sub nulls first) as former,
-                lag(value) over (partition by process, key
-                    order by call nulls first, op nulls first, sub nulls first) as former_value,
-                lag(op) over (partition by process, key
-                    order by call nulls first, op nulls first, sub nulls first) as former_op
+                {previous("position", by="process, key", order="call, op, sub")} as former,
+                {previous("value", by="process, key", order="call, op, sub")} as former_value,
+                {previous("op", by="process, key", order="call, op, sub")} as former_op
             from log_sends where outcome = 'ok' and position is not null
             """,
         ),
@@ -171,10 +167,10 @@ NONMONOTONIC_SEND: Final = Check(
     ),
     evidence=f"""
         select key, op, op as own_op, position, value, former, former_value, former_op from found_nonmonotonic_send
-        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        {order_by("key, op, sub")} limit {MOST_FINDINGS}
         """,
-    examined="""
-        select cast(coalesce(sum(sends - 1), 0) as bigint) as examined from (
+    examined=f"""
+        select {total_of("sends - 1")} as examined from (
             select count(*) as sends from log_sends where outcome = 'ok' and position is not null
             group by process, key) as senders
         """,
@@ -190,7 +186,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
     )
     if row["amid"] > 0:
         claim += f", with {row['amid']} other known record{'s' if row['amid'] > 1 else ''} between them"
-    return Explanation(claim[0].upper() + claim[1:] + ".", (row["op"],))
+    return Explanation(capital(claim) + ".", (row["op"],))
 
 
 SEND_SKIP: Final = Check(
@@ -199,11 +195,11 @@ SEND_SKIP: Final = Check(
     views=(
         View(
             "log_set_pairs",
-            """
+            f"""
             select op, sub, key, request, position, value, outcome,
-                lag(position) over (partition by key, request order by op nulls first, sub nulls first) as former,
-                lag(value) over (partition by key, request order by op nulls first, sub nulls first) as former_value,
-                lag(outcome) over (partition by key, request order by op nulls first, sub nulls first) as former_outcome
+                {previous("position", by="key, request", order="op, sub")} as former,
+                {previous("value", by="key, request", order="op, sub")} as former_value,
+                {previous("outcome", by="key, request", order="op, sub")} as former_outcome
             from log_sends where request is not null
             """,
         ),
@@ -217,8 +213,8 @@ SEND_SKIP: Final = Check(
         ),
         View(
             "log_known_ranks",
-            """
-            select key, position, cast(row_number() over (partition by key order by position nulls first) as bigint)
+            f"""
+            select key, position, cast({row_number(by="key", order="position")} as bigint)
                 as known_rank
             from log_offsets
             """,
@@ -239,10 +235,10 @@ SEND_SKIP: Final = Check(
     ),
     evidence=f"""
         select key, op, op as own_op, position, value, former, former_value, amid from found_send_skip
-        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        {order_by("key, op, sub")} limit {MOST_FINDINGS}
         """,
-    examined="""
-        select cast(coalesce(sum(sends - 1), 0) as bigint) as examined from (
+    examined=f"""
+        select {total_of("sends - 1")} as examined from (
             select count(*) as sends from log_sends
             where outcome = 'ok' and position is not null and request is not null group by key, request) as sets
         """,
@@ -256,7 +252,7 @@ def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
         f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["former_op"], row["end_op"]))
+    return Explanation(capital(claim), (row["former_op"], row["end_op"]))
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -273,11 +269,11 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
         ),
         View(
             "log_end_suspects",
-            """
+            f"""
             select key, epoch from (
                 select key, told, epoch, position,
                     max(case when told = 1 and epoch is not null then position end) over (partition by key
-                        order by moment nulls first, told nulls first, op nulls first, sub nulls first
+                        {order_by("moment, told, op, sub")}
                         rows between unbounded preceding and 1 preceding) as former
                 from log_end_moments) as moments
             where told = 0 and epoch is not null and former > position group by key, epoch
@@ -295,11 +291,11 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
         ),
         View(
             "found_high_watermark_regression",
-            """
+            f"""
             select key, level as epoch, op, sub, position, former from (
                 select key, level, op, sub, told, position,
                     max(case when told = 1 then position end) over (partition by key, level
-                        order by moment nulls first, told nulls first, op nulls first, sub nulls first
+                        {order_by("moment, told, op, sub")}
                         rows between unbounded preceding and 1 preceding) as former
                 from log_end_levels) as moments
             where told = 0 and former > position
@@ -310,13 +306,12 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     evidence=f"""
         select f.key as key, f.epoch as epoch, f.op as end_op, f.position as position, f.former as former,
             min(e.op) as former_op, min(e.epoch) as former_epoch
-        from (select * from found_high_watermark_regression order by key nulls first, op nulls first, sub nulls first
-              limit {MOST_FINDINGS}) f
+        from {first_rows("found_high_watermark_regression", "key, op, sub")} f
             join log_ends w on f.op = w.op and f.sub = w.sub
             join log_ends e on f.key = e.key and f.former = e.position
         where e.epoch <= f.epoch and e.ret < w.call
         group by f.key, f.epoch, f.op, f.sub, f.position, f.former
-        order by f.key nulls first, f.op nulls first, f.sub nulls first
+        {order_by("f.key, f.op, f.sub")}
         """,
     examined="select count(*) as examined from log_ends where epoch is not null",
     explain=_end_went_back,

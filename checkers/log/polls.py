@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by, previous, row_number, sum_so_far
 
 READ: Final = View(
     "log_read",
@@ -47,7 +48,7 @@ STEPS: Final = View(
     select {_STEP},
         cast(sum(case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end) over (
             partition by r.process, r.key, r.assignment
-            order by r.call nulls first, r.op nulls first, r.sub nulls first
+            {order_by("r.call, r.op, r.sub")}
             rows between unbounded preceding and current row) as bigint) as breaks
     from log_read r join log_broken_chains b on {_ITS_CHAIN}
     """,
@@ -57,10 +58,10 @@ those are sorted for it."""
 
 CHAIN_STARTS: Final = View(
     "log_chain_starts",
-    """
+    f"""
     select process, key, assignment, breaks, position as sought, op from (
-        select process, key, assignment, breaks, position, op, row_number() over (
-            partition by process, key, assignment, breaks order by call nulls first, op nulls first, sub nulls first)
+        select process, key, assignment, breaks, position, op,
+            {row_number(by="process, key, assignment, breaks", order="call, op, sub")}
             as turn
         from log_steps where kind <> 'observe' and position >= 0) as starts
     where turn = 1
@@ -109,12 +110,10 @@ LINKS: Final = View(
 
 CHAINED: Final = View(
     "log_chained",
-    """
+    f"""
     select op, sub, process, key, assignment, breaks, low as position,
-        lag(high) over (partition by process, key, assignment, breaks
-            order by call nulls first, op nulls first, sub nulls first) as former,
-        lag(op) over (partition by process, key, assignment, breaks
-            order by call nulls first, op nulls first, sub nulls first) as former_op
+        {previous("high", by="process, key, assignment, breaks", order="call, op, sub")} as former,
+        {previous("op", by="process, key, assignment, breaks", order="call, op, sub")} as former_op
     from log_links
     """,
 )
@@ -151,7 +150,7 @@ def _went_back(row: Row, evidence: Evidence) -> Explanation:
             f"{reader} read offset {row['position']} of {row['key']} (poll from {when}) after offset {row['former']} "
             f"(poll from {evidence.called(row['former_op'])}), with no seek or rebalance between them."
         )
-    return Explanation(claim[0].upper() + claim[1:], (row["poll_op"], row["former_op"]))
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"]))
 
 
 NONMONOTONIC_POLL: Final = Check(
@@ -166,7 +165,7 @@ NONMONOTONIC_POLL: Final = Check(
     ),
     evidence=f"""
         select key, op as poll_op, position, former, former_op, sought from found_nonmonotonic_poll
-        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        {order_by("key, op, sub")} limit {MOST_FINDINGS}
         """,
     examined=_EXAMINED,
     explain=_went_back,
@@ -184,7 +183,7 @@ def _skipped(row: Row, evidence: Evidence) -> Explanation:
     claim = f"{reader} {origin} offset {row['position']} (poll from {when}), but others saw {many}"
     witness = f", such as offset {row['missed']}, read by {evidence.who(row['witness_op'])}"
     claim += f"{witness} at {evidence.called(row['witness_op'])}."
-    return Explanation(claim[0].upper() + claim[1:], (row["poll_op"], row["former_op"], row["witness_op"]))
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"], row["witness_op"]))
 
 
 POLL_SKIP: Final = Check(
@@ -193,9 +192,8 @@ POLL_SKIP: Final = Check(
     views=(
         View(
             "log_observed_below",
-            """
-            select key, position, known, cast(sum(known) over (partition by key order by position nulls first
-                rows between unbounded preceding and current row) as bigint) as upto
+            f"""
+            select key, position, known, {sum_so_far("known", by="key", order="position")} as upto
             from (
                 select key, position, max(known) as known from (
                     select key, position, case when observed = 1 and judged = 1 then 1 else 0 end as known
@@ -225,15 +223,14 @@ POLL_SKIP: Final = Check(
         from (
             select f.key as key, f.op as poll_op, f.sub as sub, f.position as position, f.former as former,
                 f.former_op as former_op, f.sought as sought, f.skipped as skipped, min(o.position) as missed
-            from (select * from found_poll_skip order by key nulls first, op nulls first, sub nulls first
-                  limit {MOST_FINDINGS}) f
+            from {first_rows("found_poll_skip", "key, op, sub")} f
                 join log_offsets o on f.key = o.key and o.position > f.former and o.position < f.position
             where o.observed = 1 and o.judged = 1
             group by f.key, f.op, f.sub, f.position, f.former, f.former_op, f.sought, f.skipped) m
             join log_placed w on m.key = w.key and m.missed = w.position
         where w.observed > 0
         group by m.key, m.poll_op, m.sub, m.position, m.former, m.former_op, m.sought, m.skipped, m.missed
-        order by m.key nulls first, m.poll_op nulls first, m.sub nulls first
+        {order_by("m.key, m.poll_op, m.sub")}
         """,
     examined=_EXAMINED,
     explain=_skipped,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital
 from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by
 
 
 def _record(row: Row, which: str) -> str:
@@ -25,7 +26,7 @@ def _divergence(row: Row, _: Evidence) -> Explanation:
         f"offset {row['position']} of {row['key']} is {_record(row, 'low')} and {_record(row, 'high')}, below the high "
         "watermark of both, after all replicas had rejoined."
     )
-    return Explanation(claim[0].upper() + claim[1:], ())
+    return Explanation(capital(claim), ())
 
 
 REPLICA_DIVERGENCE: Final = Check(
@@ -56,15 +57,14 @@ REPLICA_DIVERGENCE: Final = Check(
             h.node as high_node, h.value as high_value, h.crc as high_crc, h.epoch as high_epoch
         from (
             select f.key as key, f.position as position, f.node as low, min(b.node) as high
-            from (select * from found_replica_divergence order by key nulls first, position nulls first
-                  limit {MOST_FINDINGS}) f
+            from {first_rows("found_replica_divergence", "key, position")} f
                 join replicas_held a on f.key = a.key and f.position = a.position and f.node = a.node
                 join replicas_held b on f.key = b.key and f.position = b.position
             where a.crc <> b.crc or a.compared <> b.compared or a.unknown <> b.unknown
             group by f.key, f.position, f.node) f
             join replicas_held l on f.key = l.key and f.position = l.position and f.low = l.node
             join replicas_held h on f.key = h.key and f.position = h.position and f.high = h.node
-        order by f.key nulls first, f.position nulls first
+        {order_by("f.key, f.position")}
         """,
     examined="""
         select count(*) as examined from (

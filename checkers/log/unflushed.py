@@ -26,6 +26,7 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
+from assay.checkers.sql import order_by
 from assay.harness.core.history import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
@@ -57,7 +58,7 @@ def _moments(engine: Engine) -> list[int]:
         f"""
         select i.targets as targets, i.time as moment from faults i join faults h on i.id = h.id
         where i.fault = '{POWER_LOSS}' and i.phase = 'injected' and h.phase = 'healed' and h.bit
-        order by i.time nulls first
+        {order_by("i.time")}
         """
     )
     return [row["moment"] for row in rows if servers and servers <= set(json.loads(row["targets"]))]
@@ -182,7 +183,7 @@ _CHECK: Final = Check(
     ),
     evidence=f"""
         select key, value, position, ack_op, moment, cut from found_unflushed_loss
-        order by key nulls first, position nulls first, moment nulls first limit {MOST_FINDINGS}
+        {order_by("key, position, moment")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
     explain=_told,

@@ -16,6 +16,7 @@ from typing import Final
 
 from assay.checkers.check import View
 from assay.checkers.engine import INFINITY
+from assay.checkers.sql import order_by, sum_so_far
 
 SENDS: Final = View(
     "log_sends",
@@ -68,7 +69,7 @@ SEGMENTED: Final = View(
     f"""
     select {_POLLED},
         cast(sum(case when e.kind = 'observe-begin' then 1 else 0 end) over (
-            partition by e.op, e.key order by e.op nulls first, e.sub nulls first
+            partition by e.op, e.key {order_by("e.op, e.sub")}
             rows between unbounded preceding and current row) as bigint) as segment
     from log_effects e join log_uneven u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end')
@@ -280,11 +281,10 @@ OFFSETS: Final = View(
 
 COVER: Final = View(
     "log_cover",
-    """
+    f"""
     select key, position, acked_values, observed_values, least_shown, passes from (
         select key, position, told, acked_values, observed_values, least_shown,
-            cast(sum(delta) over (partition by key order by position nulls first, told nulls first
-                rows between unbounded preceding and current row) as bigint) as passes
+            {sum_so_far("delta", by="key", order="position, told")} as passes
         from (
             select key, first_offset as position, 0 as told, 1 as delta, 0 as acked_values, 0 as observed_values,
                 cast(null as bigint) as least_shown from log_passes

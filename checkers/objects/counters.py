@@ -18,18 +18,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
-from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, doubts, seconds
+from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import applies
-
-MOST_TOLD: Final = 5
+from assay.checkers.sql import RETURNED, first_rows, late_calls, order_by, previous, row_number, total_of
 
 ROWS: Final = View(
     "counter_rows",
     f"""
     select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'counter-add' then 1 else 0 end as adds,
         case when e.outcome = 'ok' then e.value end as value, e.call as call,
-        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+        {RETURNED} as ret, e.outcome as outcome
     from effects e where (e.kind = 'counter-add' and e.outcome <> 'fail')
         or (e.kind = 'counter-read' and e.outcome = 'ok' and e.value is not null)
     """,
@@ -90,9 +89,9 @@ COUNTER_DUPLICATE: Final = Check(
     ),
     evidence=f"""
         select key, value, told, low_op, high_op from found_counter_duplicate
-        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        {order_by("key, value")} limit {MOST_FINDINGS}
         """,
-    examined="select cast(coalesce(sum(told), 0) as bigint) as examined from counter_places where adds = 1",
+    examined=f"select {total_of('told')} as examined from counter_places where adds = 1",
     explain=_repeated,
 )
 
@@ -113,14 +112,7 @@ COUNTER_ORDER: Final = Check(
     views=(
         View(
             "found_counter_order",
-            """
-            select key, before, min(first_ret) as first_ret, count(*) as overtaken from (
-                select key, value, adds, first_ret, max(last_call) over (partition by key
-                    order by value nulls first, adds nulls first rows between unbounded preceding and 1 preceding)
-                    as before
-                from counter_places) as ordered
-            where before > first_ret group by key, before
-            """,
+            late_calls("counter_places", "value, adds"),
             keep=True,
         ),
     ),
@@ -128,13 +120,13 @@ COUNTER_ORDER: Final = Check(
         select f.key as key, f.before as before, f.first_ret as first_ret, f.overtaken as overtaken,
             min(a.op) as first_op, min(a.value) as value, min(a.adds) as adds, min(b.op) as late_op,
             min(b.value) as late_value, min(b.adds) as late_adds
-        from (select * from found_counter_order order by key nulls first, before nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_counter_order", "key, before")} f
             join counter_told b on b.key = f.key and b.call = f.before
             join counter_told a on a.key = f.key and a.ret = f.first_ret
                 and (b.value < a.value or (b.value = a.value and b.adds < a.adds))
-        group by f.key, f.before, f.first_ret, f.overtaken order by f.key nulls first, f.before nulls first
+        group by f.key, f.before, f.first_ret, f.overtaken {order_by("f.key, f.before")}
         """,
-    examined="select cast(coalesce(sum(told), 0) as bigint) as examined from counter_places",
+    examined=f"select {total_of('told')} as examined from counter_places",
     explain=_late,
 )
 
@@ -163,9 +155,9 @@ COUNTER_PHANTOM: Final = Check(
     views=(
         View(
             "counter_spare",
-            """
-            select r.key as key, r.op as op, r.call as call, row_number() over (partition by r.key
-                order by r.call nulls first, r.op nulls first, r.sub nulls first) as turn
+            f"""
+            select r.key as key, r.op as op, r.call as call,
+                {row_number(by="r.key", order="r.call, r.op, r.sub")} as turn
             from counter_rows r where r.outcome = 'info'
             """,
             keep=True,
@@ -173,16 +165,16 @@ COUNTER_PHANTOM: Final = Check(
         View("counter_spares", "select key, count(*) as spare from counter_spare group by key"),
         View(
             "counter_levels",
-            """
+            f"""
             select key, value, bound, value - filled as needed, value - floor_value - floor_filled as missing from (
                 select key, value, first_ret, filled,
-                    coalesce(lag(value) over (partition by key order by value nulls first), 0) as floor_value,
-                    coalesce(lag(own) over (partition by key order by value nulls first), 0) as floor_filled,
-                    min(first_ret) over (partition by key order by depth nulls first
+                    coalesce({previous("value", by="key", order="value")}, 0) as floor_value,
+                    coalesce({previous("own", by="key", order="value")}, 0) as floor_filled,
+                    min(first_ret) over (partition by key {order_by("depth")}
                         rows between unbounded preceding and current row) as bound
                 from (
                     select key, value, 0 - value as depth, first_ret, own, cast(coalesce(sum(own) over (partition by key
-                        order by value nulls first rows between unbounded preceding and 1 preceding), 0) as bigint)
+                        {order_by("value")} rows between unbounded preceding and 1 preceding), 0) as bigint)
                         as filled
                     from (select key, value, min(first_ret) as first_ret, max(adds) as own
                         from counter_places group by key, value) as folded) as counted) as bounded
@@ -207,11 +199,10 @@ COUNTER_PHANTOM: Final = Check(
         select f.key as key, f.value as value, f.bound as bound, f.needed as needed, f.late as late,
             f.late_op as late_op, f.spare as spare, coalesce(f.below_op, min(t.op)) as first_op,
             min(t.value) as first_value, min(t.adds) as first_adds
-        from (select * from found_counter_phantom order by key nulls first, value nulls first
-                limit {MOST_FINDINGS}) f
+        from {first_rows("found_counter_phantom", "key, value")} f
             left join counter_told t on f.key = t.key and f.bound = t.ret and t.value >= f.value
         group by f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare, f.below_op
-        order by f.key nulls first, f.value nulls first
+        {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from counter_places",
     explain=_unfilled,
@@ -224,13 +215,14 @@ COUNTER_VIEWS: Final = (ROWS, UNCLEAR, TOLD, PLACES)
 
 def _prepare(engine: Engine) -> list[str]:
     build(engine, COUNTER_VIEWS)
-    rows = engine.rows(f"select key, op from counter_unclear order by key nulls first limit {MOST_TOLD}")
-    told = [
-        f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not told"
-        for row in rows
-    ]
-    more = int(engine.rows("select count(*) as keys from counter_unclear")[0]["keys"]) - len(told)
-    return told if more <= 0 else [*told, f"nor can {more} other counters, for the same reason"]
+    return doubts(
+        engine,
+        "counter_unclear",
+        lambda row: (
+            f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not told"
+        ),
+        lambda more: f"nor can {more} other counters, for the same reason",
+    )
 
 
 COUNTERS: Final = Family(

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, build, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.objects.kinds import applies
+from assay.checkers.sql import RETURNED, first_rows, late_calls, order_by, total_of
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""
@@ -38,7 +39,7 @@ ROWS: Final = View(
     f"""
     select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'max-read' then 1 else 0 end as reads,
         coalesce(e.value, {INITIAL}) as value, e.call as call,
-        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret
+        {RETURNED} as ret
     from effects e
     where (e.kind = 'max-write' and e.outcome <> 'fail' and e.value is not null)
         or (e.kind = 'max-read' and e.outcome = 'ok')
@@ -89,12 +90,12 @@ MAX_PHANTOM: Final = Check(
     ),
     evidence=f"""
         select f.key as key, f.value as value, f.read_op as read_op, f.looked as looked, min(w.op) as failed_op
-        from (select * from found_max_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_max_phantom", "key, value")} f
             left join (select key, value, op from effects where kind = 'max-write' and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
-        group by f.key, f.value, f.read_op, f.looked order by f.key nulls first, f.value nulls first
+        group by f.key, f.value, f.read_op, f.looked {order_by("f.key, f.value")}
         """,
-    examined="select cast(coalesce(sum(looked), 0) as bigint) as examined from max_levels",
+    examined=f"select {total_of('looked')} as examined from max_levels",
     explain=_phantom,
     needs_close=True,
 )
@@ -132,14 +133,7 @@ MAX_ORDER: Final = Check(
         ),
         View(
             "found_max_order",
-            """
-            select key, before, min(first_ret) as first_ret, count(*) as overtaken from (
-                select key, value, reads, first_ret, max(last_call) over (partition by key
-                    order by value nulls first, reads nulls first rows between unbounded preceding and 1 preceding)
-                    as before
-                from max_places) as ordered
-            where before > first_ret group by key, before
-            """,
+            late_calls("max_places", "value, reads"),
             keep=True,
         ),
     ),
@@ -147,12 +141,12 @@ MAX_ORDER: Final = Check(
         select f.key as key, f.before as before, f.first_ret as first_ret, f.overtaken as overtaken,
             min(a.op) as first_op, min(a.value) as value, min(a.reads) as reads, min(b.op) as late_op,
             min(b.value) as late_value, min(b.reads) as late_reads
-        from (select * from found_max_order order by key nulls first, before nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_max_order", "key, before")} f
             join max_places p on p.key = f.key and p.last_call = f.before
             join max_rows b on b.key = p.key and b.value = p.value and b.reads = p.reads and b.call = f.before
             join max_rows a on a.key = f.key and a.ret = f.first_ret
                 and (b.value < a.value or (b.value = a.value and b.reads < a.reads))
-        group by f.key, f.before, f.first_ret, f.overtaken order by f.key nulls first, f.before nulls first
+        group by f.key, f.before, f.first_ret, f.overtaken {order_by("f.key, f.before")}
         """,
     examined="select count(*) as examined from max_rows",
     explain=_back,

@@ -19,17 +19,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
-from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, build, doubts, seconds
+from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import applies
-
-MOST_TOLD: Final = 5
+from assay.checkers.sql import RETURNED, first_rows, order_by, row_number, sum_so_far
 
 ROWS: Final = View(
     "queue_rows",
     f"""
     select e.op as op, e.sub as sub, e.key as key, e.kind as kind, e.value as value, e.call as call,
-        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+        {RETURNED} as ret, e.outcome as outcome
     from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
     """,
     keep=True,
@@ -37,9 +36,8 @@ ROWS: Final = View(
 
 ADDS: Final = View(
     "queue_adds",
-    """
-    select key, value, op, sub, call, ret, row_number() over (partition by key, value
-        order by call nulls first, op nulls first, sub nulls first) as turn
+    f"""
+    select key, value, op, sub, call, ret, {row_number(by="key, value", order="call, op, sub")} as turn
     from queue_rows where kind = 'queue-enqueue' and value is not null
     """,
     keep=True,
@@ -47,9 +45,8 @@ ADDS: Final = View(
 
 TAKES: Final = View(
     "queue_takes",
-    """
-    select key, value, op, sub, call, ret, row_number() over (partition by key, value
-        order by ret nulls first, op nulls first, sub nulls first) as turn
+    f"""
+    select key, value, op, sub, call, ret, {row_number(by="key, value", order="ret, op, sub")} as turn
     from queue_rows where kind = 'queue-dequeue' and outcome = 'ok' and value is not null
     """,
     keep=True,
@@ -67,7 +64,15 @@ EXCUSES: Final = View(
     keep=True,
 )
 
-QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES)
+UNDRAINED: Final = View(
+    "queue_undrained",
+    """
+    select o.key as key from object_keys o left join queue_drains d on o.key = d.key
+    where o.family = 'queue' and d.key is null
+    """,
+)
+
+QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, UNDRAINED)
 
 
 def _lost(row: Row, evidence: Evidence) -> Explanation:
@@ -99,11 +104,9 @@ QUEUE_LOST: Final = Check(
         ),
         View(
             "queue_short",
-            """
+            f"""
             select key, value, max(ahead) as short from (
-                select key, value, cast(sum(weight) over (partition by key, value
-                    order by back nulls first, weight nulls first, op nulls first, sub nulls first
-                    rows between unbounded preceding and current row) as bigint) as ahead
+                select key, value, {sum_so_far("weight", by="key, value", order="back, weight, op, sub")} as ahead
                 from (
                     select key, value, 0 - call as back, 1 as weight, op, sub from queue_acked
                     union all select key, value, 0 - ret, -1, op, sub from queue_takes) as turns) as counted
@@ -112,16 +115,14 @@ QUEUE_LOST: Final = Check(
         ),
         View(
             "queue_losses",
-            """
-            select key, value, op, sub, ret, drained, row_number() over (partition by key
-                    order by ret nulls first, op nulls first, sub nulls first) as number,
-                count(*) over (partition by key order by key nulls first
+            f"""
+            select key, value, op, sub, ret, drained, {row_number(by="key", order="ret, op, sub")} as number,
+                count(*) over (partition by key {order_by("key")}
                     rows between unbounded preceding and unbounded following) as losses
             from (
                 select a.key as key, a.value as value, a.op as op, a.sub as sub, a.ret as ret, a.drained as drained,
-                    s.short as short, row_number() over (partition by a.key, a.value
-                        order by a.call nulls first, a.op nulls first, a.sub nulls first) as turn,
-                    count(*) over (partition by a.key, a.value order by a.call nulls first
+                    s.short as short, {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
+                    count(*) over (partition by a.key, a.value {order_by("a.call")}
                         rows between unbounded preceding and unbounded following) as copies
                 from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
             where turn > copies - short
@@ -140,11 +141,10 @@ QUEUE_LOST: Final = Check(
     evidence=f"""
         select f.key as key, f.value as value, f.ret as ret, f.drained as drained, f.losses as losses,
             f.excuses as excuses, f.op as add_op, f.sub as sub, min(d.op) as drain_op
-        from (select * from found_queue_lost order by key nulls first, op nulls first, sub nulls first
-                limit {MOST_FINDINGS}) f
+        from {first_rows("found_queue_lost", "key, op, sub")} f
             join queue_rows d on f.key = d.key and d.kind = 'queue-drained' and f.drained = d.call
         group by f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op, f.sub
-        order by f.key nulls first, f.op nulls first, f.sub nulls first
+        {order_by("f.key, f.op, f.sub")}
         """,
     examined="select count(*) as examined from queue_acked",
     explain=_lost,
@@ -183,11 +183,10 @@ QUEUE_DUPLICATE: Final = Check(
     evidence=f"""
         select f.key as key, f.value as value, f.takes as takes, f.adds as adds, min(t.op) as first_op,
             min(u.op) as again_op
-        from (select * from found_queue_duplicate order by key nulls first, value nulls first
-                limit {MOST_FINDINGS}) f
+        from {first_rows("found_queue_duplicate", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and t.turn = 1
             join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
-        group by f.key, f.value, f.takes, f.adds order by f.key nulls first, f.value nulls first
+        group by f.key, f.value, f.takes, f.adds {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
     explain=_repeated,
@@ -226,12 +225,12 @@ QUEUE_PHANTOM: Final = Check(
     evidence=f"""
         select f.key as key, f.value as value, f.turn as turn, min(t.op) as take_op, min(t.ret) as ret,
             min(a.op) as add_op, min(x.op) as failed_op
-        from (select * from found_queue_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_queue_phantom", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and f.turn = t.turn
             left join queue_adds a on f.key = a.key and f.value = a.value and f.turn = a.turn
             left join (select key, value, op from effects where kind = 'queue-enqueue' and outcome = 'fail') x
             on f.key = x.key and f.value = x.value
-        group by f.key, f.value, f.turn order by f.key nulls first, f.value nulls first
+        group by f.key, f.value, f.turn {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
     explain=_phantom,
@@ -240,16 +239,14 @@ QUEUE_PHANTOM: Final = Check(
 
 
 def _prepare(engine: Engine) -> list[str]:
-    """Without the end of a drain nobody knows what was still to come."""
+    """Without the end of a drain it is not known what was still to come."""
     build(engine, QUEUE_VIEWS)
-    undrained = """
-        from (select key from effect_kinds where kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained')
-                group by key) o left join queue_drains d on o.key = d.key where d.key is null
-        """
-    rows = engine.rows(f"select o.key as key {undrained} order by o.key nulls first limit {MOST_TOLD}")
-    told = [f"queue-lost cannot be judged of {row['key']}: no drain reached the end of this queue" for row in rows]
-    more = int(engine.rows(f"select count(*) as keys {undrained}")[0]["keys"]) - len(told)
-    return told if more <= 0 else [*told, f"nor can it of {more} other queues, for the same reason"]
+    return doubts(
+        engine,
+        "queue_undrained",
+        lambda row: f"queue-lost cannot be judged of {row['key']}: no drain reached the end of this queue",
+        lambda more: f"nor can it of {more} other queues, for the same reason",
+    )
 
 
 QUEUES: Final = Family(

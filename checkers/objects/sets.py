@@ -20,15 +20,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, seconds
-from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, build, seconds
+from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import applies
+from assay.checkers.sql import RETURNED, first_rows, order_by, sum_so_far
 
 ROWS: Final = View(
     "set_rows",
     f"""
     select e.op as op, e.key as key, e.kind as kind, e.value as value, e.call as call,
-        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+        {RETURNED} as ret, e.outcome as outcome
     from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
         or (e.kind = 'set-read' and e.outcome = 'ok')
     """,
@@ -76,12 +77,10 @@ SINCE: Final = View(
 
 DUE: Final = View(
     "set_due",
-    """
+    f"""
     select key, moment, total - begun as due from (
-        select key, moment, is_since, cast(sum(reads) over (partition by key
-                order by moment nulls first, is_since nulls first
-                rows between unbounded preceding and current row) as bigint) as begun,
-            cast(sum(reads) over (partition by key order by moment nulls first, is_since nulls first
+        select key, moment, is_since, {sum_so_far("reads", by="key", order="moment, is_since")} as begun,
+            cast(sum(reads) over (partition by key {order_by("moment, is_since")}
                 rows between unbounded preceding and unbounded following) as bigint) as total
         from (
             select key, call as moment, 0 as is_since, count(*) as reads from set_reads group by key, call
@@ -111,7 +110,7 @@ SET_VIEWS: Final = (ROWS, READS, SHOWN, ELEMENTS, SINCE, DUE, MISSING)
 def _evidence(found: str) -> str:
     """SQL: how the element was known to be there, and the first read that lacks it."""
     return f"""
-        with few as (select * from {found} order by key nulls first, value nulls first limit {MOST_FINDINGS}),
+        with few as {first_rows(found, "key, value")},
         lacking as (
             select f.key as key, f.value as value, min(r.call) as call from few f join set_reads r on f.key = r.key
                 left join set_shown w on f.key = w.key and f.value = w.value and r.op = w.op
@@ -123,7 +122,7 @@ def _evidence(found: str) -> str:
             join set_rows k on f.key = k.key and f.value = k.value and f.since = k.ret and f.known_by = k.kind
             left join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
         group by f.key, f.value, f.since, f.seen, f.missing, f.known_by
-        order by f.key nulls first, f.value nulls first
+        {order_by("f.key, f.value")}
         """
 
 
@@ -211,12 +210,12 @@ SET_PHANTOM: Final = Check(
     evidence=f"""
         select f.key as key, f.value as value, f.seen as seen, f.added as added, min(w.op) as reader_op,
             min(a.op) as add_op, min(x.op) as failed_op
-        from (select * from found_set_phantom order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_set_phantom", "key, value")} f
             join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
             left join set_rows a on f.key = a.key and f.value = a.value and f.added = a.call and a.kind = 'set-add'
             left join (select key, value, op from effects where kind = 'set-add' and outcome = 'fail') x
             on f.key = x.key and f.value = x.value
-        group by f.key, f.value, f.seen, f.added order by f.key nulls first, f.value nulls first
+        group by f.key, f.value, f.seen, f.added {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from set_shown",
     explain=_phantom,

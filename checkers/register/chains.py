@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import View, build
-from assay.checkers.engine import Engine
+from assay.checkers.check import View, build, doubts
+from assay.checkers.engine import Engine, Row
 from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
-
-MOST_TOLD: Final = 5
-"""Keys with values that are not unique named in the verdict; the rest is counted."""
 
 _COLUMNS: Final = "key, value, op, sub, kind, expected, version, call, ret"
 
@@ -29,7 +26,12 @@ def prepare(engine: Engine) -> list[str]:
     build(engine, CLUSTER_VIEWS)
     climb(engine)
     build(engine, PLACE_VIEWS)
-    return _doubts(engine)
+    return doubts(
+        engine,
+        "register_unclear",
+        _unclear,
+        lambda more: f"nor can {more} other registers, for the same reason",
+    )
 
 
 def keep(engine: Engine) -> int:
@@ -139,22 +141,13 @@ def _climbed(rounds: int) -> str:
     return " union all ".join(f"select key, value, up, steps, unrooted from {table}" for table in tables)
 
 
-def _doubts(engine: Engine) -> list[str]:
-    rows = engine.rows(
-        f"select key, value, writers from register_unclear order by key nulls first limit {MOST_TOLD + 1}"
+def _unclear(row: Row) -> str:
+    written = (
+        "its initial value was written again"
+        if row["value"] == INITIAL
+        else f"value {row['value']} was written more than once"
     )
-    told = [
-        f"register {row['key']} cannot be judged: "
-        + (
-            "its initial value was written again"
-            if row["value"] == INITIAL
-            else f"value {row['value']} was written more than once"
-        )
-        + ", and these checks need unique values"
-        for row in rows[:MOST_TOLD]
-    ]
-    more = _count(engine, "register_unclear") - len(told)
-    return told if more <= 0 else [*told, f"nor can {more} other registers, for the same reason"]
+    return f"register {row['key']} cannot be judged: {written}, and these checks need unique values"
 
 
 def _count(engine: Engine, table: str) -> int:

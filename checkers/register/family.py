@@ -15,9 +15,10 @@ from assay.checkers.register.chains import prepare
 from assay.checkers.register.order import STALE_READ
 from assay.checkers.register.values import FUTURE_READ, LOST_UPDATE, MISSING_WRITER
 from assay.checkers.register.views import ROWS
+from assay.checkers.sql import total_of
 
-_APPLIES: Final = """
-    select cast(coalesce(sum(many), 0) as bigint) as examined from effect_kinds
+_APPLIES: Final = f"""
+    select {total_of("many")} as examined from effect_kinds
     where kind in"""
 
 REGISTER: Final = Family(

@@ -19,6 +19,7 @@ from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Vi
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.register.values import held
 from assay.checkers.register.views import INITIAL
+from assay.checkers.sql import greatest_before, order_by
 
 _VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
 
@@ -60,10 +61,10 @@ STALE_READ: Final = Check(
     views=(
         View(
             "register_late_inside",
-            """
+            f"""
             select key, reach, first_ret, versioned from (
-                select key, versioned, first_ret, max(last_call) over (partition by key, chain
-                    order by place nulls first rows between unbounded preceding and 1 preceding) as reach
+                select key, versioned, first_ret,
+                    {greatest_before("last_call", by="key, chain", order="place")} as reach
                 from (
                     select key, chain, place, max(versioned) as versioned, min(first_ret) as first_ret,
                         max(last_call) as last_call
@@ -87,11 +88,11 @@ STALE_READ: Final = Check(
         ),
         View(
             "register_late_across",
-            """
+            f"""
             select key, reach, first_ret, last_call from (
                 select key, forward, low, high, first_ret, last_call,
                     max(case when forward = 1 then high end) over (partition by key
-                        order by low nulls first, forward nulls first, chain nulls first
+                        {order_by("low, forward, chain")}
                         rows between unbounded preceding and 1 preceding) as reach
                 from register_zones) as ordered
             where (forward = 1 and reach > low) or (forward = 0 and reach > high)
@@ -141,7 +142,7 @@ STALE_READ: Final = Check(
             keep=True,
         ),
     ),
-    evidence="""
+    evidence=f"""
         select f.key as key, f.reach as reach, f.there as there, f.overtaken as overtaken, f.across as across,
             f.versioned as versioned, min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
             min(t.op) as there_op, min(t.value) as value, min(z.first_ret) as begun, min(b.op) as begun_op,
@@ -154,7 +155,7 @@ STALE_READ: Final = Check(
             left join register_told_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
             left join register_told_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
         group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned
-        order by f.key nulls first, f.reach nulls first
+        {order_by("f.key, f.reach")}
         """,
     examined="select count(*) as examined from register_placed",
     explain=_stale,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.register.views import INITIAL
+from assay.checkers.sql import first_rows, order_by, previous
 
 
 def held(value: int | None) -> str:
@@ -28,7 +29,7 @@ def _missing(row: Row, evidence: Evidence) -> Explanation:
         )
     else:
         claim += "nobody wrote it."
-    return Explanation(claim[0].upper() + claim[1:], (row["seen_op"], row["failed_op"]), row["observed"] - 1)
+    return Explanation(capital(claim), (row["seen_op"], row["failed_op"]), row["observed"] - 1)
 
 
 MISSING_WRITER: Final = Check(
@@ -73,12 +74,11 @@ MISSING_WRITER: Final = Check(
     evidence=f"""
         select f.key as key, f.value as value, f.why as why, f.seen_op as seen_op, f.observed as observed,
             f.low_version as low_version, f.high_version as high_version, min(w.op) as failed_op
-        from (select * from found_missing_writer order by key nulls first, value nulls first, why nulls first
-              limit {MOST_FINDINGS}) f
+        from {first_rows("found_missing_writer", "key, value, why")} f
             left join (select * from register_rows where kind in ('write', 'cas') and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
         group by f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version
-        order by f.key nulls first, f.value nulls first, f.why nulls first
+        {order_by("f.key, f.value, f.why")}
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
     explain=_missing,
@@ -111,7 +111,7 @@ FUTURE_READ: Final = Check(
     ),
     evidence=f"""
         select key, value, op as seen_op, ret, write_op, write_call from found_future_read
-        order by key nulls first, op nulls first, sub nulls first limit {MOST_FINDINGS}
+        {order_by("key, op, sub")} limit {MOST_FINDINGS}
         """,
     examined=MISSING_WRITER.examined,
     explain=_future,
@@ -138,7 +138,7 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
             f"{row['high_value']} at version {row['version']}, but the version before it holds "
             f"{held(row['low_value'])}"
         )
-    return Explanation(claim[0].upper() + claim[1:] + ".", (high, low), row["rivals"] - 2)
+    return Explanation(capital(claim) + ".", (high, low), row["rivals"] - 2)
 
 
 LOST_UPDATE: Final = Check(
@@ -149,7 +149,7 @@ LOST_UPDATE: Final = Check(
             "register_order",
             f"""
             select key, value, expected, chained, low_version,
-                coalesce(lag(value) over (partition by key order by low_version nulls first, value nulls first),
+                coalesce({previous("value", by="key", order="low_version, value")},
                     {INITIAL}) as former
             from (
                 select c.key as key, c.value as value, c.expected as expected, c.chained as chained,
@@ -216,11 +216,10 @@ LOST_UPDATE: Final = Check(
         select f.key as key, f.why as why, f.expected as expected, f.version as version, f.low_op as low_op,
             f.high_op as high_op, coalesce(f.low_value, a.value) as low_value,
             coalesce(f.high_value, b.value) as high_value, f.rivals as rivals
-        from (select * from found_lost_update order by key nulls first, why nulls first, expected nulls first,
-              version nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_lost_update", "key, why, expected, version")} f
             left join register_links a on f.key = a.key and f.low_op = a.op and f.expected = a.expected
             left join register_links b on f.key = b.key and f.high_op = b.op and f.expected = b.expected
-        order by f.key nulls first, f.why nulls first, f.expected nulls first, f.version nulls first
+        {order_by("f.key, f.why, f.expected, f.version")}
         """,
     examined="select count(*) as examined from register_links",
     explain=_lost,

@@ -26,6 +26,7 @@ from typing import Final
 
 from assay.checkers.check import View
 from assay.checkers.engine import INFINITY
+from assay.checkers.sql import RETURNED
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value, which the history has as null; joins need something that equals itself."""
@@ -38,7 +39,7 @@ ROWS: Final = View(
             when 'commit' then 'write' else 'read' end as kind,
         coalesce(e.value, {INITIAL}) as value, coalesce(e.expected, {INITIAL}) as expected,
         e.version as version, e.call as call,
-        case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end as ret, e.outcome as outcome
+        {RETURNED} as ret, e.outcome as outcome
     from effects e
     where e.kind in ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')
     """,

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from assay.checkers.check import MOST_FINDINGS, MOST_OPERATIONS, Check, Evidence, Explanation, View, build
+from assay.checkers.check import MOST_FINDINGS, MOST_OPERATIONS, Check, Evidence, Explanation, View, build, doubts
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.sql import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
     CLASSES,
@@ -31,9 +32,6 @@ from assay.checkers.transactions.graph import (
 )
 from assay.checkers.transactions.views import SOURCE_VIEWS
 from assay.checkers.transactions.words import Link, Moments, Reasons, circle, links, repeated
-
-MOST_TOLD: Final = 5
-"""Keys that cannot be judged named in the verdict; the rest is counted."""
 
 PROCESS: Final = "process"
 REAL_TIME: Final = "real-time"
@@ -267,10 +265,12 @@ def _ops(classified: Classified, component: Component) -> list[int]:
 
 
 def _unclear(engine: Engine) -> list[str]:
-    rows = engine.rows(f"select key, why from txn_unclear order by key nulls first limit {MOST_TOLD}")
-    more = int(engine.rows("select count(*) as examined from txn_unclear")[0]["examined"]) - MOST_TOLD
-    told = [f"transactions on {row['key']} cannot be judged: {row['why']}" for row in rows]
-    return told if more <= 0 else [*told, f"nor can those on {more} other keys, for the same reasons"]
+    return doubts(
+        engine,
+        "txn_unclear",
+        lambda row: f"transactions on {row['key']} cannot be judged: {row['why']}",
+        lambda more: f"nor can those on {more} other keys, for the same reasons",
+    )
 
 
 def _tell(row: Row, evidence: Evidence) -> Explanation:
@@ -285,7 +285,7 @@ def _check(anomaly: str, meaning: str) -> Check:
         views=(View(table, f"select * from txn_found where anomaly = '{anomaly}'", keep=True),),
         evidence=f"""
             select key, claim, ops, more, first_op, second_op from {table}
-            order by number nulls first limit {MOST_FINDINGS}
+            {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined="select count(*) as examined from txn_edges",
         explain=_tell,

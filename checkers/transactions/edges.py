@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Final
 
 from assay.checkers.check import View
+from assay.checkers.sql import order_by
 from assay.checkers.transactions.views import INITIAL
 
 WW: Final = 0
@@ -183,13 +184,13 @@ SPANS: Final = View(
 
 WINDOWED: Final = View(
     "txn_windowed",
-    """
-    select node, process, call, ret, cast(sum(begins) over (order by call nulls first, node nulls first
+    f"""
+    select node, process, call, ret, cast(sum(begins) over ({order_by("call, node")}
         rows between unbounded preceding and current row) as bigint) as place
     from (select node, process, call, ret,
             case when reached is null or reached < call then 1 else 0 end as begins from (
         select n.node as node, n.process as process, n.call as call, n.ret as ret, max(s.until) over (
-            order by n.call nulls first, n.node nulls first rows between unbounded preceding and 1 preceding) as reached
+            {order_by("n.call, n.node")} rows between unbounded preceding and 1 preceding) as reached
         from txn_nodes n left join txn_spans s on n.node = s.node) as reaching) as begun
     """,
     keep=True,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from assay.checkers.check import Family
+from assay.checkers.sql import total_of
 from assay.checkers.transactions.cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare
 from assay.checkers.transactions.values import DUPLICATE_ELEMENTS, G1A, G1B, GARBAGE_READ, INCOMPATIBLE_ORDER, INTERNAL
 from assay.checkers.transactions.views import ROWS
@@ -22,8 +23,8 @@ from assay.checkers.transactions.views import ROWS
 _CHECKS: Final = (G1A, G1B, GARBAGE_READ, INTERNAL, *CYCLES)
 _LISTS: Final = (DUPLICATE_ELEMENTS, INCOMPATIBLE_ORDER)
 
-_APPLIES: Final = """
-    select cast(coalesce(sum(e.many), 0) as bigint) as examined from effect_kinds e cross join txn_declared d"""
+_APPLIES: Final = f"""
+    select {total_of("e.many")} as examined from effect_kinds e cross join txn_declared d"""
 
 TRANSACTIONS: Final = Family(
     name="transactions",

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, order_by, previous
 
 _READS: Final = """
     select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)
@@ -30,7 +31,7 @@ def _aborted(row: Row, evidence: Evidence) -> Explanation:
         f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, the write of which by "
         f"transaction {row['write_op']} had definitely failed."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
+    return Explanation(capital(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1A: Final = Check(
@@ -49,7 +50,7 @@ G1A: Final = Check(
     ),
     evidence=f"""
         select key, value, read_op, write_op, reads from found_g1a
-        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        {order_by("key, value")} limit {MOST_FINDINGS}
         """,
     examined=_READS,
     explain=_aborted,
@@ -58,7 +59,7 @@ G1A: Final = Check(
 
 def _garbage(row: Row, evidence: Evidence) -> Explanation:
     claim = f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, which no transaction wrote."
-    return Explanation(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
+    return Explanation(capital(claim), (row["read_op"],), row["reads"] - 1)
 
 
 GARBAGE_READ: Final = Check(
@@ -76,7 +77,7 @@ GARBAGE_READ: Final = Check(
     ),
     evidence=f"""
         select key, value, read_op, reads from found_garbage_read
-        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        {order_by("key, value")} limit {MOST_FINDINGS}
         """,
     examined=_READS,
     explain=_garbage,
@@ -89,7 +90,7 @@ def _intermediate(row: Row, evidence: Evidence) -> Explanation:
         f"{_transaction(evidence, row['read_op'])} read {row['key']} as transaction {row['write_op']} left it with "
         f"{row['value']}, and not with {row['last']}, the last that it wrote there."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["read_op"], row["write_op"]), row["reads"] - 1)
+    return Explanation(capital(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1B: Final = Check(
@@ -111,9 +112,9 @@ G1B: Final = Check(
     evidence=f"""
         select f.key as key, f.value as value, f.write_op as write_op, f.read_op as read_op, f.reads as reads,
             w.value as last
-        from (select * from found_g1b order by key nulls first, value nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_g1b", "key, value")} f
             join txn_writers w on f.key = w.key and f.write_op = w.op and w.final = 1
-        order by f.key nulls first, f.value nulls first
+        {order_by("f.key, f.value")}
         """,
     examined=_READS,
     explain=_intermediate,
@@ -127,7 +128,7 @@ def _internal(row: Row, evidence: Evidence) -> Explanation:
         "early": f"{who} read {value} of {key} before it wrote it itself.",
         "order": f"{who} appended {value} to {key} after another element of its own that is behind it, or missing.",
     }[row["why"]]
-    return Explanation(claim[0].upper() + claim[1:], (row["read_op"],))
+    return Explanation(capital(claim), (row["read_op"],))
 
 
 INTERNAL: Final = Check(
@@ -173,8 +174,7 @@ INTERNAL: Final = Check(
             from txn_register_seen r where r.writer = r.op group by r.key, r.op, r.value
             union all
             select key, op, value, sub, 'order' from (
-                select key, op, value, sub, position, lag(position) over (
-                    partition by key, op order by sub nulls first) as former
+                select key, op, value, sub, position, {previous("position", by="key, op", order="sub")} as former
                 from (
                     select w.key as key, w.op as op, w.value as value, w.sub as sub,
                         coalesce(s.position, {INFINITY}) as position
@@ -188,7 +188,7 @@ INTERNAL: Final = Check(
     ),
     evidence=f"""
         select key, read_op, value, why from found_internal
-        order by key nulls first, read_op nulls first, sub nulls first, value nulls first, why nulls first
+        {order_by("key, read_op, sub, value, why")}
         limit {MOST_FINDINGS}
         """,
     examined="select (select count(*) from txn_cells) + (select count(*) from txn_register_reads) as examined",
@@ -201,7 +201,7 @@ def _duplicate(row: Row, evidence: Evidence) -> Explanation:
         f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more than once, "
         "which nobody appended twice."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["read_op"],), row["reads"] - 1)
+    return Explanation(capital(claim), (row["read_op"],), row["reads"] - 1)
 
 
 DUPLICATE_ELEMENTS: Final = Check(
@@ -224,7 +224,7 @@ DUPLICATE_ELEMENTS: Final = Check(
     ),
     evidence=f"""
         select key, value, read_op, reads from found_duplicate_elements
-        order by key nulls first, value nulls first limit {MOST_FINDINGS}
+        {order_by("key, value")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from txn_cells",
     explain=_duplicate,
@@ -262,10 +262,10 @@ INCOMPATIBLE_ORDER: Final = Check(
     evidence=f"""
         select f.key as key, f.position as position, f.low as low, f.high as high, f.rivals as rivals,
             min(a.op) as low_op, min(b.op) as high_op
-        from (select * from found_incompatible_order order by key nulls first limit {MOST_FINDINGS}) f
+        from {first_rows("found_incompatible_order", "key")} f
             join txn_ordered_cells a on f.key = a.key and f.position = a.position and f.low = a.value
             join txn_ordered_cells b on f.key = b.key and f.position = b.position and f.high = b.value
-        group by f.key, f.position, f.low, f.high, f.rivals order by f.key nulls first
+        group by f.key, f.position, f.low, f.high, f.rivals {order_by("f.key")}
         """,
     examined="select count(*) as examined from txn_cells",
     explain=_incompatible,

@@ -19,6 +19,7 @@ from typing import Final
 
 from assay.checkers.check import View
 from assay.checkers.engine import INFINITY
+from assay.checkers.sql import order_by, previous, row_number, sum_so_far
 
 INITIAL: Final = -INFINITY
 """Stands for the value that a register begins with, which the history has as null."""
@@ -33,9 +34,9 @@ ROWS: Final = View(
 
 WRITTEN: Final = View(
     "txn_written",
-    """
+    f"""
     select key, value, op, sub, call, ret, outcome, case when kind = 'txn-append' then 1 else 0 end as listed,
-        case when lead(sub) over (partition by op, key order by sub nulls first) is null then 1 else 0 end as final
+        case when lead(sub) over (partition by op, key {order_by("sub")}) is null then 1 else 0 end as final
     from txn_rows where kind in ('txn-append', 'txn-write')
     """,
     keep=True,
@@ -123,9 +124,9 @@ FOREIGN: Final = View(
 
 RANKED: Final = View(
     "txn_ranked",
-    """
-    select e.op as op, e.read_sub as read_sub, e.key as key, e.value as value, row_number() over (
-        partition by e.op, e.read_sub order by e.position nulls first) - 1 as position
+    f"""
+    select e.op as op, e.read_sub as read_sub, e.key as key, e.value as value,
+        {row_number(by="e.op, e.read_sub", order="e.position")} - 1 as position
     from txn_elements e join (select key from txn_foreign where listed = 1 group by key) k on e.key = k.key
         left join txn_foreign f on e.key = f.key and e.value = f.value
     where f.key is null
@@ -178,17 +179,16 @@ WRITERS: Final = View(
 
 SLOTS: Final = View(
     "txn_slots",
-    """
+    f"""
     select key, position, value, op, sub, final, former, former_value, changed,
-        cast(sum(changed) over (partition by key order by position nulls first
-            rows between unbounded preceding and current row) as bigint) as run
+        {sum_so_far("changed", by="key", order="position")} as run
     from (
         select key, position, value, op, sub, final, former, former_value,
             case when former is null or former <> op then 1 else 0 end as changed
         from (
             select c.key as key, c.position as position, c.value as value, w.op as op, w.sub as sub, w.final as final,
-                lag(w.op) over (partition by c.key order by c.position nulls first) as former,
-                lag(w.value) over (partition by c.key order by c.position nulls first) as former_value
+                {previous("w.op", by="c.key", order="c.position")} as former,
+                {previous("w.value", by="c.key", order="c.position")} as former_value
             from txn_ordered_cells c join txn_writers w on c.key = w.key and c.value = w.value
                 left join txn_disordered d on c.key = d.key
             where d.key is null) as placed) as compared
@@ -235,9 +235,9 @@ OWN_WRITES: Final = View(
 
 REGISTER_SEEN: Final = View(
     "txn_register_seen",
-    """
+    f"""
     select r.op as op, r.sub as sub, r.key as key, r.value as value, w.op as writer, w.final as final,
-        row_number() over (partition by r.op, r.key order by r.sub nulls first) as turn
+        {row_number(by="r.op, r.key", order="r.sub")} as turn
     from txn_register_reads r left join txn_first_writes f on r.op = f.op and r.key = f.key
         left join txn_writers w on r.key = w.key and r.value = w.value
         left join txn_foreign x on r.key = x.key and r.value = x.value
