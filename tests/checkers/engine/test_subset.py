@@ -10,7 +10,7 @@ from assay.checkers.check import View
 from assay.checkers.families import FAMILIES
 from assay.checkers.groups.holds import HOLD_VIEWS
 from assay.checkers.objects.counters import COUNTER_VIEWS
-from assay.checkers.objects.kinds import KEYS, KINDS, SHAPES
+from assay.checkers.objects.kinds import KINDS
 from assay.checkers.objects.max_registers import MAX_VIEWS
 from assay.checkers.objects.queues import QUEUE_VIEWS
 from assay.checkers.objects.sets import SET_VIEWS
@@ -25,7 +25,7 @@ ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *clim
 TEXTS = [
     *(view for family in FAMILIES for view in family.views),
     *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS, *HOLD_VIEWS),
-    *(KINDS, SHAPES, KEYS, *COUNTER_VIEWS, *MAX_VIEWS, *SET_VIEWS, *QUEUE_VIEWS),
+    *(KINDS, *COUNTER_VIEWS, *MAX_VIEWS, *SET_VIEWS, *QUEUE_VIEWS),
     *(*TRANSACTION_VIEWS, *EDGE_VIEWS),
     *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),
     *(view for check in CHECKS for view in (*check.views, *check.evidence_views)),
