@@ -39,18 +39,18 @@ def _operations(ops: ds.Dataset, indexes: Sequence[int]) -> dict[int, str]:
 def operation_line(row: dict[str, Any]) -> str:
     """``op 812: send [17] to orders-3 by process 12, 14.201 - 14.203 s: ok {"offset":4711}``."""
     until = f" - {seconds(row['ret'])}" if row["ret"] is not None else " -"
-    told = row["result"] if row["result"] is not None else row["error"] or ""
-    if len(told) > RESULT_WIDTH:
-        told = told[: RESULT_WIDTH - 1] + "…"
+    text = row["result"] if row["result"] is not None else row["error"] or ""
+    if len(text) > RESULT_WIDTH:
+        text = text[: RESULT_WIDTH - 1] + "…"
     on = f" on {row['key']}" if row["key"] is not None else ""
     return (
         f"op {row['index']}: {row['f']} {row['argument']}{on} by process {row['process']}, "
-        f"{seconds(row['call'])}{until} s: {row['outcome']} {told}"
+        f"{seconds(row['call'])}{until} s: {row['outcome']} {text}"
     ).rstrip()
 
 
 def _faults(reader: HistoryReader, ids: set[int]) -> dict[int, str]:
-    """The injection tells the targets; the heal tells the end."""
+    """The injection has the targets; the heal has the end."""
     lines: dict[int, str] = {}
     for row in sorted(reader.table("faults").to_pylist(), key=lambda row: int(row["time"])):
         if row["id"] not in ids:

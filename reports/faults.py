@@ -29,7 +29,7 @@ class FaultBand:
     healed: int | None
     recovered: int | None
     bit: bool | None
-    """Whether it showed its effect; None when nobody could tell."""
+    """Whether it showed its effect; None when it is not known."""
     failures: tuple[str, ...]
     """What went wrong with it: ``bite: no message was dropped``."""
     failed_at: int | None

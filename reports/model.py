@@ -21,14 +21,14 @@ from assay.reports.coverage import CheckRow, Policy, coverage, meaning, policy
 from assay.reports.faults import FaultBand, fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.leadership import CONTROLLER, Leadership, leadership
+from assay.reports.node_logs import LogLines, node_logs
 from assay.reports.operations import Lanes, OperationRow, find, lanes
 from assay.reports.recording import Recording
 from assay.reports.series import Complaint, Series, Verb, complaints, series, verbs
-from assay.reports.words import Words, words
 from assay.reports.zookeeper import Agreement, agreement
 
 MOST_FINDINGS: Final = 120
-"""Findings told on a page, of all anomalies together."""
+"""Findings shown on a page, of all anomalies together."""
 MOST_NAMED: Final = 1_000
 """Operations listed under findings; those of later findings are counted only."""
 
@@ -55,7 +55,7 @@ class FindingView:
 
 @dataclass(frozen=True)
 class AnomalyGroup:
-    """All findings of one anomaly; ``count`` of them were found, of which ``findings`` are told."""
+    """All findings of one anomaly; ``count`` of them were found, of which ``findings`` are shown."""
 
     name: str
     meaning: str | None
@@ -64,13 +64,13 @@ class AnomalyGroup:
     findings: tuple[FindingView, ...]
 
     @property
-    def untold(self) -> int:
+    def omitted(self) -> int:
         return max(0, self.count - len(self.findings))
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the history tells; ``end`` in nanoseconds. ``phases``: when sentinel and drain began."""
+    """What the history says; ``end`` in nanoseconds. ``phases``: when sentinel and drain began."""
 
     end: int
     closed: bool
@@ -83,7 +83,7 @@ class Recorded:
     more_faults: int
     leadership: Leadership
     agreement: Agreement
-    words: Words
+    log: LogLines
     moment: int | None
     """Where a reader will want to look first: at the first finding, else at the first fault."""
     lanes: Lanes
@@ -117,14 +117,14 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
     files = read_files(run_dir)
     problems = list(files.problems)
     judgement = files.judgement
-    told = _told(judgement)
+    shown = _shown(judgement)
     recorded, rows = None, {}
     if (run_dir / "history").is_dir():
         try:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
             with Recording(history) as recording:
-                rows = find(recording, _named(told))
-                recorded = _recorded(recording, run_dir, files, told, rows)
+                rows = find(recording, _named(shown))
+                recorded = _recorded(recording, run_dir, files, shown, rows)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:
@@ -134,7 +134,7 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
         name=run_dir.name,
         files=files,
         judgement=judgement,
-        groups=() if judgement is None else groups(judgement, told, rows, faults),
+        groups=() if judgement is None else groups(judgement, shown, rows, faults),
         checks=() if judgement is None else coverage(judgement),
         recorded=recorded,
         problems=tuple(problems),
@@ -142,13 +142,13 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
 
 
 def groups(
-    judgement: Judgement, told: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]
+    judgement: Judgement, shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]
 ) -> tuple[AnomalyGroup, ...]:
-    """The anomalies in the order of their first finding; those without any finding told come last."""
+    """The anomalies in the order of their first finding; those without a finding on the page come last."""
     by_id = {band.id: band for band in faults}
-    views: dict[str, list[FindingView]] = {finding.anomaly: [] for finding in told}
-    listed: set[int] = set(_named(told))
-    for number, finding in enumerate(told, start=1):
+    views: dict[str, list[FindingView]] = {finding.anomaly: [] for finding in shown}
+    listed: set[int] = set(_named(shown))
+    for number, finding in enumerate(shown, start=1):
         views[finding.anomaly].append(_view(number, finding, judgement, rows, by_id, listed))
     names = [*views, *(name for name in judgement.anomalies if name not in views)]
     return tuple(
@@ -163,7 +163,7 @@ def groups(
     )
 
 
-def _told(judgement: Judgement | None) -> tuple[Finding, ...]:
+def _shown(judgement: Judgement | None) -> tuple[Finding, ...]:
     """At most ``MOST_FINDINGS``, the first of each anomaly before the second of any."""
     if judgement is None:
         return ()
@@ -176,9 +176,9 @@ def _told(judgement: Judgement | None) -> tuple[Finding, ...]:
     return tuple(finding for _, _, finding in kept)
 
 
-def _named(told: Sequence[Finding]) -> list[int]:
+def _named(shown: Sequence[Finding]) -> list[int]:
     """Operations that findings name, each once, those of the first finding first, at most ``MOST_NAMED``."""
-    return list(dict.fromkeys(index for finding in told for index in finding.operations))[:MOST_NAMED]
+    return list(dict.fromkeys(index for finding in shown for index in finding.operations))[:MOST_NAMED]
 
 
 def _view(
@@ -213,17 +213,17 @@ def _recorded(
     recording: Recording,
     run_dir: Path,
     files: RunFiles,
-    told: Sequence[Finding],
+    shown: Sequence[Finding],
     rows: Mapping[int, OperationRow],
 ) -> Recorded | None:
     if recording.operations == 0:
         return None
     end = recording.end()
     faults, more = fault_bands(recording)
-    suspects = list(dict.fromkeys(finding.key for finding in told if finding.key is not None))
+    suspects = list(dict.fromkeys(finding.key for finding in shown if finding.key is not None))
     led = leadership(recording, faults, suspects, end)
     keys = [lane for lane in led.lanes if lane != CONTROLLER]
-    moments = _moments(told, rows, faults)
+    moments = _moments(shown, rows, faults)
     phases = recording.rows("select phase, min(call) as start from ops where phase <> 'main' group by phase")
     return Recorded(
         end=end,
@@ -237,17 +237,17 @@ def _recorded(
         more_faults=more,
         leadership=led,
         agreement=agreement(recording, faults, keys, end),
-        words=words(recording, run_dir / "logs", files.run.origin, moments),
+        log=node_logs(recording, run_dir / "logs", files.run.origin, moments),
         moment=moments[0] if moments else None,
-        lanes=lanes(recording, [rows[index] for index in _named(told) if index in rows], end),
+        lanes=lanes(recording, [rows[index] for index in _named(shown) if index in rows], end),
         phases={row["phase"]: int(row["start"]) for row in phases},
     )
 
 
-def _moments(told: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]) -> list[int]:
+def _moments(shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]) -> list[int]:
     """Where something happened, findings first: at most some hundred times."""
-    found = [finding.time for finding in told if finding.time is not None]
-    found += [rows[index].call for finding in told for index in finding.operations[:2] if index in rows]
+    found = [finding.time for finding in shown if finding.time is not None]
+    found += [rows[index].call for finding in shown for index in finding.operations[:2] if index in rows]
     for band in faults:
         found += [time for time in (band.injected, band.healed, band.recovered) if time is not None]
     return found

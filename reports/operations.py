@@ -1,7 +1,7 @@
 """Operations as rows and as bars: all that a finding names, and a sample of the rest.
 
 A run has more operations than a page can show. Drawn are, in this order: those that findings name, those that ran at
-about the same time, and every k-th of the others; how many of how many is always told.
+about the same time, and every k-th of the others; how many of how many is always shown.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def find(recording: Recording, indexes: Collection[int]) -> dict[int, OperationR
 
 
 def lanes(recording: Recording, named: Sequence[OperationRow], end: int) -> Lanes:
-    """The bars to draw; ``named``: the operations of the findings, the most telling first."""
+    """The bars to draw; ``named``: the operations of the findings, the most important first."""
     known = recording.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
     suspects = dict.fromkeys(row.worker for row in named)
     order = {row["worker"]: number for number, row in enumerate(known)}

@@ -37,9 +37,9 @@
   }
 
   // What the nodes said around the chosen moment: a window over the sorted lines, which are far too many to show.
-  const words = data && data.words;
+  const log = data && data.log;
   const SHOWN = 40;
-  let moment = null, first = 0, heard = [];
+  let moment = null, first = 0, listed = [];
 
   function choose(time) {
     moment = time;
@@ -47,27 +47,27 @@
       const line = doc && doc.get_model_by_id(id);
       if (line) line.location = time;
     }
-    if (!words || !words.lines.length) return;
-    first = heard.findIndex((line) => line[0] >= time);
-    if (first < 0) first = heard.length;
+    if (!log || !log.lines.length) return;
+    first = listed.findIndex((line) => line[0] >= time);
+    if (first < 0) first = listed.length;
     first -= SHOWN / 2;
-    tell();
+    draw();
   }
 
-  function listen() {
+  function filterLines() {
     const speaker = document.getElementById("speaker").value;
-    heard = speaker === "" ? words.lines : words.lines.filter((line) => line[1] === Number(speaker));
+    listed = speaker === "" ? log.lines : log.lines.filter((line) => line[1] === Number(speaker));
     choose(moment);
   }
 
-  function tell() {
-    first = Math.max(0, Math.min(first, heard.length - SHOWN));
+  function draw() {
+    first = Math.max(0, Math.min(first, listed.length - SHOWN));
     document.getElementById("moment").textContent = moment.toFixed(3) + " s";
-    const rows = heard.slice(first, first + SHOWN).map((line) => {
+    const rows = listed.slice(first, first + SHOWN).map((line) => {
       const row = document.createElement("tr");
       row.className = (line[2] ? "event" : "log") + (line[0] >= moment ? " after" : "");
       row.dataset.time = line[0];
-      for (const text of [line[0].toFixed(3), words.nodes[line[1]], line[3]]) {
+      for (const text of [line[0].toFixed(3), log.nodes[line[1]], line[3]]) {
         row.appendChild(document.createElement("td")).textContent = text;
       }
       return row;
@@ -87,8 +87,8 @@
   }
 
   const actions = {
-    earlier: () => { first -= SHOWN / 2; tell(); },
-    later: () => { first += SHOWN / 2; tell(); },
+    earlier: () => { first -= SHOWN / 2; draw(); },
+    later: () => { first += SHOWN / 2; draw(); },
     all: () => { select([]); show(...data.span); },
     in: () => move(0.4, 0),
     out: () => move(2.5, 0),
@@ -132,12 +132,12 @@
     plot.addEventListener("pointerdown", (event) => { down = event.clientX; }, true);
     plot.addEventListener("click", (event) => { if (Math.abs(event.clientX - down) < 4) pointed(event); }, true);
   }
-  if (words && words.lines.length) {
+  if (log && log.lines.length) {
     const speaker = document.getElementById("speaker");
-    words.nodes.forEach((name, number) => speaker.add(new Option(name, number)));
-    speaker.addEventListener("change", listen);
-    moment = words.moment ?? words.lines[0][0];
-    listen();
+    log.nodes.forEach((name, number) => speaker.add(new Option(name, number)));
+    speaker.addEventListener("change", filterLines);
+    moment = log.moment ?? log.lines[0][0];
+    filterLines();
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 

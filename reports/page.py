@@ -34,7 +34,7 @@ from assay.reports.timeline import Timeline, timeline
 FOLDER: Final = Path(__file__).parent
 NANOSECONDS: Final = 1_000_000_000
 EXACT_BELOW: Final = 500_000_000
-"""Nanoseconds; in a shorter window times are told to the microsecond."""
+"""Nanoseconds; in a shorter window times are shown to the microsecond."""
 SHOWN: Final = 3
 """Findings of one anomaly that are in view; the others unfold."""
 LONG: Final = 110
@@ -124,7 +124,7 @@ def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, flo
 
 
 def _decimals(finding: FindingView) -> int:
-    """How many digits tell the times of this finding apart."""
+    """How many digits the times of this finding need to differ."""
     if finding.start is None or finding.stop is None:
         return 3
     return 6 if finding.stop - finding.start < EXACT_BELOW else 3
@@ -233,20 +233,20 @@ def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
         "findings": findings,
         "frame": [LEFT, RIGHT],
         "chosen": drawn.chosen,
-        "words": _words(report.recorded) if report.recorded is not None else None,
+        "log": _log(report.recorded) if report.recorded is not None else None,
     }
 
 
-def _words(recorded: Recorded) -> dict[str, Any]:
+def _log(recorded: Recorded) -> dict[str, Any]:
     """The nodes' lines for the script: seconds, node, whether an event, text."""
-    nodes = sorted({word.node for word in recorded.words.lines}, key=natural)
+    nodes = sorted({line.node for line in recorded.log.lines}, key=natural)
     place = {node: number for number, node in enumerate(nodes)}
     return {
         "nodes": nodes,
         "moment": None if recorded.moment is None else recorded.moment / NANOSECONDS,
         "lines": [
-            [round(word.time / NANOSECONDS, 6), place[word.node], int(word.event), word.text]
-            for word in recorded.words.lines
+            [round(line.time / NANOSECONDS, 6), place[line.node], int(line.event), line.text]
+            for line in recorded.log.lines
         ],
     }
 

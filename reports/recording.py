@@ -54,7 +54,7 @@ class Recording:
         return self._reader.rows("effects")
 
     def end(self) -> int:
-        """Nanoseconds from the run's begin to the last thing that its history tells of."""
+        """Nanoseconds from the run's begin to the last thing in its history."""
         row = self.rows(
             "select greatest((select coalesce(max(coalesce(ret, call)), 0) from ops), "
             "(select coalesce(max(time), 0) from faults)) as stop"

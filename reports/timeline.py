@@ -195,13 +195,13 @@ def _latencies(desk: Desk, recorded: Recorded) -> None:
 
 
 def _leaders(desk: Desk, recorded: Recorded) -> None:
-    told = recorded.leadership
-    panel = add_panel(desk, "Who led (thin: still believed so after being superseded)", 40 + 20 * len(told.lanes))
-    label_lanes(panel, told.lanes)
-    lane = {name: -number for number, name in enumerate(told.lanes)}
+    led = recorded.leadership
+    panel = add_panel(desk, "Who led (thin: still believed so after being superseded)", 40 + 20 * len(led.lanes))
+    label_lanes(panel, led.lanes)
+    lane = {name: -number for number, name in enumerate(led.lanes)}
     items, solid = [], []
-    for position, node in enumerate(told.nodes):
-        own = [reign for reign in told.reigns if reign.node == node and reign.lane in lane]
+    for position, node in enumerate(led.nodes):
+        own = [reign for reign in led.reigns if reign.node == node and reign.lane in lane]
         stale = [reign for reign in own if reign.believed > reign.stop]
         bars = panel.hbar(
             y="y", left="left", right="stop", height=0.66, source=_reigns(own, lane), line_color=None, fill_alpha=0.8
@@ -222,12 +222,12 @@ def _leaders(desk: Desk, recorded: Recorded) -> None:
 
 def _in_sync(desk: Desk, recorded: Recorded) -> None:
     """A bar per spell: strong where replicas are missing, and how many are left."""
-    told = recorded.agreement.in_sync
-    lanes = [lane for lane in recorded.leadership.lanes if any(spell.key == lane for spell in told)]
-    most = {lane: max(len(spell.members) for spell in told if spell.key == lane) for lane in lanes}
+    known = recorded.agreement.in_sync
+    lanes = [lane for lane in recorded.leadership.lanes if any(spell.key == lane for spell in known)]
+    most = {lane: max(len(spell.members) for spell in known if spell.key == lane) for lane in lanes}
     panel = add_panel(desk, "In-sync replicas of each partition", 40 + 18 * len(lanes))
     label_lanes(panel, lanes)
-    shown = [spell for spell in told if spell.key in most]
+    shown = [spell for spell in known if spell.key in most]
     items, hovered = [], []
     for role, label, alpha in (("ok", "all", 0.22), ("failed", "some missing", 0.6), ("unknown", "one left", 0.9)):
         spells = [spell for spell in shown if _standing(len(spell.members), most[spell.key]) == label]
@@ -241,7 +241,7 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
                 "size": [str(len(spell.members)) for spell in spells],
                 "members": [", ".join(map(str, spell.members)) for spell in spells],
                 "lane": [spell.key for spell in spells],
-                "told": [f"{spell.node}, epoch {'—' if spell.epoch is None else spell.epoch}" for spell in spells],
+                "said": [f"{spell.node}, epoch {'—' if spell.epoch is None else spell.epoch}" for spell in spells],
             }
         )
         bars = panel.hbar(
@@ -257,7 +257,7 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
         items.append(LegendItem(label=label, renderers=[bars]))
         hovered.append(bars)
     add_legend(desk, panel, items)
-    tips = [("in sync", "@members of @lane"), ("from", "@left{0.000} s to @right{0.000} s"), ("said by", "@told")]
+    tips = [("in sync", "@members of @lane"), ("from", "@left{0.000} s to @right{0.000} s"), ("said by", "@said")]
     panel.add_tools(HoverTool(renderers=hovered, tooltips=tips))
 
 
@@ -269,20 +269,20 @@ WRITES = "writes"
 
 
 def _sessions(desk: Desk, recorded: Recorded) -> None:
-    told = recorded.agreement
-    nodes = list(dict.fromkeys(session.node for session in told.sessions))
-    labels = ([WRITES] if told.writes else []) + nodes
+    agreed = recorded.agreement
+    nodes = list(dict.fromkeys(session.node for session in agreed.sessions))
+    labels = ([WRITES] if agreed.writes else []) + nodes
     panel = add_panel(desk, "ZooKeeper: sessions of the nodes as they knew them, and writes", 34 + 18 * len(labels))
     label_lanes(panel, labels)
     lane = {label: -number for number, label in enumerate(labels)}
     source = ColumnDataSource(
         {
-            "y": [lane[session.node] for session in told.sessions],
-            "left": to_seconds([session.start for session in told.sessions]),
-            "right": to_seconds([session.stop for session in told.sessions]),
-            "node": [plain(session.node) for session in told.sessions],
+            "y": [lane[session.node] for session in agreed.sessions],
+            "left": to_seconds([session.start for session in agreed.sessions]),
+            "right": to_seconds([session.stop for session in agreed.sessions]),
+            "node": [plain(session.node) for session in agreed.sessions],
             "end": ["it lost the session" if session.lost else "its process or the run ended"
-                    for session in told.sessions],
+                    for session in agreed.sessions],
         }
     )  # fmt: skip
     bars = panel.hbar(y="y", left="left", right="right", height=0.5, source=source, line_color=None, fill_alpha=0.55)
@@ -293,21 +293,21 @@ def _sessions(desk: Desk, recorded: Recorded) -> None:
             tooltips=[("session of", "@node"), ("from", "@left{0.000} s to @right{0.000} s"), ("end", "@end")],
         )
     )
-    if told.writes:
+    if agreed.writes:
         source = ColumnDataSource(
             {
-                "x": to_seconds([write.time for write in told.writes]),
-                "y": [lane[WRITES]] * len(told.writes),
-                "node": [plain(write.node) for write in told.writes],
-                "what": [_short(write.what, 60) for write in told.writes],
-                "zxid": [str(write.zxid) for write in told.writes],
+                "x": to_seconds([write.time for write in agreed.writes]),
+                "y": [lane[WRITES]] * len(agreed.writes),
+                "node": [plain(write.node) for write in agreed.writes],
+                "what": [_short(write.what, 60) for write in agreed.writes],
+                "zxid": [str(write.zxid) for write in agreed.writes],
             }
         )
         marks = panel.scatter(x="x", y="y", source=source, marker="dash", angle=np.pi / 2, size=11, line_width=1.4)
         desk.painter.paint(marks.glyph, line_color="accent")
         panel.add_tools(
             HoverTool(
-                renderers=[marks], tooltips=[("write", "@what"), ("told by", "@node at @x{0.000} s"), ("zxid", "@zxid")]
+                renderers=[marks], tooltips=[("write", "@what"), ("said by", "@node at @x{0.000} s"), ("zxid", "@zxid")]
             )
         )
 
@@ -327,18 +327,18 @@ def _reigns(reigns: Sequence[Reign], lane: Mapping[str, int]) -> ColumnDataSourc
 
 
 def _operations(desk: Desk, recorded: Recorded) -> tuple[ColumnDataSource, tuple[int, ...]]:
-    told = recorded.lanes
-    panel = add_panel(desk, "Operations, by worker", 44 + 22 * len(told.workers))
-    label_lanes(panel, told.workers)
+    drawn = recorded.lanes
+    panel = add_panel(desk, "Operations, by worker", 44 + 22 * len(drawn.workers))
+    label_lanes(panel, drawn.workers)
     items, hovered = [], []
     for outcome, role, label in (("ok", "ok", "ok"), ("fail", "failed", "failed"), ("info", "info", "unknown")):
-        bars = [bar for bar in told.bars if not bar.named and bar.row.outcome == outcome]
+        bars = [bar for bar in drawn.bars if not bar.named and bar.row.outcome == outcome]
         if bars:
             glyphs = _bars(panel, bars, 0.56, fill_alpha=0.2 if outcome == "info" else 0.65, line_alpha=0.9)
             desk.painter.paint(glyphs.glyph, fill_color=role, line_color=role)
             items.append(LegendItem(label=label, renderers=[glyphs]))
             hovered.append(glyphs)
-    named = sorted((bar for bar in told.bars if bar.named), key=lambda bar: bar.row.index)
+    named = sorted((bar for bar in drawn.bars if bar.named), key=lambda bar: bar.row.index)
     glyphs = _bars(panel, named, 0.86, fill_alpha=0.75, line_alpha=1.0)
     glyphs.selection_glyph, glyphs.nonselection_glyph = glyphs.glyph.clone(), glyphs.glyph.clone()
     glyphs.nonselection_glyph.fill_alpha = glyphs.nonselection_glyph.line_alpha = 0.25
@@ -348,7 +348,7 @@ def _operations(desk: Desk, recorded: Recorded) -> tuple[ColumnDataSource, tuple
         items.append(LegendItem(label="named by a finding", renderers=[glyphs]))
         hovered.append(glyphs)
     add_legend(desk, panel, items)
-    tips = [("operation", "@index: @f @key by process @process"), ("argument", "@argument"), ("outcome", "@told"),
+    tips = [("operation", "@index: @f @key by process @process"), ("argument", "@argument"), ("outcome", "@ended"),
             ("time", "@left{0.000000} s to @until")]  # fmt: skip
     panel.add_tools(HoverTool(renderers=hovered, tooltips=tips))
     return glyphs.data_source, tuple(bar.row.index for bar in named)
@@ -366,7 +366,7 @@ def _bars(panel: Any, bars: Sequence[Bar], height: float, **look: Any) -> Any:
             "f": [_short(row.f, 30) for row in rows],
             "key": [_short(row.key or "", 40) for row in rows],
             "argument": ["—" if row.argument == "null" else row.argument for row in rows],
-            "told": [" ".join(filter(None, (row.outcome, row.result, row.error))) for row in rows],
+            "ended": [" ".join(filter(None, (row.outcome, row.result, row.error))) for row in rows],
             "until": ["?" if row.ret is None else f"{row.ret / NANOSECONDS:.6f} s" for row in rows],
         }
     )

@@ -1,6 +1,6 @@
 """What the nodes' event logs say of ZooKeeper: who had a session, which writes there were, who was in sync.
 
-Like all events these are each node's own words by its own clock, for display only.
+Like all events these are what each node says, by its own clock, for display only.
 """
 
 from __future__ import annotations
@@ -128,10 +128,10 @@ def in_sync(rows: Iterable[Row], end: int) -> list[InSync]:
 
 def _members(detail: str) -> tuple[int, ...] | None:
     try:
-        told = msgspec.json.decode(detail)
+        decoded = msgspec.json.decode(detail)
     except msgspec.DecodeError:
         return None
-    isr = told.get("isr") if isinstance(told, dict) else None
+    isr = decoded.get("isr") if isinstance(decoded, dict) else None
     if not isinstance(isr, list) or not all(isinstance(one, int) for one in isr):
         return None
     return tuple(sorted(isr))

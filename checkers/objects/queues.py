@@ -67,8 +67,10 @@ EXCUSES: Final = View(
 UNDRAINED: Final = View(
     "queue_undrained",
     """
-    select o.key as key from object_keys o left join queue_drains d on o.key = d.key
-    where o.family = 'queue' and d.key is null
+    select o.key as key
+    from (select key from effect_kinds where kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') group by key) o
+        left join queue_drains d on o.key = d.key
+    where d.key is null
     """,
 )
 

@@ -45,7 +45,7 @@ def test_findings_and_their_operations_are_bounded_and_the_rest_is_counted(tmp_p
     report = read(write_run(tmp_path / "run", judgement(Verdict.FAIL, *many), rows))
     assert len(report.findings) == MOST_FINDINGS
     assert [group.name for group in report.groups] == names
-    assert all(group.findings and group.untold == 20 - len(group.findings) for group in report.groups)
+    assert all(group.findings and group.omitted == 20 - len(group.findings) for group in report.groups)
     listed = {row.index for found in report.findings for row in found.operations}
     assert len(listed) <= MOST_NAMED
     assert all(len(found.operations) + found.unlisted == 23 for found in report.findings)
@@ -53,7 +53,7 @@ def test_findings_and_their_operations_are_bounded_and_the_rest_is_counted(tmp_p
 
 def test_an_anomaly_without_a_finding_is_still_a_group(tmp_path: Path) -> None:
     report = read(write_run(tmp_path / "run", judgement(Verdict.FAIL, anomalies={"vanished": 4}), ordinary()))
-    assert [(group.name, group.count, group.untold) for group in report.groups] == [("vanished", 4, 4)]
+    assert [(group.name, group.count, group.omitted) for group in report.groups] == [("vanished", 4, 4)]
 
 
 def test_an_interrupted_run_is_read_up_to_its_last_flush(tmp_path: Path) -> None:

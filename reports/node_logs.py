@@ -1,7 +1,7 @@
 """What the nodes said, in their event logs and in their processes' own, on the run's axis: for the reader to look up.
 
 Nodes' clocks are taken to be the harness's, so lines of different nodes stand in an order that explains and never
-proves. Of a long run the lines nearest to a finding or to a change of a fault are kept, at most ``MOST_WORDS``.
+proves. Of a long run the lines nearest to a finding or to a change of a fault are kept, at most ``MOST_LINES``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from assay.harness.core.stamps import Origin
 from assay.reports.recording import Recording
 
-MOST_WORDS: Final = 5_000
+MOST_LINES: Final = 5_000
 MOST_EVENTS: Final = 50_000
 LONGEST: Final = 240
 """Characters of a line that are kept."""
@@ -29,7 +29,7 @@ VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 
 @dataclass(frozen=True, order=True)
-class Word:
+class LogLine:
     """One line; ``time`` in nanoseconds since the run began. ``event``: from an event log."""
 
     time: int
@@ -39,38 +39,38 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Words:
-    """Sorted by time. ``untold``: so many lines more were not kept."""
+class LogLines:
+    """Sorted by time. ``omitted``: how many more lines there were."""
 
-    lines: tuple[Word, ...] = ()
-    untold: int = 0
+    lines: tuple[LogLine, ...] = ()
+    omitted: int = 0
 
 
-def words(recording: Recording, logs: Path, origin: Origin | None, moments: Sequence[int]) -> Words:
-    """``logs``: the run's ``logs/``; without ``origin`` its files cannot be placed, and only events are told."""
+def node_logs(recording: Recording, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
+    """``logs``: the run's ``logs/``; without ``origin`` its files cannot be placed, and only events are shown."""
     found = [*_events(recording)]
     if origin is not None:
         for path in sorted(logs.glob("*/*.log")):
             found += read_log(path, path.parent.name, origin)
     found.sort()
-    if len(found) <= MOST_WORDS:
-        return Words(tuple(found))
+    if len(found) <= MOST_LINES:
+        return LogLines(tuple(found))
     near = sorted(moments) or [0]
-    kept = sorted(sorted(found, key=lambda word: _distance(near, word.time))[:MOST_WORDS])
-    return Words(tuple(kept), len(found) - len(kept))
+    kept = sorted(sorted(found, key=lambda line: _distance(near, line.time))[:MOST_LINES])
+    return LogLines(tuple(kept), len(found) - len(kept))
 
 
-def read_log(path: Path, node: str, origin: Origin) -> Iterator[Word]:
+def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
     """Lines that begin with a time, each with the lines after it that have none (a traceback)."""
-    last: Word | None = None
+    last: LogLine | None = None
     for line in _tail(path).splitlines():
         time, text = _placed(line, origin)
         if time is not None:
             if last is not None:
                 yield last
-            last = Word(time, node, False, text[:LONGEST])
+            last = LogLine(time, node, False, text[:LONGEST])
         elif last is not None and line.strip() and len(last.text) < LONGEST:
-            last = Word(last.time, node, False, f"{last.text}\n{line}"[:LONGEST])
+            last = LogLine(last.time, node, False, f"{last.text}\n{line}"[:LONGEST])
     if last is not None:
         yield last
 
@@ -88,7 +88,7 @@ def _placed(line: str, origin: Origin) -> tuple[int | None, str]:
     return int((moment.astimezone(UTC).timestamp() - origin.wall) * NANOSECONDS), begun[5]
 
 
-def _events(recording: Recording) -> Iterator[Word]:
+def _events(recording: Recording) -> Iterator[LogLine]:
     rows = recording.rows(
         "select time, node, event, key, epoch, controller_epoch, zxid, left(detail, 240) as detail from events "
         "order by time limit ?",
@@ -98,7 +98,7 @@ def _events(recording: Recording) -> Iterator[Word]:
         parts = [row["event"], row["key"]]
         parts += [f"{name} {row[column]}" for name, column in NUMBERS if row[column] is not None]
         parts.append(row["detail"] if row["detail"] not in ("{}", "null", None) else None)
-        yield Word(int(row["time"]), row["node"], True, " ".join(part for part in parts if part)[:LONGEST])
+        yield LogLine(int(row["time"]), row["node"], True, " ".join(part for part in parts if part)[:LONGEST])
 
 
 NUMBERS: Final = (("epoch", "epoch"), ("controller epoch", "controller_epoch"), ("zxid", "zxid"))

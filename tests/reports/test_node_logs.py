@@ -9,9 +9,9 @@ import pytest
 from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.stamps import Origin
-from assay.reports import words as module
+from assay.reports import node_logs as module
+from assay.reports.node_logs import LogLine, node_logs, read_log
 from assay.reports.recording import Recording
-from assay.reports.words import Word, read_log, words
 
 SECOND = 1_000_000_000
 ORIGIN = Origin(loop=100.0, wall=1_767_323_045.0)  # 2026-01-02T03:04:05Z
@@ -68,19 +68,19 @@ def recording(tmp_path: Path) -> Recording:
 
 def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: Recording) -> None:
     with recording:
-        found = words(recording, tmp_path / "logs", ORIGIN, [])
-        without = words(recording, tmp_path / "logs", None, [])
+        found = node_logs(recording, tmp_path / "logs", ORIGIN, [])
+        without = node_logs(recording, tmp_path / "logs", None, [])
     assert len(found.lines) == 21
     assert found.lines[5].text == 'isr-change orders-0 epoch 3 zxid 45 {"isr":[1,2]}'
-    assert found.lines[6] == Word(5 * SECOND + SECOND // 2, "n1", False, "INFO hello")
+    assert found.lines[6] == LogLine(5 * SECOND + SECOND // 2, "n1", False, "INFO hello")
     assert all(word.event for word in without.lines), "without the origin a log file has no place"
 
 
 def test_of_too_many_lines_those_near_a_moment_are_kept(
     tmp_path: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_WORDS", 5)
+    monkeypatch.setattr(module, "MOST_LINES", 5)
     with recording:
-        found = words(recording, tmp_path / "logs", ORIGIN, [2 * SECOND, 17 * SECOND])
+        found = node_logs(recording, tmp_path / "logs", ORIGIN, [2 * SECOND, 17 * SECOND])
     assert [word.time // SECOND for word in found.lines] == [1, 2, 3, 16, 17]
-    assert found.untold == 16
+    assert found.omitted == 16
