@@ -36,6 +36,7 @@ FOLDERS = (
     "tests",
     "workloads",
 )
+THE_BROKERS = {"system_under_test", "workloads"}
 OF_A_RUN = {"run.json", "settings.json", "schedule.json", "verdict.json", "report.html", "planted.json", "closed.json"}
 """Files that runs and generated histories have."""
 
@@ -132,3 +133,20 @@ def test_the_readme_itself_names_every_page_of_docs() -> None:
     linked = {target for target in LINK.findall(README.read_text()) if target.startswith("docs/")}
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
     assert not pages - linked
+
+
+def test_the_system_that_is_explained_is_the_one_that_runs() -> None:
+    """Every line of code of that page, up to where things are broken on purpose, is in the workload."""
+    page = (ROOT / "docs" / "your_own_system.md").read_text().partition("## 6.")[0]
+    workload = {line.strip() for line in (ROOT / "workloads" / "test_zookeeper.py").read_text().splitlines()}
+    shown = [
+        line.strip() for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
+    ]
+    assert not [line for line in shown if line and line != "..." and line not in workload]
+
+
+@pytest.mark.parametrize("name", ["your_first_test", "your_own_system"])
+def test_the_first_pages_import_the_tester_by_its_public_face(name: str) -> None:
+    theirs = {"cluster.zookeeper", "cluster"}  # a helper for the system of the page
+    imported = re.findall(r"^from assay\.([\w.]+) import", (ROOT / "docs" / f"{name}.md").read_text(), re.MULTILINE)
+    assert not [module for module in imported if module not in theirs and module.split(".")[0] not in THE_BROKERS]

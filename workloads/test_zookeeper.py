@@ -1,4 +1,4 @@
-"""Nothing of ours: a ZooKeeper ensemble as registers with compare-and-set. ``docs/your_own_system.md`` explains it.
+"""A ZooKeeper ensemble as registers with compare-and-set: a system of its own. ``docs/your_own_system.md`` explains it.
 
 pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
 """
@@ -10,16 +10,27 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException
 
-from assay.checkers.contract import forbid
-from assay.checkers.register.family import REGISTER_ANOMALIES
+from assay import (
+    REGISTER_ANOMALIES,
+    ZOOKEEPER_PORT,
+    Cluster,
+    Completed,
+    Completion,
+    Context,
+    Effect,
+    Endpoint,
+    Generator,
+    Node,
+    Operation,
+    Outcome,
+    Phase,
+    Settings,
+    System,
+    experiment,
+    forbid,
+    unfold,
+)
 from assay.cluster import zookeeper
-from assay.cluster.node import Cluster, Node
-from assay.cluster.system import ZOOKEEPER_PORT, System
-from assay.harness.core.client import Endpoint
-from assay.harness.core.generator import Context, Generator, unfold
-from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
-from assay.harness.run.experiment import experiment
-from assay.harness.run.settings import Settings
 
 KEYS, BARRIER, DEAF = [f"/register-{n}" for n in range(3)], "/barrier", ["partition-one-way"]  # deaf leaders stay
 SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # for one call; half of it for a connection
@@ -92,7 +103,7 @@ class RegisterClient:
                     expected=result.get("expected"),
                 )
             ]
-        # Nobody knows what an unanswered cas has replaced, if anything: it is a write that may have happened.
+        # What an unanswered cas has replaced, if anything, is unknown: it is a write that may have happened.
         f = "read" if operation.f == "read" else "write"
         return [Effect(f"register-{f}", str(operation.key), value=operation.argument)]
 
