@@ -1,1 +1,16 @@
-"""system_under_test."""
+"""The broker that this project tests, and its clients: a partitioned, replicated log in the manner of Kafka 0.10.
+
+To read in this order: ``broker`` (puts the parts together), ``config`` (every setting), ``handlers`` (which part
+answers which request), then a produce request on its way down: ``network`` and ``protocol`` (from the socket to a
+request), ``replication`` (leaders, followers, what is acknowledged), ``log`` (segments on the disk), ``records`` (their
+bytes) and ``storage`` (files). ``controller`` elects leaders, ``groups`` coordinates consumers, ``zookeeper`` keeps the
+cluster's state, ``registrar`` makes a broker part of it. ``client`` is what producers and consumers use.
+
+``runtime`` is the seam to the world: ``process`` is a real machine, and a simulation has its own. ``tasks``, ``events``
+(the event log) and ``assignors`` serve all layers, ``defects`` names the historic defects that can be built in. For a
+tester: ``deployment`` (how a tester runs the broker), ``movement`` (moves replicas), ``disks`` (what lies on a dead or
+living broker's disk).
+
+Imports nothing else of this project; inside, imports go down only (tests/test_architecture.py, LAYERS). Workloads
+import ``client``, ``deployment``, ``protocol`` and ``runtime``; the harness reaches the broker through ``deployment``.
+"""

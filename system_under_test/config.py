@@ -1,7 +1,7 @@
-"""What one broker is told, and the rules that make a wrong configuration one clear line.
+"""The settings of one broker and of topics, and the rules that make a wrong configuration one clear line.
 
 Times are milliseconds, as in the configuration files of brokers of this kind. The defaults are those of a test
-cluster (faults of seconds must show), not of a production one.
+cluster (faults of seconds must show), not of a production one. docs/running_the_broker.md describes each setting.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAXIMUM = 2**63 - 1
 
 
 class TimestampType(StrEnum):
-    """Whose time a message bears: its producer's, or that of its append (KIP-32)."""
+    """Whose time a message has: its producer's, or that of its append (KIP-32)."""
 
     CREATE = "CreateTime"
     APPEND = "LogAppendTime"
@@ -51,11 +51,11 @@ class TopicConfig(msgspec.Struct, frozen=True):
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
-    """How old a segment's youngest message may become; -1: as old as it likes."""
+    """How old a segment's youngest message may become; -1: of any age."""
     retention_bytes: int = -1
     """How many bytes of a partition are kept at least, a segment more or less; -1: all."""
     file_delete_delay_ms: int = 60_000
-    """For whoever is still reading a segment that retention has taken out of the log."""
+    """For readers that are still in a segment that retention has taken out of the log."""
     max_message_bytes: int = 1_000_012
     flush_messages: int = 10_000
     flush_ms: int = 1_000
@@ -68,9 +68,9 @@ class TopicConfig(msgspec.Struct, frozen=True):
     min_cleanable_dirty_ratio: float = 0.5
     """Compaction waits until more than this part of the bytes that it may touch are new since the last one."""
     min_compaction_lag_ms: int = 0
-    """So long a message stays, whatever comes after it."""
+    """A message stays at least this long, even if a later one has its key."""
     delete_retention_ms: int = 24 * 3600 * 1000
-    """How long compaction leaves readers to see a key's null value once it has taken the values before it."""
+    """How much time compaction leaves readers to see a key's null value once it has taken the values before it."""
 
     @property
     def deletes(self) -> bool:
@@ -82,7 +82,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
         return COMPACT in self.cleanup_policy.split(",")
 
     def override(self, settings: Mapping[str, str]) -> TopicConfig:
-        """These settings on top of mine. Raises ``ConfigError`` for a name or a value that is none."""
+        """These settings on top of mine. Raises ``ConfigError`` for an unknown name or a wrong value."""
         known = {name.replace("_", "."): name for name in self.__struct_fields__}
         changes: dict[str, str] = {}
         for name, value in settings.items():
@@ -148,35 +148,35 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_partitions: int = 1
     default_replication: int = 1
     connections_max_idle_ms: int = 600_000
-    """A connection is closed that brings no whole request, or does not take its response, for so long."""
+    """A connection that brings no whole request, or does not take its response, is closed after this time."""
     max_connections: int = 2_000
-    """Of all addresses together; beyond it the one that was idle for longest makes room."""
+    """Of all addresses together; beyond it the one that was idle for longest is closed."""
     max_connections_per_ip: int = 2**31 - 1
-    """Further ones from the same address are refused."""
+    """Further ones from the same address are rejected."""
     socket_request_max_bytes: int = 100 * 1024 * 1024
     """A connection that announces a larger request is closed."""
     auto_leader_rebalance_enable: bool = True
-    """Does the controller now and then give the lead back to those who are first in the assignment?"""
+    """Does the controller give the lead back, at intervals, to the replicas that are first in the assignment?"""
     leader_imbalance_per_broker_percentage: int = 10
-    """So many in a hundred of the partitions that a broker should lead may be led by others."""
+    """Percentage of the partitions that a broker should lead that may be led by others."""
     leader_imbalance_check_interval_seconds: int = 300
     auto_create_topics_enable: bool = False
-    """Does a question about a topic that is none make it one, with the defaults above?"""
+    """Does a question about a topic that does not exist create it, with the defaults above?"""
     offsets_topic_partitions: int = 8
     offsets_topic_replication_factor: int = 3
-    """The offsets topic is made as soon as somebody asks for a coordinator and so many brokers live."""
+    """The offsets topic is made when a client first asks for a coordinator and so many brokers live."""
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_ms: int = 24 * 3600 * 1000
-    """For how long an offset of a group without members is kept, unless its committer says."""
+    """How long an offset of a group without members is kept, unless its committer says."""
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
     group_min_session_timeout_ms: int = 500
     group_max_session_timeout_ms: int = 300_000
     topic: TopicConfig = TopicConfig()
     hold: list[str] = []
-    """Events after which the process stops itself (SIGSTOP), for a tester to decide what happens next."""
+    """Events after which the process stops itself (SIGSTOP), so that a tester decides what happens next."""
     hold_file: str | None = None
-    """A file of more such orders, which is looked into after each event: a line each, ``event`` or ``event key``."""
+    """A file with more of them, which is read after each event: a line each, ``event`` or ``event key``."""
     defects: list[str] = []
     """Historic defects to switch on, by name; see ``assay.system_under_test.defects``."""
 

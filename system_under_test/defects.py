@@ -1,7 +1,8 @@
 """Historic defects of brokers of this kind, each behind a switch, off by default.
 
-A tester is worth what it catches. A defect is one place in the code, chosen when the object that has it is built, so
-that the correct build never asks for a flag while it works.
+A defect is one value of the traits of its layer (``log.traits``, ``replication.traits``, ``controller.traits``,
+``groups.traits``, ``client.traits``), chosen when the broker or the client is built, so that the correct build never
+tests a flag while it works.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Defect:
     anomalies: tuple[str, ...]
     reference: str
     run: str
-    """What to give to pytest, besides ``--defect``, for a run that catches it."""
+    """The arguments of pytest, in addition to ``--defect``, of a run that catches it."""
 
 
 _ALL = (
@@ -43,7 +44,7 @@ _ALL = (
     ),
     Defect(
         "unclean-election",
-        "a replica outside the in-sync set is elected when nobody in it is left",
+        "a replica outside the in-sync set is elected when no member of it is left",
         "stop a follower, kill the in-sync set, continue the follower",
         ("lost-write", "inconsistent-offset"),
         "unclean.leader.election.enable, on by default until KIP-106",
@@ -84,7 +85,7 @@ _ALL = (
     ),
     Defect(
         "index-trusted",
-        "a truncation leaves the index as it is, and whoever looks a record up is led to where another one was",
+        "a truncation leaves the index as it is, and a reader that looks a record up finds where another one was",
         "cut the leader from its followers, kill it, make it leader again, and read from the middle of its log",
         ("poll-skip", "vanished"),
         "what OffsetIndex.truncateTo is there for; KAFKA-1112 for an index believed at a start",
@@ -93,14 +94,14 @@ _ALL = (
     Defect(
         "hw-checkpoint-lost",
         "the checkpoint of high watermarks names only what is led right now, and a follower cuts its log to that",
-        "stop all replicas, start them again, and kill the leader while the others fetch everything anew",
+        "stop all replicas, start them again, and kill the leader while the others fetch everything again",
         ("lost-write", "vanished", "inconsistent-offset"),
         "KAFKA-1647",
         "workloads/test_storage.py --replay=schedules/hw-checkpoint-lost.json --nodes=5 --rate=100 --time-limit=60",
     ),
     Defect(
         "fetch-append-race",
-        "a new leader tells followers that they are out of range, and they start over from nothing",
+        "a new leader answers followers that they are out of range, and they start over from nothing",
         "restart the brokers in turn under load",
         ("lost-write", "replica-divergence"),
         "KAFKA-2143",
@@ -116,8 +117,8 @@ _ALL = (
     ),
     Defect(
         "zombie-commit",
-        "the coordinator takes a commit whatever generation it is of, so a member of an old one rewinds its group",
-        "let members come and go; each of them commits now and then in the generation before",
+        "the coordinator takes a commit of any generation, so a member of an old one rewinds its group",
+        "let members come and go; each of them commits at times in the generation before",
         ("zombie-commit",),
         "what generations are there for (KIP-62, KAFKA-2464)",
         "workloads/test_offsets.py --time-limit=20",

@@ -49,7 +49,7 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
         "max.connections": "max_connections",
     }
 )
-"""What may be set of the brokers themselves, and the field here and in their configuration."""
+"""Settings of the brokers themselves, and the field here and in their configuration."""
 
 
 class _Node(Protocol):
@@ -87,7 +87,7 @@ class Broker:
     active_defects: tuple[str, ...] = ()
     auto_create_topics: bool = False
     auto_create_partitions: int = 1
-    """Of a topic that is made because somebody asked for it."""
+    """Of a topic that is made because a client asked for it."""
     session_timeout_ms: int = 3_000
     """ZooKeeper grants from 1 to 10 s."""
     groups: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ class Broker:
         return (), assigned, -1
 
     async def replicas_of(self, cluster: _Cluster, key: str) -> Sequence[Any] | None:
-        """As the controller says; None while they move, or when nobody says."""
+        """As the controller says; None while they move, or when no controller answers."""
         controller = await self.find(cluster, "controller")
         topic, _, index = key.rpartition("-")
         found = None if controller is None else await movement.replicas(controller.address, PORT, topic, int(index))
@@ -247,7 +247,7 @@ class Broker:
         """Has the controller reassign the partition; None when it is written down, else why not."""
         controller = await self.find(cluster, "controller")
         if controller is None:
-            return "nobody is known to be the controller"
+            return "no controller is known"
         topic, _, index = key.rpartition("-")
         return await movement.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
 

@@ -27,7 +27,7 @@ CHECKPOINT_HEADER_LINES = 2
 @dataclass(frozen=True)
 class StoredRecord:
     """One record of a replica's log. ``value``: the workload's number, None for anything else; ``crc``: as stored, or
-    what it would be outside of the compressed set that holds it, since compaction makes such sets anew on each replica;
+    what it would be outside of the compressed set that holds it, since each replica rebuilds such sets in compaction;
     ``epoch``: the leader's, by the replica's own history.
     """
 
@@ -78,7 +78,9 @@ async def replica(node: Any, key: str, leaders_mark: int, in_sync: Sequence[int]
 
 
 async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
-    """Base offset and content of each segment. A broker that runs may merge some while they are read: then again."""
+    """Base offset and content of each segment. A broker that runs may merge some while they are read; then they are
+    read again.
+    """
     while True:
         paths = sorted(await node.find_files(f"{folder}/*{LOG_SUFFIX}"))
         try:

@@ -1,7 +1,7 @@
 """The broker's event log: every state change that a checker or a fault may want, one JSON line each.
 
 Lines carry the node's monotonic time and a sequence number within this incarnation of the process; the order of events
-of different nodes is not known and nobody may conclude it from the times.
+of different nodes is not known and must not be concluded from the times.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventLog:
-    """Writes events; stops the process after one that it was told to hold at.
+    """Writes events; stops the process after one at which it is to be held.
 
-    ``hold_at`` are the events it was told of at its start; ``orders`` gives the lines of those that came since, each
-    ``event`` or ``event key``. Events are changes of state, some per second at most, so a look at each costs nothing.
+    ``hold_at`` are the events given at the start; ``orders`` returns the lines of those that came since, each
+    ``event`` or ``event key``. Events are changes of state, some per second at most, so that this costs little.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class ZooKeeper(Protocol):
     client learned of them, so a watch fires before any later read can return the change that caused it.
 
     Watches are one-shot. A watch fires with its event's type, or with type ``"NONE"`` when the connection is lost;
-    in both cases it is gone and whoever cares reads again.
+    in both cases it is gone, and its owner reads again.
 
     Errors are kazoo's. ``ConnectionLoss`` (and ``SessionExpiredError`` for a request already sent) mean that the
     outcome is unknown. Requests made while suspended wait for the connection or for the end of the session.
@@ -51,7 +51,7 @@ class ZooKeeper(Protocol):
         """Loop time up to which the session ``session_id`` has not expired, if the servers' clocks run like ours.
 
         When the latest request that was answered had been *sent*, plus the session's timeout; 0.0 without a session.
-        Whoever acts on ephemerals of its own looks at it first: nobody is told of an expiry while it is cut off.
+        Look at it before acting on ephemerals of your own: a client that is cut off is not notified of an expiry.
         """
         ...
 
@@ -60,7 +60,7 @@ class ZooKeeper(Protocol):
         ...
 
     async def connect(self, timeout: float) -> None:
-        """Raises ``ConnectionError`` naming the servers when no session could be had within ``timeout`` seconds."""
+        """Raises ``ConnectionError`` naming the servers when there is no session within ``timeout`` seconds."""
         ...
 
     async def close(self) -> None: ...

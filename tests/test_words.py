@@ -34,7 +34,33 @@ NOT_USED = (
 )
 """Regular expressions, matched as whole words."""
 
-CLEAN = ("docs", "README.md", "Makefile", "scripts", ".github", "benchmarks", "tests/benchmarks")
+CLEAN = (
+    "docs",
+    "README.md",
+    "Makefile",
+    "scripts",
+    ".github",
+    "benchmarks",
+    "tests/benchmarks",
+    "system_under_test/log",
+    "system_under_test/records",
+    "system_under_test/storage",
+    "system_under_test/replication",
+    "system_under_test/__init__.py",
+    "system_under_test/__main__.py",
+    "system_under_test/broker.py",
+    "system_under_test/config.py",
+    "system_under_test/defects.py",
+    "system_under_test/deployment.py",
+    "system_under_test/disks.py",
+    "system_under_test/events.py",
+    "system_under_test/handlers.py",
+    "system_under_test/movement.py",
+    "system_under_test/process.py",
+    "system_under_test/registrar.py",
+    "system_under_test/runtime.py",
+    "system_under_test/tasks.py",
+)
 """Files and folders that are held to it."""
 
 TEXT = {".py", ".md", ".html", ".css", ".js", ".sql", ".yml", ".toml", ""}

@@ -1,5 +1,9 @@
-"""Record formats: one message (``message``), several compressed into one (``wrapper``, ``compression``), and a sequence
-of either (``message_set``)."""
+"""Record formats 0 and 1, as they travel on the wire and lie on the disk.
+
+To read in this order: ``message`` (one message), ``message_set`` (a sequence of them), ``wrapper`` (several compressed
+into one), ``compression`` (the codecs). Imports nothing of the broker; its log, replication, groups and clients import
+it.
+"""
 
 from assay.system_under_test.records.message import (
     CorruptMessage,
