@@ -91,7 +91,7 @@ class MoveState(enum.StrEnum):
     DONE = "done"
     IN_PROGRESS = "in progress"
     FAILED = "failed"
-    """It is not under way, and the partition is not where it should be: it was refused, or others were faster."""
+    """It is not under way, and the partition is not where it should be: it was rejected, or others were faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Admin:
         """Has the topic grow to ``count`` partitions; ``assignments`` places the new ones, else they are spread.
 
         Refused, with ``INVALID_PARTITIONS``, when it has as many already: so a second try of one whose outcome was
-        unknown tells, too.
+        unknown is an answer, too.
         """
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
@@ -161,7 +161,7 @@ class Admin:
     async def alter_config(self, topic: str, changes: Mapping[str, str | None]) -> TopicOutcome:
         """Changes settings of the topic; None goes back to the brokers' default, what is not named stays.
 
-        Done means written: each broker follows as soon as it hears of it.
+        Done means written: each broker follows as soon as it learns of it.
         """
         configs = [ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
 
@@ -206,9 +206,9 @@ class Admin:
     async def reassign(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, TopicOutcome]:
         """Has partitions move to these replicas, the preferred leader first; all of them must be alive.
 
-        Done means written down: from then on the controllers see to it, whoever they are. ``verify`` says how far they
-        have come. A partition that is on its way to elsewhere is refused (42); to ask for the same twice is harmless,
-        so after an unknown outcome one may ask again.
+        Done means written down: from then on the controllers see to it, also the next ones. ``verify`` says how far
+        they have come. A partition that is on its way to elsewhere is rejected (42); to ask for the same twice is
+        harmless, so after an unknown outcome one may ask again.
         """
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:

@@ -37,7 +37,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """``controller`` is None when nobody is known to be."""
+    """``controller`` is None when none is known."""
 
     cluster_id: str | None
     controller: Node | None

@@ -92,7 +92,7 @@ class SimpleConsumer:
         """The messages from ``offset`` on, about ``max_bytes`` of them, below the high watermark.
 
         Waits up to ``max_wait`` seconds for ``min_bytes``. A buffer into which not even the first message fits is
-        doubled (brokers send a whole message from Fetch 3 on, whatever the limit), up to ``max_fetch_bytes``; then the
+        doubled (from Fetch 3 on brokers send a whole message even above the limit), up to ``max_fetch_bytes``; then the
         error is MESSAGE_TOO_LARGE. Of a damaged answer the messages before the damage are returned. Raises
         ``ReadFailed`` when no broker answered in time, the leader never got ready, or damage came first.
         """
@@ -128,7 +128,8 @@ class SimpleConsumer:
 
     async def offsets(self, topic: str, partition: int, time: int) -> int:
         """The first offset whose message is at least as young as ``time`` (ms since the epoch), ``LATEST`` or
-        ``EARLIEST``; -1 when there is none. Raises ``ReadFailed``, with the broker's ``error`` if it refused.
+        ``EARLIEST``; -1 when there is none. Raises ``ReadFailed``, with the broker's ``error`` if it rejected the
+        request.
         """
         wanted = ListOffsetsPartition(partition=partition, timestamp=time)
         return (await self._list_offsets(topic, wanted, LIST_OFFSETS_VERSION)).offset
@@ -186,7 +187,7 @@ class SimpleConsumer:
             node, response = await self._ask(topic, partition, request, version, PATIENCE, deadline)
             answers = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(answers) != 1 or answers[0].partition != partition:
-                raise ReadFailed(f"{topic}-{partition}: broker {node.id} told the offsets of something else")
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} sent the offsets of something else")
             error = ErrorCode.of(answers[0].error_code)
             if error is ErrorCode.NONE:
                 return answers[0]

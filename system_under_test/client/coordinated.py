@@ -1,6 +1,6 @@
 """A group's coordinator as its clients see it: finding it, asking it, and the offsets that it keeps.
 
-Whatever the design in which the members of the group are coordinated. A commit says what is known of it: done,
+The same for both designs of coordination. A commit says what is known of it: done,
 certainly not done, or unknown.
 """
 
@@ -59,7 +59,7 @@ class Generation:
 
 
 class CommitFailed(ClientError):
-    """``outcome`` says whether the offsets are certainly not committed, or whether nobody knows.
+    """``outcome`` says whether the offsets are certainly not committed, or whether that is unknown.
 
     ``partitions`` says it of each: some may be committed although others are not, and ``outcome`` is unknown then.
     """
@@ -79,11 +79,13 @@ class CommitFailed(ClientError):
 
 
 class JoinFailed(ClientError):
-    """Not a member within the time; whatever was asked of the coordinator may have happened, and lapses by itself."""
+    """Not a member within the time; what was asked of the coordinator may have happened, and lapses when the session
+    ends.
+    """
 
 
 class Coordinated:
-    """Of one member, or of one who is none; ``timeout`` in seconds, for each call."""
+    """Of one client, a member or not; ``timeout`` in seconds, for each call."""
 
     find_request: ClassVar[type[GroupCoordinatorRequest | ConsumerMetadataRequest]] = GroupCoordinatorRequest
     """Who coordinates, in the words of the design."""
@@ -103,8 +105,9 @@ class Coordinated:
         self.generation: Generation | None = None
         """None where it has to join, or never did."""
         self.ended: ErrorCode | None = None
-        """Why the generation is over: after REBALANCE_IN_PROGRESS nobody else owns anything of it before the member has
-        joined again or its time for that is over; after anything else others may already."""
+        """Why the generation is over: after REBALANCE_IN_PROGRESS no other member owns anything of it before the member
+        has joined again or its time for that is over; after anything else others may already.
+        """
         self._timeout = timeout
         self._retention_ms = -1 if retention is None else int(retention * 1000)
         self._bootstrap = parse_addresses(bootstrap)
@@ -120,7 +123,7 @@ class Coordinated:
         self._silent_until = asyncio.get_running_loop().time() + seconds
 
     async def close(self) -> None:
-        """Without a word to the group."""
+        """Sends nothing to the group."""
         await self._pool.close()
         await self._pulse.close()
 
@@ -132,7 +135,7 @@ class Coordinated:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None:
-        """In this generation, which is the present one unless told otherwise; without any, as one who is no member.
+        """In this generation, by default the present one; without any, as a client that is no member.
 
         Raises :class:`CommitFailed`. Sent once: after an unknown outcome it is for the caller to decide.
         """
@@ -166,19 +169,21 @@ class Coordinated:
                 await asyncio.sleep(BACK_OFF)
             except CallError as error:
                 raise self._commit_failed(error, dict.fromkeys(offsets, Outcome.UNKNOWN)) from error
-        told = {
+        answered = {
             (topic.topic, part.partition): ErrorCode.of(part.error_code)
             for topic in answer.topics
             for part in topic.partitions
         }
-        codes = set(told.values())
+        codes = set(answered.values())
         if codes & STALE_COORDINATOR:
             self._coordinator = None
         if under is self.generation:
             for code in sorted(codes & OVER):
                 self._over(code)
         known = {
-            partition: outcome(told[partition], OFFSET_COMMIT_NOT_DONE) if partition in told else Outcome.UNKNOWN
+            partition: outcome(answered[partition], OFFSET_COMMIT_NOT_DONE)
+            if partition in answered
+            else Outcome.UNKNOWN
             for partition in offsets
         }
         bad = sorted(codes - {ErrorCode.NONE})

@@ -1,4 +1,4 @@
-"""The way of one message set to whoever leads its partition: request, answer, what is known, and the next try."""
+"""The way of one message set to the leader of its partition: request, answer, what is known, and the next try."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ BROKER_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """``base_offset`` of the first message (-1 with acks 0), as ``node``, the leader, told."""
+    """``base_offset`` of the first message (-1 with acks 0), as ``node``, the leader, answered."""
 
     base_offset: int
     node: int
 
 
 class Delivery:
-    """Carries one message set to whoever leads the partition, again and again while it certainly did not arrive.
+    """Carries one message set to the leader of the partition, again and again while it certainly did not arrive.
 
     With ``repeat_unknown`` also when it may have: each try then has ``request_timeout`` seconds, and what was appended
     may be appended again. That is for callers to whom a repetition does no harm.
@@ -92,7 +92,7 @@ class Delivery:
                 failure = error
                 if error.error is not None and error.error not in PRODUCE_WORTH_REPEATING:
                     break
-        # One try of which nobody knows leaves the whole in doubt, however the others ended.
+        # One try with an unknown outcome leaves the whole in doubt, however the others ended.
         raise doubt or failure or SendFailed(f"{topic}-{partition}: not sent in time")
 
     async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float) -> SendResult:

@@ -113,7 +113,7 @@ class DraftMembership(Coordinated):
         raise JoinFailed(f"group {self.group}: not a member in time: {last}")
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """From the next time on that it enters, which it has to: by a join, whoever coordinates."""
+        """From the next time on that it enters, which it has to: by a join, at any coordinator."""
         self._topics = list(topics)
         if self.generation is not None:
             super()._over(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -121,7 +121,7 @@ class DraftMembership(Coordinated):
         self._stopped = None
 
     async def leave(self) -> None:
-        """Whatever becomes of it: one who says nothing more is taken out in the end."""
+        """Without an error: a member that sends nothing more is taken out in the end."""
         await self._stop_beating()
         self._stopped = self.generation = None
         self._move(Happening.ENDED)
@@ -134,7 +134,7 @@ class DraftMembership(Coordinated):
                 _log.info("group %s: leaving: %s", self.group, error)
 
     async def close(self) -> None:
-        """Without a word to the group."""
+        """Sends nothing to the group."""
         await self._stop_beating()
         self._move(Happening.ENDED)
         await super().close()
@@ -234,7 +234,7 @@ class DraftMembership(Coordinated):
 
     def _over(self, code: ErrorCode) -> None:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            return  # said of a commit: heartbeats tell soon
+            return  # said of a commit: heartbeats will show
         if code is UNKNOWN_CONSUMER:
             self._consumer_id, self._stopped = "", None
         else:

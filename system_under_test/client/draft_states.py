@@ -9,7 +9,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """It consumes as a member, and while it looks for its coordinator anew."""
+    """It consumes as a member, and while it looks for its coordinator again."""
 
     DOWN = "Down"
     DISCOVERING = "Discovering"
@@ -39,7 +39,7 @@ _NEXT: Final[Mapping[tuple[State, Happening], State]] = MappingProxyType(
         (State.REDISCOVERING, Happening.ACCEPTED): State.MEMBER,
         (State.REDISCOVERING, Happening.REFUSED): State.STOPPED,
         (State.STOPPED, Happening.JOINED): State.MEMBER,
-        # Told to stop by a coordinator that then died: the next one may know of no reason to.
+        # Stopped by a coordinator that then died: the next one may know of no reason to.
         (State.STOPPED, Happening.ACCEPTED): State.MEMBER,
     }
 )

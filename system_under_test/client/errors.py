@@ -1,6 +1,6 @@
 """What is known after an error: certainly not done, or unknown.
 
-The tables list the codes that a broker returns only when it has refused the request *before* acting on it. Everything
+The tables list the codes that a broker returns only when it has rejected the request *before* acting on it. Everything
 else, codes from the future included, counts as unknown: a wrong "not done" turns a lost acknowledgement into a false
 accusation, a wrong "unknown" merely weakens a check.
 """
@@ -107,7 +107,7 @@ ELECTION_NOT_DONE = TOPIC_CHANGE_NOT_DONE | {E.LEADER_NOT_AVAILABLE}
 """5 says that the preferred leader is not in sync."""
 
 STALE_METADATA = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_FOR_PARTITION})
-"""After these the leader must be looked up anew."""
+"""After these the leader must be looked up again."""
 
 
 def outcome(error: ErrorCode, not_done: Collection[ErrorCode]) -> Outcome:

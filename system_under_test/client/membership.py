@@ -207,7 +207,7 @@ class Membership(Coordinated):
     async def _beat(self, generation: Generation) -> None:
         """Until the generation is over, or so long without an answer that it must be by now."""
         loop = asyncio.get_running_loop()
-        heard = loop.time()
+        answered = loop.time()
         request = HeartbeatRequest(group_id=self.group, generation_id=generation.number, member_id=generation.member_id)
         while self.generation is generation:
             await asyncio.sleep(self._session_timeout / 4)
@@ -220,10 +220,10 @@ class Membership(Coordinated):
             if self.generation is not generation:
                 return
             if code is ErrorCode.NONE:
-                heard = loop.time()
+                answered = loop.time()
             elif code in STALE_COORDINATOR:
                 self._coordinator = None
-            if code in OVER or loop.time() - heard > self._session_timeout:
+            if code in OVER or loop.time() - answered > self._session_timeout:
                 self._over(code)
 
     async def _stop_beating(self) -> None:

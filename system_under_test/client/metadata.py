@@ -1,7 +1,7 @@
 """Who leads what: a cache that is refreshed from any broker that answers.
 
 A refresh asks the known brokers and the bootstrap addresses, in an order by chance so that one that is cut off and
-tells old news is not asked for ever, and takes the first answer. Those that lately did not answer come last: with most
+has old news is not asked for ever, and takes the first answer. Those that lately did not answer come last: with most
 of a cluster asleep, the time of every call would go by waiting for them. Concurrent callers share one refresh.
 """
 
@@ -53,7 +53,7 @@ class Metadata:
         self._view: ClusterView | None = None
 
     async def leader(self, topic: str, partition: int, deadline: float) -> Node:
-        """The leader as last heard of, looked up until ``deadline`` (loop time) when unknown. Raises ``ReadFailed``."""
+        """The last known leader, looked up until ``deadline`` (loop time) when unknown. Raises ``ReadFailed``."""
         known = self._leaders.get((topic, partition))
         problem: ReadFailed | None = None
         while known is None:
@@ -69,7 +69,7 @@ class Metadata:
         return known
 
     def cached(self, topic: str, partition: int) -> Node | None:
-        """The leader as last heard of; None where it has to be looked up."""
+        """The last known leader; None where it has to be looked up."""
         return self._leaders.get((topic, partition))
 
     async def partitions(self, topic: str, deadline: float) -> int:
@@ -96,9 +96,9 @@ class Metadata:
             for address in self._candidates():
                 left = deadline - loop.time()
                 if left <= 0:
-                    raise ReadFailed(f"no broker told its metadata in time; the last error: {last}")
+                    raise ReadFailed(f"no broker answered with its metadata in time; the last error: {last}")
                 timeout = min(left, ATTEMPT_TIMEOUT)
-                self._silent[address] = loop.time()  # until it answers; whoever waits may lose patience first
+                self._silent[address] = loop.time()  # until it answers; the caller may lose patience first
                 try:
                     connection = await self._pool.get(address, timeout)
                     view = cluster_view(await connection.call(request, METADATA_VERSION, timeout))
@@ -128,11 +128,11 @@ class Metadata:
         try:
             async with asyncio.timeout_at(deadline), self._refreshing:
                 if self._refreshes > seen and self._view is not None and topic in self._view.topics:
-                    return self._view  # somebody else's, begun after we asked
+                    return self._view  # another caller's, begun after we asked
                 self._refreshes += 1
                 view = await self.describe(list(self._topics), deadline)
         except TimeoutError as error:
-            raise ReadFailed(f"no broker told in time who leads the partitions of {topic}") from error
+            raise ReadFailed(f"no broker answered in time who leads the partitions of {topic}") from error
         self._view = view
         for name, found in view.topics.items():
             self._learn(name, view)

@@ -9,7 +9,7 @@ from assay.system_under_test.client.connection import Connection, NotSent
 
 
 class Pool:
-    """Opens connections when they are first needed and anew as soon as one is no longer usable."""
+    """Opens connections when they are first needed, and again as soon as one is no longer usable."""
 
     def __init__(self, client_id: str = "assay", connect_timeout: float = 2.0) -> None:
         self._client_id = client_id

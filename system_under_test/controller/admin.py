@@ -1,6 +1,6 @@
 """Changes of topics by request, served by the active controller only (41 elsewhere).
 
-What no broker could carry out is refused here, before it is in ZooKeeper, from where every controller to come would
+What no broker could carry out is rejected here, before it is in ZooKeeper, from where every controller to come would
 try it again.
 """
 

@@ -1,8 +1,8 @@
 """Partitions added to a topic that exists: by a longer assignment in ZooKeeper, or by request, which writes one.
 
 Partitions are never taken away, and their replicas change by reassignment alone, whose writes may come to light here
-when their outcome was unknown: whatever else is written to the znode of a topic is refused, and what was there is put
-back, or the next controller would believe it.
+when their outcome was unknown: anything else that is written to the znode of a topic is rejected, and what was there is
+put back, or the next controller would believe it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
         if name in active.cluster.deleting and found != known.assignment:
             raise znodes.ZnodeError("its topic is being deleted")
     except znodes.ZnodeError as error:
-        _log.error("assignment of topic %s is refused, the former one put back: %s", name, error)
+        _log.error("assignment of topic %s is rejected, the former one put back: %s", name, error)
         await _write(active, name, known.assignment, stat.version)
         return
     if found != known.assignment:
@@ -56,8 +56,8 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
 
 
 async def _announce_anew(active: ActiveTerm, partition: PartitionId, replicas: Sequence[int]) -> None:
-    """The state that was written with these replicas may have been read, and told, before they were: nobody listens to
-    its epoch any more, so it is told under the next one.
+    """The state that was written with these replicas may have been read, and sent, before they were: brokers ignore
+    its epoch by now, so it is sent under the next one.
     """
     alive, epoch = active.cluster.staying(), active.term.epoch
     await active.partitions.rewrite(partition, lambda state: leaders.renewed(state, replicas, alive, epoch))

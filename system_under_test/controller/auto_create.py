@@ -1,4 +1,4 @@
-"""Topics that come into being because somebody asked for them, as in Kafka 0.10: by the broker that was asked, which
+"""Topics that are made because a client asked for them, as in Kafka 0.10: by the broker that was asked, which
 writes them to ZooKeeper as if by hand; the controller sees them there.
 """
 
@@ -51,6 +51,6 @@ async def auto_create(
         await zookeeper.multi(topics.creation(name, topics.plan(wanted, sorted(brokers), config, rng)))
     except topics.TopicError as error:
         return error.code
-    except KazooException as error:  # it is there already, or nobody knows; the client asks again
+    except KazooException as error:  # it is there already, or that is unknown; the client asks again
         _log.info("topic %s, asked for: %r", name, error)
     return ErrorCode.LEADER_NOT_AVAILABLE

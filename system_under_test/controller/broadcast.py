@@ -1,7 +1,7 @@
-"""What the controller tells the brokers: the lines to them, and what each has not been told yet.
+"""What the controller sends to the brokers: the lines to them, and the changes that each does not have yet.
 
-A change is remembered until it is told, so that a handler that failed between writing a state and telling of it loses
-nothing: whoever tells the next time tells of both. A broker that has just started is told everything.
+A change is remembered until it is sent, so that a handler that failed between writing a state and sending it loses
+nothing: the next handler sends both. A broker that has just started gets everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay.system_under_test.tasks import Background
 
 
 class Broadcast:
-    """Of one term. ``refused`` is called when a broker does not obey it."""
+    """Of one term. ``rejected`` is called when a broker does not obey it."""
 
     def __init__(
         self,
@@ -29,16 +29,16 @@ class Broadcast:
         term: Term,
         cluster: ClusterState,
         background: Background,
-        refused: Callable[[], None],
+        rejected: Callable[[], None],
     ) -> None:
         self._config = config
         self._term = term
         self._cluster = cluster
         self._background = background
-        self._refused = refused
+        self._rejected = rejected
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         self._closed = False
-        self._somebody_left = False
+        self._some_left = False
         self._newcomers: dict[int, None] = {}
         self._changed: dict[PartitionId, None] = {}
         self._deleted: dict[str, None] = {}
@@ -60,10 +60,10 @@ class Broadcast:
                 task.cancel()
                 del self._channels[broker_id]
                 self._newcomers.pop(broker_id, None)
-                self._somebody_left = True
+                self._some_left = True
         for broker_id, life in brokers.items():
             if broker_id not in self._channels:
-                channel = Channel(life, self._config.request_timeout_ms / 1000, self._refused)
+                channel = Channel(life, self._config.request_timeout_ms / 1000, self._rejected)
                 task = self._background.spawn(channel.run(), f"controller to {broker_id}")
                 self._channels[broker_id] = channel, task
                 self._newcomers[broker_id] = None
@@ -75,7 +75,7 @@ class Broadcast:
         self._channels = {}
 
     def changed(self, partition: PartitionId) -> None:
-        """Its state is another than the brokers were told."""
+        """Its state is another than the brokers have."""
         self._changed[partition] = None
 
     def deleted(self, topic: str) -> None:
@@ -86,7 +86,7 @@ class Broadcast:
         changed, self._changed = list(self._changed), {}
         newcomers, self._newcomers = self._newcomers, {}
         deleted, self._deleted = list(self._deleted), {}
-        left, self._somebody_left = self._somebody_left, False
+        left, self._some_left = self._some_left, False
         if not (changed or newcomers or deleted or left):
             return
         for broker_id in self._channels:
@@ -124,7 +124,7 @@ class Broadcast:
         )
 
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
-        """A replica's (last epoch, log end); None when it cannot be had now."""
+        """A replica's (last epoch, log end); None when it is not available now."""
         answer = self._send(
             broker_id,
             lambda epoch: internal.LogEndRequest(

@@ -24,12 +24,12 @@ BACK_OFF = 0.1
 
 
 class Channel:
-    """``refused`` is called when the broker knows a newer controller, or is not in the life that was meant."""
+    """``rejected`` is called when the broker knows a newer controller, or is not in the life that was meant."""
 
-    def __init__(self, broker: LiveBroker, request_timeout: float, refused: Callable[[], None]) -> None:
+    def __init__(self, broker: LiveBroker, request_timeout: float, rejected: Callable[[], None]) -> None:
         self.broker = broker
         self._request_timeout = request_timeout
-        self._refused = refused
+        self._rejected = rejected
         self._queue: deque[tuple[Request[Any], asyncio.Future[Any]]] = deque()
         self._filled = asyncio.Event()
 
@@ -61,7 +61,7 @@ class Channel:
                     await asyncio.sleep(BACK_OFF)
                     continue
                 if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
-                    self._refused()
+                    self._rejected()
                     await asyncio.sleep(BACK_OFF)
                     continue
                 self._queue.popleft()

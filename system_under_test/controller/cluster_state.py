@@ -32,7 +32,7 @@ MAX_ID = 2**31 - 1
 
 @dataclass(frozen=True)
 class Topic:
-    """``czxid`` tells one topic from a later one of the same name."""
+    """``czxid`` distinguishes one topic from a later one of the same name."""
 
     czxid: int
     assignment: dict[int, list[int]]
@@ -59,7 +59,7 @@ class ClusterState:
         return [(name, index) for name, topic in self.topics.items() for index in topic.assignment]
 
     def replicas_of(self, name: str) -> list[int]:
-        """Everybody who may have files of the topic."""
+        """All brokers that may have files of the topic."""
         having = [*self.topics[name].assignment.values()]
         having += [move.removing for move in self.moves.values() if move.topic == name]
         return sorted({replica for replicas in having for replica in replicas})
@@ -89,14 +89,14 @@ class ClusterState:
         return True
 
     def live(self) -> list[internal.LiveBroker]:
-        """As the brokers are told."""
+        """As it is sent to the brokers."""
         return [
             internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
             for b in self.brokers.values()
         ]
 
     def updates(self, partitions: Iterable[PartitionId]) -> list[PartitionStateUpdate]:
-        """As the brokers are told; partitions without a state yet are left out."""
+        """As they are sent to the brokers; partitions without a state yet are left out."""
         result = []
         for name, index in partitions:
             known = self.states.get((name, index))
@@ -137,7 +137,7 @@ class ClusterState:
 
 
 async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, LiveBroker]:
-    """Everybody registered now, by id; the children are watched."""
+    """All brokers registered now, by id; the children are watched."""
     brokers = {}
     for name in await zookeeper.get_children(paths.BROKER_IDS, watch):
         path = f"{paths.BROKER_IDS}/{name}"
@@ -168,7 +168,7 @@ async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None
 
 
 def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:
-    """Replicas by partition. Raises ``ZnodeError`` for what no broker could be told."""
+    """Replicas by partition. Raises ``ZnodeError`` for what could be sent to no broker."""
     found = znodes.decode(znodes.TopicAssignment, path, data).partitions
     if not found:
         raise znodes.ZnodeError(f"znode {path} names no partition")

@@ -1,7 +1,7 @@
 """Settings of topics that change while brokers run: every broker watches /config/changes and applies what it finds.
 
 A change is announced by a sequence node that names the topic; what it has now is in /config/topics. All settings are
-read anew at the start, and whenever an announcement may have come and gone unread, as when the connection was lost.
+read again at the start, and whenever an announcement may have come and gone unread, as when the connection was lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT_MS = 15 * 60 * 1000
 
 
 class ConfigChanges:
-    """``apply`` is told the settings of a topic, possibly again, possibly of one that is not here."""
+    """``apply`` gets the settings of a topic, possibly again, possibly of one that is not here."""
 
     def __init__(self, zookeeper: ZooKeeper, apply: Callable[[str, TopicSettings], Awaitable[None]]) -> None:
         self._zookeeper = zookeeper
@@ -73,7 +73,7 @@ class ConfigChanges:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             try:
                 data, stat = await self._zookeeper.get(path)
-            except NoNodeError:  # nobody knows now whose it was
+            except NoNodeError:  # it is not known now whose it was
                 self._read_all = True
                 self._fired.set()
                 continue

@@ -46,7 +46,7 @@ class Deletions:
     async def request(self, name: str) -> None:
         """Marks the topic; returns once every replica and the topic itself are gone. Raises ``TopicError``.
 
-        Whoever stops waiting stops nothing: the topic goes when all its replicas can.
+        A caller that stops waiting stops nothing: the topic goes when all its replicas can.
         """
         gone = asyncio.get_running_loop().create_future()
 
@@ -73,7 +73,7 @@ class Deletions:
                 self._background.spawn(self._delete(active, name), f"deleting {name}")
 
     async def _delete(self, active: ActiveTerm, name: str) -> None:
-        """One try; a replica that goes away meanwhile brings the next one when it is back."""
+        """One try; a replica that goes away during it brings the next one when it is back."""
         topic = active.cluster.topics[name]
         parts = [p for p in active.cluster.all_partitions() if p[0] == name]
         deleted = await active.brokers.delete_replicas(name, active.cluster.replicas_of(name))

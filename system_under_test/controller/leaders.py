@@ -1,9 +1,9 @@
 """Who leads a partition: pure functions from what is written and who lives to what must be written next.
 
 A member of the ISR or of ``elr`` counts only in the life in which it was admitted: registered under another czxid, it
-has failed, whatever the controller saw (KIP-903). A member that came back after a clean stop still has all it had; one
-that came back otherwise may have lost what its disk had not taken, and is elected only when all members came back that
-way and its log is the longest (KIP-966).
+has failed, whether the controller saw it or not (KIP-903). A member that came back after a clean stop still has all it
+had; one that came back otherwise may have lost what its disk had not taken, and is elected only when all members came
+back that way and its log is the longest (KIP-966).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def longest(ends: Mapping[int, tuple[int, int]], assignment: Sequence[int]) -> i
 
 
 def alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
-    """This leader and nobody else: the others' logs are not known to hold what it holds."""
+    """This leader alone: the others' logs are not known to hold what it holds."""
     members = Members((leader,), {leader: brokers[leader].czxid})
     return members.state(controller_epoch, leader, state.leader_epoch + 1)
 
@@ -115,7 +115,7 @@ def replace_leader(state: PartitionState, leader: int, controller_epoch: int) ->
 def renewed(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """The same, among these replicas, under a new epoch, so that the leader hears of an assignment that has changed;
+    """The same, among these replicas, under a new epoch, so that the leader learns of an assignment that has changed;
     None without a leader.
     """
     members = Members.of(state)
@@ -142,7 +142,7 @@ def moved(
 ) -> PartitionState | None:
     """Only these replicas, led by one of them; None until all of them, and the leader, are alive and in sync.
 
-    Whoever is left out may go, also out of ``elr``: each of those that stay has everything that is acknowledged.
+    Each that is left out may go, also out of ``elr``: each of those that stay has everything that is acknowledged.
     """
     members = Members.of(state)
     if not _in_sync([*target, state.leader], members, brokers):

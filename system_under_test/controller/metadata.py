@@ -1,4 +1,4 @@
-"""What every broker knows of the whole cluster, as the controller told it, and the Metadata request that reads it."""
+"""What every broker knows of the whole cluster, as the controller sent it, and the Metadata request that reads it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 
 class MetadataCache:
-    """``controller_id`` is kept by whoever watches /controller; -1 when nobody is known to be."""
+    """``controller_id`` is kept by the one that watches /controller; -1 when none is known."""
 
     def __init__(self) -> None:
         self.controller_id = -1
@@ -43,7 +43,7 @@ class MetadataCache:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
 
     def learn(self, request: LeaderAndIsrRequest) -> None:
-        """A new role is news for clients too: whoever is turned away by the old leader must find the new one here,
+        """A new role is news for clients too: one that is turned away by the old leader must find the new one here,
         before the metadata proper has come round. Of partitions that are new themselves only the metadata proper
         tells: a broker is commanded for those that it replicates, and half a topic would be shown as a whole one.
         """

@@ -25,7 +25,7 @@ from assay.system_under_test.protocol.partition_changes import (
 async def elect_preferred(
     controller: Controller, request: ElectPreferredRequest, context: Context
 ) -> PartitionChangeResponse:
-    """5 where the preferred leader is not in sync: whoever leads goes on."""
+    """5 where the preferred leader is not in sync: the present leader goes on."""
     limit = deadline(request.timeout_ms)
     results = []
     for name, index in dict.fromkeys((p.topic, p.partition) for p in request.partitions):

@@ -52,7 +52,7 @@ class PartitionMachine:
         self.undecided: dict[PartitionId, None] = {}
 
     async def update(self, partitions: Iterable[PartitionId]) -> None:
-        """Settles their states; what was written, or found to be another than last read, is to be told."""
+        """Settles their states; what was written, or found to be another than last read, has to be sent."""
         for partition in partitions:
             await self._settle(partition)
 
@@ -72,14 +72,15 @@ class PartitionMachine:
             self._brokers.changed(partition)
 
     async def _settle(self, partition: PartitionId) -> None:
-        """Until the state is right, or waits for somebody. A lost race for the znode's version starts over."""
+        """Until the state is right, or waits for a broker. A lost race for the znode's version starts over."""
         while True:
             self.undecided.pop(partition, None)
             assignment = self._cluster.topics[partition[0]].assignment[partition[1]]
             try:
                 found = await self._refresh(partition)
             except znodes.ZnodeError as error:
-                # Nobody knows who may lead it: whoever does goes on, until the znode is mended or deleted by hand.
+                # It is not known who may lead it: the present leader goes on, until the znode is mended or deleted by
+                # hand.
                 _log.error("%s; nothing is decided about it", error)
                 return
             wanted: PartitionState | None
@@ -98,7 +99,7 @@ class PartitionMachine:
     async def move_away(self, partition: PartitionId, broker_id: int) -> bool:
         """Takes a broker out of the in-sync set, and its leadership to another member that stays; was it done?
 
-        Not when it is the last one, whoever else might be elected if it had failed.
+        Not when it is the last one, even if others might be elected if it had failed.
         """
         topic, index = partition
         assignment = self._cluster.topics[topic].assignment[index]
@@ -152,7 +153,7 @@ class PartitionMachine:
         if not isinstance(wanted, AskLogEnds):
             return wanted
         if state.leader != znodes.NO_LEADER:
-            # first stop whoever still leads or follows under this epoch, so that the log ends stand still
+            # first stop every broker that still leads or follows under this epoch, so that the log ends stand still
             return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
         ends: dict[int, tuple[int, int]] = {}
         for member in wanted.members:

@@ -23,7 +23,7 @@ _log = logging.getLogger("assay.controller")
 
 
 async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
-    """Holds the elections that are asked for, then removes the znode, which tells whoever asked that it is done.
+    """Holds the elections that are asked for, then removes the znode, which shows the asking tool that it is done.
 
     A controller that ends before leaves the znode to the next one: an election that was held is not held again.
     """
@@ -45,11 +45,13 @@ async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
     try:
         await active.fence.write([Delete(path, stat.version)])
     except (BadVersionError, NoNodeError):
-        _log.info("%s was changed meanwhile; it is looked at again", path)
+        _log.info("%s was changed in between; it is looked at again", path)
 
 
 async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
-    """Does the first of the assignment lead now? None when there is no such partition. The brokers are not told yet."""
+    """Does the first of the assignment lead now? None when there is no such partition. Nothing is sent to the brokers
+    yet.
+    """
     name, index = partition
     cluster = active.cluster
     if name not in cluster.topics or name in cluster.deleting or index not in cluster.topics[name].assignment:
@@ -67,7 +69,7 @@ async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
 
 
 def imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
-    """The partitions to be led by whoever is first, of the live brokers that lead too few of theirs.
+    """The partitions to be led by the first of their replicas, of the live brokers that lead too few of theirs.
 
     As in Kafka, those on the move, or about to be deleted, count but are left alone.
     """

@@ -1,9 +1,10 @@
-"""LeaderAndIsr, StopReplica and UpdateMetadata on their public keys, 4 to 6, from whoever sends them.
+"""LeaderAndIsr, StopReplica and UpdateMetadata on their public keys, 4 to 6, from any sender.
 
-The checks are those of 0.10.2: an older controller is refused as a whole (11), an older leader epoch for its partition.
-But these requests cannot say which life of a broker and which incarnation of a topic they mean, and anybody can send
-them. So a controller epoch that ZooKeeper has not seen yet is refused as well, and roles are taken or given up only as
-ZooKeeper has them, by the same code that serves our own controller: what is missing in the request is read there.
+The checks are those of 0.10.2: an older controller is rejected as a whole (11), an older leader epoch for its
+partition. But these requests cannot say which life of a broker and which incarnation of a topic they mean, and any
+client can send them. So a controller epoch that ZooKeeper has not seen yet is rejected as well, and roles are taken or
+given up only as ZooKeeper has them, by the same code that serves our own controller: what is missing in the request is
+read there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 NO_BROKER_EPOCH = -1
 PATIENCE = 5.0
-"""Seconds with ZooKeeper, until the answer is that nobody knows (-1)."""
+"""Seconds with ZooKeeper, until the answer is that the outcome is unknown (-1)."""
 
 
 class PublicControl:
@@ -71,8 +72,8 @@ class PublicControl:
         code = await self._admit("leader-and-isr", request.controller_epoch)
         if code is not ErrorCode.NONE:
             return LeaderAndIsrResponse(error_code=code, partitions=[])
-        told = {(state.topic, state.partition): state for state in request.partition_states}
-        results = {partition: self._check_role(state) for partition, state in told.items()}
+        received = {(state.topic, state.partition): state for state in request.partition_states}
+        results = {partition: self._check_role(state) for partition, state in received.items()}
         newer = [partition for partition, result in results.items() if result is ErrorCode.NONE]
         if newer:
             try:
@@ -80,7 +81,7 @@ class PublicControl:
                     cluster = await self._read(newer)
             except (KazooException, TimeoutError):
                 return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
-            confirmed = [partition for partition in newer if _confirms(cluster, told[partition])]
+            confirmed = [partition for partition in newer if _confirms(cluster, received[partition])]
             results.update((p, ErrorCode.STALE_CONTROLLER_EPOCH) for p in newer if p not in confirmed)
             response = await self._manager.leader_and_isr(
                 internal.LeaderAndIsrRequest(
@@ -151,7 +152,7 @@ class PublicControl:
             cluster.states.get(partition),
             self._manager.config.broker_id,
         )
-        if topic is None:  # gone; or it makes no sense, and then nobody knows
+        if topic is None:  # gone; or it makes no sense, and then it is not known
             return await self._zookeeper.exists(paths.topic(partition[0])) is None
         if me not in topic.assignment.get(partition[1], ()):
             return True
@@ -182,7 +183,7 @@ class PublicControl:
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     async def update_metadata(self, request: UpdateMetadataRequest, context: Context) -> UpdateMetadataResponse:
-        """What clients are told is taken on the caller's word, as in 0.10.2."""
+        """The metadata for clients is taken from the caller without a check, as in 0.10.2."""
         code = await self._admit("update-metadata", request.controller_epoch)
         if code is ErrorCode.NONE:
             live = [_live(broker, context.api_version) for broker in request.live_brokers]
@@ -200,10 +201,13 @@ class PublicControl:
         return UpdateMetadataResponse(error_code=code)
 
 
-def _confirms(cluster: ClusterState, told: PartitionState) -> bool:
+def _confirms(cluster: ClusterState, state: PartitionState) -> bool:
     """Is that the leader, and its epoch, that ZooKeeper has?"""
-    known = cluster.states.get((told.topic, told.partition))
-    return known is not None and (known.value.leader, known.value.leader_epoch) == (told.leader, told.leader_epoch)
+    known = cluster.states.get((state.topic, state.partition))
+    return known is not None and (known.value.leader, known.value.leader_epoch) == (
+        state.leader,
+        state.leader_epoch,
+    )
 
 
 def _results(results: dict[PartitionId, ErrorCode]) -> list[PartitionResult]:

@@ -1,14 +1,14 @@
 """Partitions that get other replicas: /admin/reassign_partitions, in the form of Kafka's tools.
 
 What an entry's next step is follows from ZooKeeper alone, and each step is one multi(), so that the next controller
-goes on where one ended, and nobody ever sees half a step:
+goes on where one ended, and half a step is never visible:
 
 1. *grow*: once the new replicas live, the assignment becomes old and new, and the leader epoch rises, so that the
-   leader hears of it; the new replicas copy.
+   leader learns of it; the new replicas copy.
 2. *switch*: once all replicas that shall stay are in sync, assignment, in-sync set and leader are among them, and the
    entry names those that are to go (``removing``).
 3. *clean*: those delete their files; each is struck off the entry when it has said so. The entry goes when there are
-   none, and all that are assigned are in sync, which is all there is to wait for when nobody is to go.
+   none, and all that are assigned are in sync, which is all there is to wait for when no replica has to go.
 
 A replica that is dead is waited for, at each step. A topic that is deleted takes its reassignment along.
 """
@@ -123,7 +123,7 @@ class Reassignments:
             if target != replicas:
                 raise TopicError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is on its way to {target}; ask again then")
         if target == replicas:
-            return  # also when somebody of them has died since
+            return  # also when one of them has died since
         if not replicas or not topics.placeable(replicas, len(replicas), active.cluster.brokers):
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
         try:
@@ -139,19 +139,19 @@ class Reassignments:
     # -- step by step ------------------------------------------------------------------------------------------------
 
     async def look(self, active: ActiveTerm, watch: Watch) -> None:
-        """Does what can be done now. Whatever changes the znode has it looked at again, since it is watched."""
+        """Does what can be done now. Each change of the znode has it looked at again, since it is watched."""
         moves, version, problems = await self._read(active, watch)
         try:
             if problems:
                 for problem in problems:
-                    _log.error("%s; it is refused", problem)
+                    _log.error("%s; it is rejected", problem)
                 await self._write(active, moves, version)
                 return
             for move in moves.values():
                 if await self._step(active, moves, version, move):
                     break
         except (BadVersionError, NoNodeError) as error:
-            _log.info("reassignment: %r, as somebody else was faster; again", error)
+            _log.info("reassignment: %r, as another writer was faster; again", error)
             self._look_again()
         active.brokers.send()
 
@@ -183,7 +183,9 @@ class Reassignments:
         ):
             return False
         cluster.moves = left
-        for replica in going:  # it is told of the partition no more, and might lead, or follow, until it is deleted
+        for (
+            replica
+        ) in going:  # it gets no more requests about the partition, and might lead, or follow, until it is deleted
             active.brokers.stop(replica, [partition])
         return True
 
@@ -228,7 +230,7 @@ class Reassignments:
         return False
 
     async def _delete(self, active: ActiveTerm, partition: PartitionId, brokers: Sequence[int]) -> None:
-        """One try; a broker that goes away meanwhile brings the next one when it is back."""
+        """One try; a broker that goes away during it brings the next one when it is back."""
         epoch = active.cluster.states[partition].value.leader_epoch
         deleted = await active.brokers.delete_replica(partition, brokers)
 
@@ -272,7 +274,7 @@ def _says(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bo
 
 
 def _problem(active: ActiveTerm, move: Move) -> str | None:
-    """Why it cannot be done, whoever lives."""
+    """Why it cannot be done, whichever brokers live."""
     if not _is_partition(active, move.topic, move.partition):
         return "there is no such partition"
     replicas = [*move.replicas, *move.removing]
@@ -282,7 +284,7 @@ def _problem(active: ActiveTerm, move: Move) -> str | None:
 
 
 def _with_unfinished(move: Move, known: Moves) -> Move:
-    """Also removing what was being removed already, in case that somebody overwrote the entry."""
+    """Also removing what was being removed already, in case that the entry was overwritten."""
     before = known.get((move.topic, move.partition), move).removing
     removing = dict.fromkeys(replica for replica in (*move.removing, *before) if replica not in move.replicas)
     return msgspec.structs.replace(move, removing=list(removing))

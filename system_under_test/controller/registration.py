@@ -14,12 +14,12 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 GRACE = 2.0
 """Seconds beyond the session timeout for which the registration of a former life may linger, while ZooKeeper is there:
-without it no session ends, and a ZooKeeper that comes back gives each its whole time anew.
+without it no session ends, and a ZooKeeper that comes back gives each its whole time again.
 """
 
 
 class IdTaken(Exception):
-    """Somebody else lives under this id; the message says who, and what to do."""
+    """Another process lives under this id; the message says which, and what to do."""
 
 
 async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean_since: int | None, timestamp: str) -> int:
@@ -38,7 +38,7 @@ async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean_since: i
         )
     )
     while True:
-        # whatever comes of it is looked at below: after an error it may be mine all the same
+        # the outcome is looked at below: after an error it may be mine all the same
         with contextlib.suppress(NodeExistsError, ConnectionLoss, OperationTimeoutError):
             await zookeeper.create(path, data, ephemeral=True, makepath=True)
         gone = asyncio.Event()

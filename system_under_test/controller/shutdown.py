@@ -1,7 +1,8 @@
-"""ControlledShutdown (key 7): before a broker stops, others take its lead, so that nobody waits for its session's end.
+"""ControlledShutdown (key 7): before a broker stops, others take its lead, so that no client waits for its session's
+end.
 
-Whatever it led that has another member in sync is led by that one; it leaves the other in-sync sets, and stops its
-replicas, so that it does not come back into them. That lasts until it registers anew, or the leader epoch rises.
+A partition with another member in sync is led by that one then; it leaves the other in-sync sets, and stops its
+replicas, so that it does not come back into them. That lasts until it registers again, or the leader epoch rises.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ NO_CONTROLLER = -1
 
 
 class Replaced(Exception):
-    """There is a newer controller; whoever holds this term must do nothing more under it."""
+    """There is a newer controller; the holder of this term must do nothing more under it."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ MAX_PARTITIONS = 1_000
 
 
 class TopicError(Exception):
-    """A topic cannot be made or removed; ``code`` is Kafka's, the message for whoever reads version 1 responses."""
+    """A topic cannot be made or removed; ``code`` is Kafka's, the message is in responses of version 1."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)

@@ -38,7 +38,7 @@ def controller_traits(defects: Collection[str]) -> ControllerTraits:
 def any_living(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """The first living replica leads when nobody in sync is left, whatever it has missed."""
+    """The first living replica leads when none in sync is left, even if it has missed records."""
     return leaders.next_state(state, assignment, brokers, Policy(policy.min_insync, True), controller_epoch)
 
 

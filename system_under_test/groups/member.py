@@ -12,7 +12,7 @@ from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupR
 
 NO_GENERATION = -1
 LONGEST_REBALANCE = 3600.0
-"""Seconds for which a member may have the others wait, whatever it asks for."""
+"""Seconds for which a member may have the others wait, even if it asks for more."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
         PREPARING: "a change was noticed",
         PARTLY_CALLED: "the answer that has a member join again was handed to one, and not yet to all",
         PARTLY_JOINED: "a member has joined again, and others have not",
-        ASSIGNED: "generation and assignment are in the offsets topic, and nobody was told what it owns",
+        ASSIGNED: "generation and assignment are in the offsets topic, and no member has its part of it",
         PARTLY_ASSIGNED: "what it owns was handed to one member, and not yet to all",
     }
 )

@@ -1,4 +1,4 @@
-"""When the session of a member is over: the group has not heard from it for as long as it asked for."""
+"""When the session of a member is over: it has sent nothing for as long as it asked for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Version 0 of OffsetCommit and OffsetFetch: the offsets of a group in ZooKeeper, where consumers of the old design
-keep them. Nobody checks who commits.
+keep them. There is no check of who commits.
 """
 
 from __future__ import annotations

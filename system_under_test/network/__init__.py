@@ -1,5 +1,8 @@
-"""The broker's side of the sockets.
+"""Sockets: the broker's side, and the calling end that clients and brokers share.
 
-Modules: ``handler`` (what the rest of the broker gives to the server), ``limits``, ``budget`` (memory shared by all
-connections), ``session`` (one connection), ``server`` (the listener).
+To read in this order: ``handler`` (what the rest of the broker gives to the server), ``session`` (one accepted
+connection) on ``read_ahead``, ``server`` (the listener); ``limits``, ``budget`` (memory for requests) and ``outbox``
+(memory for responses) bound what a peer may take. ``connection`` is the calling end.
+
+Imports ``protocol``. All that sends or answers requests imports it.
 """

@@ -19,11 +19,11 @@ class ByteBudget:
 
     @property
     def free(self) -> int:
-        """Bytes that nobody has reserved."""
+        """Bytes that are not reserved."""
         return self._free
 
     async def reserve(self, size: int) -> None:
-        """Returns once ``size`` bytes are reserved; cancelling gives back what was granted meanwhile."""
+        """Returns once ``size`` bytes are reserved; cancelling gives back what was granted in between."""
         if not self._waiting and size <= self._free:
             self._free -= size
             return

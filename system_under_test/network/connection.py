@@ -4,8 +4,8 @@ Calls are pipelined: each is written at once and matched with its answer by corr
 know after an error is whether the request may have been carried out, so there are exactly two errors: :class:`NotSent`
 (it was not: no byte of it left) and :class:`Unknown` (it was written and no answer came).
 
-A call that ran out of time makes the connection *suspect*: it takes no new calls, so that whoever shares it connects
-anew at once, and is closed when the calls still waiting have ended, each by its answer or at its own deadline.
+A call that ran out of time makes the connection *suspect*: it takes no new calls, so that the others that share it
+connect again at once, and is closed when the calls still waiting have ended, each by its answer or at its own deadline.
 
 Answers are taken where they arrive, in the transport's callback: a stream and a task that reads it would cost a turn of
 the event loop and two futures more for each of them.
@@ -47,7 +47,7 @@ class _Pending(NamedTuple):
 
 
 class _Wire(asyncio.Protocol):
-    """What the transport tells: the frames that arrive, whether there is room to write, and the end."""
+    """What the transport reports: the frames that arrive, whether there is room to write, and the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.full = False
@@ -120,7 +120,7 @@ class _Wire(asyncio.Protocol):
         try:
             await future
         finally:
-            if future in self._waiting:  # whoever waited has lost patience
+            if future in self._waiting:  # the caller has lost patience
                 self._waiting.remove(future)
 
     def _wake(self) -> None:

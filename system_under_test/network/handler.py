@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 def _ignored(deed: Callable[[], None]) -> None:
-    """Nobody sends anything."""
+    """No response is sent."""
 
 
 class Context(NamedTuple):
@@ -21,7 +21,7 @@ class Context(NamedTuple):
     peer: str
     """``address:port`` of the client, for log lines."""
     after_response: Callable[[Callable[[], None]], None] = _ignored
-    """Has something done once the response was handed to the connection; whether the peer gets it nobody knows."""
+    """Has something done once the response was handed to the connection; whether the peer gets it is not known."""
 
 
 Handler = Callable[[Any, Context], Awaitable[Any | None]]

@@ -1,8 +1,8 @@
 """Responses that their peers have not taken yet, over all connections, and who is closed when they become too many.
 
 A response is read from disk whole before it is sent, so each peer that takes nothing holds one in memory. Making the
-others wait for that memory would be what such a peer wants; so nobody waits, and whoever has kept a response waiting
-for longest is closed.
+others wait for that memory would be what such a peer wants; so no client waits, and one that has kept a response
+waiting for longest is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Outbox:
         return self._unsent
 
     def hold(self, drop: Callable[[], None], size: int) -> None:
-        """``size`` bytes more are being sent by the one who is ended by ``drop``."""
+        """``size`` bytes more are being sent by the connection that ``drop`` ends."""
         self._held[drop] = self._held.get(drop, 0) + size
         self._unsent += size
         while self._unsent > self._total and len(self._held) > 1:

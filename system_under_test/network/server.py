@@ -21,7 +21,7 @@ from assay.system_under_test.protocol.versions import API_VERSIONS_KEY, ApiVersi
 logger = logging.getLogger("assay.network")
 
 _READ_AHEAD = 64 * 1024
-"""Bytes after which a stream reader that nobody empties stops reading from its socket (it takes up to twice this)."""
+"""Bytes after which a stream reader that is not emptied stops reading from its socket (it takes up to twice this)."""
 
 
 class Server:
@@ -58,7 +58,7 @@ class Server:
         return len(self._sessions)
 
     async def start(self, host: str, port: int) -> None:
-        """Listens from now on. Raises ``OSError`` when the address cannot be had."""
+        """Listens from now on. Raises ``OSError`` when the address is not available."""
         self._server = await asyncio.start_server(self._accept, host, port, limit=_READ_AHEAD, backlog=512)
 
     async def close(self) -> None:
@@ -83,7 +83,7 @@ class Server:
             refusal = self._refusal(session)
             if refusal is not None:
                 logger.warning("refusing %s: %s", session.peer, refusal)
-                session.refuse()
+                session.reject()
                 return
             self._sessions[task] = session
             self._per_host[session.host] += 1
@@ -94,7 +94,7 @@ class Server:
                 if not self._per_host[session.host]:
                     del self._per_host[session.host]
         except asyncio.CancelledError:
-            # The top of this task: nobody is above to be told. Ending cancelled would only make asyncio's own stream
+            # The top of this task: there is no caller above. Ending cancelled would only make asyncio's own stream
             # callback (3.11) report an error.
             logger.debug("the session of %s was cancelled", session.peer)
         finally:
@@ -110,8 +110,8 @@ class Server:
         return None
 
     def _make_room(self) -> bool:
-        """Closes the connection that has been idle for longest, if it has been for a while: whoever opens all there
-        are and leaves them idle must not lock the others out.
+        """Closes the connection that has been idle for longest, if it has been for a while: a client that opens all
+        there are and leaves them idle must not lock the others out.
         """
         idlest = min(self._sessions.values(), key=lambda session: session.waiting_since)
         if asyncio.get_running_loop().time() - idlest.waiting_since < self._limits.busy_time:

@@ -36,7 +36,7 @@ from assay.system_under_test.protocol.versions import API_VERSIONS_KEY
 logger = logging.getLogger("assay.network")
 
 _TURN = 0.005
-"""Seconds for which requests already received may keep everybody else waiting."""
+"""Seconds for which requests already received may keep all others waiting."""
 
 
 class Session:
@@ -70,7 +70,7 @@ class Session:
         self.peer = f"{self.host}:{address[1]}" if isinstance(address, tuple) else self.host
 
     async def run(self) -> None:
-        """Returns when the connection is over; whatever went wrong with it has been logged in one line."""
+        """Returns when the connection is over; an error of it has been logged in one line."""
         clean = False
         try:
             await self._serve()
@@ -93,7 +93,7 @@ class Session:
         if clean:
             await self._close()
 
-    def refuse(self) -> None:
+    def reject(self) -> None:
         """Ends the connection unheard."""
         self._idle_timer.cancel()
         self._writer.transport.abort()
@@ -106,7 +106,7 @@ class Session:
         return self._waiting_since
 
     def drop(self, reason: str) -> None:
-        """Ends the connection, whatever it is doing, with one line in the log."""
+        """Ends the connection at once, with one line in the log."""
         if not self._dropped:
             self._dropped = True
             self._waiting_since = math.inf
@@ -138,7 +138,7 @@ class Session:
 
     async def _handle_large(self, size: int) -> None:
         """The memory is reserved once the request has begun to arrive, and kept only while it goes on arriving: for
-        announcing a size alone nobody takes it from the others.
+        announcing a size alone no client takes it from the others.
         """
         first = await self._reader.exactly(FREE_REQUEST_BYTES)
         self._waiting_since = math.inf

@@ -1,6 +1,6 @@
 """Which message has which key, and which versions of it are spoken: values, built here and nowhere else.
 
-``announced`` says whether ApiVersions may tell strangers of it; requests among brokers (keys from 1000 up) stay
+``announced`` says whether ApiVersions may list it for all clients; requests among brokers (keys from 1000 up) stay
 private. What a server really announces are the announced APIs for which it was given a handler.
 """
 

@@ -1,4 +1,4 @@
-"""What consumers of a group tell each other through their coordinator, which does not look into it: the topics they
+"""What consumers of a group send each other through their coordinator, which does not look into it: the topics they
 want, and the partitions they are given (protocol type ``consumer``, version 0).
 """
 

@@ -1,6 +1,6 @@
 """LeaderAndIsr (key 4), StopReplica (5), UpdateMetadata (6) and ControlledShutdown (7) of Kafka 0.10.2.
 
-What a controller tells brokers, and a broker that wants to leave tells the controller. Our own controller uses the
+What a controller sends to brokers, and a broker that wants to leave to the controller. Our own controller uses the
 requests of :mod:`assay.system_under_test.protocol.internal`, which share these answers.
 """
 
@@ -20,7 +20,7 @@ from assay.system_under_test.protocol.schema import (
 )
 
 LEADER_DURING_DELETE = -2
-"""The leader of a partition whose topic is being deleted, as UpdateMetadata tells it."""
+"""The leader of a partition whose topic is being deleted, as UpdateMetadata has it."""
 PLAINTEXT = 0
 """Of ``security_protocol_type``; no other is spoken here."""
 

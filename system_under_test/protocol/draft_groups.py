@@ -41,7 +41,7 @@ class DraftJoinGroupRequest(Request[DraftJoinGroupResponse]):
     session_timeout_ms: int = wire(INT32)
     topics: list[str] = wire(array(STRING))
     consumer_id: str = wire(STRING)
-    """Empty for one who has none yet."""
+    """Empty for one that has none yet."""
     strategy: str = wire(STRING)
     """``range`` or ``roundrobin``; the same for all of a group."""
 

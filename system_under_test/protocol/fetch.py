@@ -1,4 +1,4 @@
-"""Fetch (key 1). Version 1 tells the throttle time, 2 takes message format 1, 3 limits the whole response."""
+"""Fetch (key 1). Version 1 adds the throttle time, 2 message format 1, 3 a limit of the whole response."""
 
 from __future__ import annotations
 

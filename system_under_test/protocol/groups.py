@@ -62,7 +62,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     session_timeout_ms: int = wire(INT32)
     rebalance_timeout_ms: int = wire(INT32, since=1, default=-1)
     member_id: str = wire(STRING)
-    """Empty for one who is none yet."""
+    """Empty for one that is none yet."""
     protocol_type: str = wire(STRING)
     protocols: list[GroupProtocol] = wire(array(GroupProtocol))
 

@@ -1,6 +1,6 @@
 """The private requests between brokers, on keys from 1000 up.
 
-The public requests of Kafka 0.10 cannot tell one life of a broker from the next, nor one term of a leader from
+The public requests of Kafka 0.10 cannot distinguish one life of a broker from the next, nor one term of a leader from
 another. These carry both: ``broker_epoch`` is the czxid of a broker's registration (KIP-380, KIP-903), ``leader_epoch``
 the term (KIP-101, KIP-279, KIP-320). A broker epoch of -1 is never valid.
 """
@@ -170,7 +170,7 @@ class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
 
 @message
 class EpochQuery:
-    """``topic_czxid`` tells a topic from another of the same name, before or after it."""
+    """``topic_czxid`` distinguishes a topic from another of the same name, before or after it."""
 
     topic: str = wire(STRING)
     topic_czxid: int = wire(INT64)
@@ -235,7 +235,7 @@ class EndOffsetsResponse:
 
 @request(key=1005, versions=(0, 0))
 class EndOffsetsRequest(Request[EndOffsetsResponse]):
-    """ListOffsets -1 for testers: the answer also tells the leader's epoch."""
+    """ListOffsets -1 for testers: the answer has the leader's epoch, too."""
 
     partitions: list[EndOffsetQuery] = wire(array(EndOffsetQuery))
 

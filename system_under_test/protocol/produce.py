@@ -1,4 +1,4 @@
-"""Produce (key 0). Version 1 tells the throttle time, version 2 takes message format 1 and tells the append time."""
+"""Produce (key 0). Version 1 adds the throttle time, version 2 message format 1 and the append time."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ message in all its versions::
         max_bytes: int = wire(INT32, since=3, default=2**31 - 1)
         topics: list[FetchTopic] = wire(array(FetchTopic))
 
-The base ``Request[R]`` tells both the type checker and the registry what the answer is. Fields are keyword-only.
+The base ``Request[R]`` lets both the type checker and the registry know what the answer is. Fields are keyword-only.
 A field that some version lacks needs a default: decoding that version yields it, encoding that version leaves the field
 out. The order of the fields is their order on the wire.
 
 Messages are plain slotted dataclasses, not frozen ones: a frozen one costs three times as much to make, and thousands a
-second pass through here in one process. By convention nobody changes a message after it was made.
+second pass through here in one process. By convention a message is not changed after it was made.
 
 How a table becomes code is the business of :mod:`assay.system_under_test.protocol.compiler`.
 
@@ -151,7 +151,7 @@ def message(cls: type[T]) -> type[T]:
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What ``@request`` was told: the API's number, the versions that are spoken (both included), and the answer."""
+    """What ``@request`` was given: the API's number, the versions that are spoken (both included), and the answer."""
 
     key: int
     min_version: int
@@ -209,5 +209,5 @@ def records_size(records: Records) -> int:
 
 
 def records_bytes(records: Records) -> bytes:
-    """The bytes of a ``RECORDS`` field, whatever it holds."""
+    """The bytes of a ``RECORDS`` field, with any content."""
     return records if isinstance(records, bytes) else records.read()

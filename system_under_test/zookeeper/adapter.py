@@ -61,7 +61,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is no
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not typed
-    """Remembers the timeout (seconds) that the server granted, before anyone hears that it is connected; and when the
+    """Remembers the timeout (seconds) that the server granted, before any listener is called; and when the
     latest request was sent (loop time) that a server has answered, and in which session.
     """
 
@@ -201,11 +201,11 @@ class KazooZooKeeper:
     def _post(self, callback: Callable[..., object], *arguments: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
-        except RuntimeError:  # the loop was closed without closing this client: nobody is left to be told
+        except RuntimeError:  # the loop was closed without closing this client: no caller is left
             log.warning("%s: the event loop is closed; dropped %r", self._servers, callback)
 
     def _post_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
-        # one more turn of the loop, since whoever awaits a result, too, runs one turn after it is resolved
+        # one more turn of the loop, since a coroutine that awaits a result also runs one turn after it is resolved
         self._post(self._loop.call_soon, self._unless_closed, callback, *arguments)
 
     def _unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:

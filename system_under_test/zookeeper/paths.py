@@ -1,4 +1,4 @@
-"""Where the brokers keep what in ZooKeeper; the layout of Kafka 0.8 - 0.10 (SYSTEM.md names every path)."""
+"""The znodes of the brokers, by path: the layout of Kafka 0.8 - 0.10."""
 
 from __future__ import annotations
 

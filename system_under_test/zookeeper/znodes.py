@@ -178,7 +178,7 @@ def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list
 
 
 def controller_id(data: bytes) -> int:
-    """The holder named by /controller, also in the old plain-integer form; -1 when malformed, which means nobody."""
+    """The holder named by /controller, also in the old plain-integer form; -1 when malformed, which means none."""
     try:
         return msgspec.json.decode(data, type=ControllerClaim).brokerid
     except _UNREADABLE:

@@ -1,8 +1,8 @@
 """A consumer of the old design: it finds the others of its group, and agrees with them, through ZooKeeper alone.
 
-Every change of members, brokers, topics or partitions makes every member work out anew what is whose, let go of what it
-owns and claim what is its own; a claim fails until the former owner has let go, and is tried again. What a member owns
-ends at once when its session is over, or when it has not heard from ZooKeeper for so long that it may be.
+Every change of members, brokers, topics or partitions makes every member work out again what is whose, let go of what
+it owns and claim what is its own; a claim fails until the former owner has let go, and is tried again. What a member
+owns ends at once when its session is over, or when it has not heard from ZooKeeper for so long that it may be.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _log = logging.getLogger("assay.client")
 class Kind(enum.StrEnum):
     ACQUIRED = "acquired"
     RELEASED = "released"
-    """It is about to let go, by itself: nothing of this hold is handed out or committed any more."""
+    """It is about to let go, in order: nothing of this hold is handed out or committed any more."""
     LOST = "lost"
     """The session is over, or may be."""
 
@@ -66,15 +66,15 @@ class Change:
 
 
 async def _at_once() -> None:
-    """Nobody minds."""
+    """The release that waits for nothing."""
 
 
 class ConsumerConnector:
     """One member of a group. Streams are created once; then it takes part until ``shutdown``.
 
-    ``on_change`` hears of every partition acquired, released and lost. ``before_release`` is waited for before anything
-    is released, so that whoever commits by hand can do so (``ConsumerRebalanceListener`` of 0.9); nobody waits for
-    anybody when a session is over.
+    ``on_change`` is called for every partition acquired, released and lost. ``before_release`` is waited for before
+    anything is released, so that a caller which commits by hand can do so (``ConsumerRebalanceListener`` of 0.9); there
+    is no waiting when a session is over.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class ConsumerConnector:
         self._wake.set()
 
     def _failed(self, error: BaseException) -> None:
-        """A task of ours ended by an error that is none of the system's: whoever gave up hands out nothing more."""
+        """A task of ours ended by an error that is none of the system's: this member hands out nothing more."""
         _log.error("%s: %r", self.consumer_id, error, exc_info=error)
         self._end(Kind.LOST)
 
@@ -209,9 +209,9 @@ class ConsumerConnector:
     def _end(self, kind: Kind) -> None:
         ended, self._holds = self._holds, {}
         for hold in ended.values():
-            self._tell(kind, hold)
+            self._report(kind, hold)
 
-    def _tell(self, kind: Kind, hold: Hold) -> None:
+    def _report(self, kind: Kind, hold: Hold) -> None:
         self._on_change(Change(kind, *hold.partition, hold.thread, hold.number, hold.position))
 
     def _changed(self, event: WatchedEvent) -> None:
@@ -254,7 +254,7 @@ class ConsumerConnector:
             self._numbered += 1
             hold = Hold(partition, thread, self._numbered, positions[partition])
             self._holds[partition] = hold
-            self._tell(Kind.ACQUIRED, hold)
+            self._report(Kind.ACQUIRED, hold)
         return True
 
     async def _release(self) -> None:

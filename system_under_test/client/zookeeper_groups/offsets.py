@@ -30,7 +30,7 @@ from assay.system_under_test.zookeeper import paths
 NO_OFFSET = -1
 ANY_VERSION = -1
 TRIES = 3
-"""Of a commit to ZooKeeper whose znodes come or go meanwhile."""
+"""Of a commit to ZooKeeper whose znodes come or go during it."""
 
 
 class OffsetStore(Protocol):
@@ -43,7 +43,7 @@ class OffsetStore(Protocol):
         ...
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The same for a new owner: what this tells no later fetch falls behind. Raises ``CommitFailed`` as well."""
+        """The same for a new owner: no later fetch returns less than this did. Raises ``CommitFailed`` as well."""
         ...
 
 
@@ -107,7 +107,7 @@ class ZooKeeperOffsets:
 
 
 class TopicOffsets:
-    """The offsets topic, as one who is no member of a group of the new design. Nothing fences a commit there."""
+    """The offsets topic, as a client that is no member of a group of the new design. Nothing fences a commit there."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership

@@ -63,7 +63,7 @@ class Ownership:
             path = paths.consumer_owner(self._group, *partition)
             stat = await self._zookeeper.exists(path)
             if stat is not None and stat.ephemeralOwner == session:
-                with contextlib.suppress(NoNodeError):  # somebody's hand has removed it, or the session's end
+                with contextlib.suppress(NoNodeError):  # removed by hand, or by the session's end
                     await self._registration.fenced(session, [Delete(path, ANY_VERSION)])
             self._claimed.pop(partition, None)
 

@@ -2,7 +2,7 @@
 
 Everything that a member has in ZooKeeper belongs to one session, and goes with it at one moment, its registration as
 well. So a write that checks, in the same transaction, that the registration is there can do nothing once the session is
-over: no claim of others is taken away, and no offset rewound, by one who was away for too long.
+over: no claim of others is taken away, and no offset rewound, by a member that was away for too long.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ class GroupView:
 
 
 async def read_view(zookeeper: ZooKeeper, group: str, mine: Subscription, watch: Watch) -> GroupView:
-    """Reads it all, and has ``watch`` told of the first change of members, brokers, topics or partitions.
+    """Reads it all, and has ``watch`` called at the first change of members, brokers, topics or partitions.
 
-    A member whose registration makes no sense is left out, by everybody alike. Raises kazoo's errors.
+    A member whose registration makes no sense is left out, by all members alike. Raises kazoo's errors.
     """
     await zookeeper.get_children(paths.BROKER_IDS, watch)
     names = mine.threads(await zookeeper.get_children(paths.TOPICS, watch))
@@ -53,7 +53,7 @@ async def read_view(zookeeper: ZooKeeper, group: str, mine: Subscription, watch:
             data, _ = await zookeeper.get(path, watch)
             partitions[topic] = tuple(sorted(int(index) for index in decode(TopicAssignment, path, data).partitions))
         except NoNodeError:
-            continue  # it was deleted; the watch on all topics tells
+            continue  # it was deleted; the watch on all topics fires
         except (ValueError, ZnodeError) as error:
             _log.warning("group %s: %s", group, error)
     members: dict[str, Subscription] = {}
@@ -63,7 +63,7 @@ async def read_view(zookeeper: ZooKeeper, group: str, mine: Subscription, watch:
             data, _ = await zookeeper.get(path)
             members[member] = subscription_of(path, decode(ConsumerRegistration, path, data))
         except NoNodeError:
-            continue  # it left; the watch on all members tells
+            continue  # it left; the watch on all members fires
         except ZnodeError as error:
             _log.warning("group %s: %s", group, error)
     return GroupView(members, partitions)

@@ -7,7 +7,7 @@ any consumer is answered. Then the group is *rebalancing* until every consumer h
 and *steady* until the next change. Any join is a change.
 
 Five events mark the points at which a coordinator may die. Each is written when its step is done, and none of the next:
-draft-change, draft-told, draft-joined, draft-generation, draft-answered.
+draft-change, draft-notified, draft-joined, draft-generation, draft-answered.
 """
 
 from __future__ import annotations
@@ -226,7 +226,9 @@ class DraftGroup:
             return
         consumer.notified = True
         left = sum(not (other.notified or other.waits) for other in self.consumers.values())
-        self.events.emit("draft-told", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=left)
+        self.events.emit(
+            "draft-notified", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=left
+        )
 
     def _note_joined(self, consumer: Consumer) -> None:
         """Where others are still to come."""

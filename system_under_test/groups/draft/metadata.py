@@ -24,13 +24,13 @@ from assay.system_under_test.zookeeper.znodes import Versioned
 ABSENT: Final = -1
 """The version of a znode that is not there yet."""
 LARGEST: Final = 900_000
-"""Bytes; ZooKeeper takes a little more in one request, and closes the connection of whoever sends too much."""
+"""Bytes; ZooKeeper takes a little more in one request, and closes the connection of a client that sends too much."""
 BACK_OFF: Final = 0.1
 """Seconds before ZooKeeper is asked again."""
 
 
 class Displaced(Exception):
-    """Somebody else has written the group: whoever coordinated it does so no more."""
+    """Another broker has written the group: the former coordinator is none any more."""
 
 
 class TooLarge(Exception):
@@ -65,7 +65,7 @@ class MetadataStore:
         self._zookeeper = zookeeper
 
     async def names(self) -> list[str]:
-        """All groups of the draft, whoever coordinates them, as of now or later."""
+        """All groups of the draft, of all coordinators, as of now or later."""
         while True:
             try:
                 await self._zookeeper.sync(paths.DRAFT_GROUPS)
@@ -76,9 +76,9 @@ class MetadataStore:
                 await asyncio.sleep(BACK_OFF)
 
     async def claim(self, group: str) -> Versioned[GroupMetadata] | None:
-        """The group, which nobody of an earlier term can write any more; None where there is none.
+        """The group, which no coordinator of an earlier term can write any more; None where there is none.
 
-        Raises :class:`Displaced` when somebody of a later term was there before, and ``ZnodeError``.
+        Raises :class:`Displaced` when one of a later term was there before, and ``ZnodeError``.
         """
         path = paths.draft_group(group)
         while True:
@@ -88,14 +88,14 @@ class MetadataStore:
             data, version = found
             known = znodes.decode(GroupMetadata, path, data)
             if known.strategy not in ASSIGNORS:
-                raise znodes.ZnodeError(f"znode {path}: nobody knows the strategy {known.strategy!r}")
+                raise znodes.ZnodeError(f"znode {path}: unknown strategy {known.strategy!r}")
             if known.epoch > self.epoch:
                 raise Displaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
             mine = msgspec.structs.replace(known, epoch=self.epoch)
             try:
                 return Versioned(mine, await self.write(group, mine, version))
             except Displaced:
-                continue  # by one who is to be displaced, or has displaced us: the next read tells
+                continue  # by one that is to be displaced, or has displaced us: the next read shows which
 
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
         """Returns the new version. Raises :class:`Displaced` and :class:`TooLarge`; waits for ZooKeeper."""

@@ -1,9 +1,9 @@
 """The draft's groups of one partition of the offsets topic, while this broker leads it.
 
 *Down* before the term begins and when it is over; *catching up* while the groups are read from ZooKeeper, each of them
-claimed for this term, and their topics looked at; then *ready*. Who meets another's write has lost its place and stops
-at once: all its groups are gone, and whoever waits looks for the coordinator anew. Should the term still not be over,
-it catches up again, and learns what the other wrote, or that the other's term is the later one.
+claimed for this term, and their topics looked at; then *ready*. A coordinator that meets another's write has lost its
+place and stops at once: all its groups are gone, and clients that wait look for the coordinator again. If the term is
+not over, it catches up again, and learns what the other wrote, or that the other's term is the later one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Life(StrEnum):
 
 
 class DraftTerm:
-    """See the module. ``epoch`` is the leader epoch; ended by whoever made it when the term is over."""
+    """See the module. ``epoch`` is the leader epoch; its maker ends it when the term is over."""
 
     def __init__(self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn) -> None:
         self.index = index
@@ -96,12 +96,12 @@ class DraftTerm:
                 self._stop()
                 return
             except znodes.ZnodeError as error:
-                _log.error("%s; nobody can join that group", error)
+                _log.error("%s; that group cannot be joined", error)
                 self._unreadable.add(name)
                 continue
             if found is not None:
                 loaded[name] = found
-        for name, found in loaded.items():  # at once: from now on their consumers have to be heard of
+        for name, found in loaded.items():  # at once: from now on their consumers have to send something
             self.groups[name] = self.new_group(name)
             self.groups[name].load(found)
         self.life = Life.READY
@@ -119,8 +119,8 @@ class DraftTerm:
             raise GroupError(COORDINATOR_STARTUP_NOT_COMPLETE)
 
     def new_group(self, group_id: str) -> DraftGroup:
-        """One without consumers, not among the groups yet. Raises :class:`GroupError`: -1 where nobody can read what
-        ZooKeeper has of it.
+        """One without consumers, not among the groups yet. Raises :class:`GroupError`: -1 where what ZooKeeper has of
+        it cannot be read.
         """
         if group_id in self._unreadable:
             raise GroupError(ErrorCode.UNKNOWN)
@@ -128,7 +128,7 @@ class DraftTerm:
         return DraftGroup(group_id, self._store, sizes.sizes, self._events, self._spawn, self._displaced)
 
     async def forget(self, group: DraftGroup) -> None:
-        """Ends a group that is empty; its generations may begin anew."""
+        """Ends a group that is empty; its generations may begin again."""
         group.end(COORDINATOR_STARTUP_NOT_COMPLETE)
         try:
             await self._store.delete(group.group_id, group.version)

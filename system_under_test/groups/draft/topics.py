@@ -1,4 +1,4 @@
-"""How many partitions the topics of groups have, by ZooKeeper, and word of every change.
+"""How many partitions the topics of groups have, by ZooKeeper, and a notice of every change.
 
 Each topic's znode is watched as long as some group wants the topic; one that does not exist has 0 partitions and is
 watched as well.
@@ -22,8 +22,8 @@ _log = logging.getLogger("assay.groups")
 
 
 class TopicSizes:
-    """``on_change`` hears of each topic whose number of partitions is another than the one told last; ``wanted`` says
-    whether anybody still cares for a topic.
+    """``on_change`` is called with each topic whose number of partitions is another than the last one known; ``wanted``
+    says whether a group still has the topic.
     """
 
     def __init__(

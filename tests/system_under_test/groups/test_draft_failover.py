@@ -155,10 +155,10 @@ def test_point_2_told_there_is_a_rebalance_only_if_something_really_differs(seed
         for reader in scene.readers:
             reader.states.clear()
         if seed % 2:
-            await die_as_partitions_are_added(scene, "draft-told")
+            await die_as_partitions_are_added(scene, "draft-notified")
             await until(lambda: scene.generations()[-1] > scene.generation, "a new round", 60)
         else:
-            await die_while_one_sleeps(scene, "draft-told")
+            await die_while_one_sleeps(scene, "draft-notified")
             await quiet(*scene.readers)
             assert scene.generations()[-1] == scene.generation
             told = [reader for reader in scene.readers if State.STOPPED in reader.states]

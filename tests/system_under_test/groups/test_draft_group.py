@@ -257,7 +257,7 @@ def test_the_five_points_are_noted_in_their_order() -> None:
         assert names[names.index("draft-generation") + 1 :] == [
             "draft-change",
             "draft-joined",
-            "draft-told",
+            "draft-notified",
             "draft-generation",
             "draft-answered",
         ]
