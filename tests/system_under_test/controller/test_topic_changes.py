@@ -526,7 +526,7 @@ def test_a_shrunk_or_contradictory_assignment_is_refused_in_one_line_and_put_bac
             await until(restored, "the assignment is as it was")
             said = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
             assert len(said) == 1
-            assert "topic second is refused" in said[0]
+            assert "topic second is rejected" in said[0]
             await elect(cluster, zookeeper)
             await led(cluster, admin, "second", 2)
             await filled(cluster, "second", 2)
