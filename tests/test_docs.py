@@ -150,3 +150,12 @@ def test_the_first_pages_import_the_tester_by_its_public_face(name: str) -> None
     theirs = {"cluster.zookeeper", "cluster"}  # a helper for the system of the page
     imported = re.findall(r"^from assay\.([\w.]+) import", (ROOT / "docs" / f"{name}.md").read_text(), re.MULTILINE)
     assert not [module for module in imported if module not in theirs and module.split(".")[0] not in THE_BROKERS]
+
+
+def test_kinds_of_effects_that_the_guide_names_are_known_to_a_check() -> None:
+    guide = (ROOT / "docs" / "checking.md").read_text()
+    table = guide[guide.index("| family | effects that it reads") : guide.index("All of these names")]
+    kinds = {name for row in table.splitlines() if row for name in SPAN.findall(row.split("|")[2])}
+    text = "".join(path.read_text() for path in [*(ROOT / "checkers").rglob("*.py"), *(ROOT / "harness").rglob("*.py")])
+    assert kinds
+    assert not [kind for kind in sorted(kinds) if f"'{kind}'" not in text and f'"{kind}"' not in text]
