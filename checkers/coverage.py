@@ -1,7 +1,8 @@
 """Did enough happen to call a run good, and did the system come back after each fault?
 
-A run passes only if every fault that was meant to happen was injected and proved to bite, enough operations succeeded
-during each fault and after the last heal, every check had data, and the drain reached the sentinel in every partition.
+A run passes only if every fault that was meant to happen was injected and proved to take effect, enough operations
+succeeded during each fault and after the last heal, every check had data, and the drain reached the sentinel in every
+partition.
 Whatever is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key to which
 clients kept sending (or which they kept reading) after a heal, with no new fault in the way, and of which no send was
 acknowledged (no poll reached the end) within the contract's deadline.
@@ -14,7 +15,6 @@ A register has recovered with the first write or CAS that was acknowledged, and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -45,7 +45,7 @@ class Fault:
     injected: int | None
     healed: int | None
     failed: bool
-    bit: bool
+    took_effect: bool
 
     def overlaps(self, start: int, end: int) -> bool:
         """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
@@ -110,29 +110,20 @@ def faults(engine: Engine) -> list[Fault]:
     rows = engine.rows(
         "select id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
         "max(case when phase = 'healed' then time end) as healed, "
-        "max(case when phase = 'healed' and bit then 1 else 0 end) as bit "
+        "max(case when phase = 'healed' and took_effect then 1 else 0 end) as took_effect, "
+        "max(case when phase = 'failed' then 1 else 0 end) as failed, "
+        "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise "
         "from faults group by id order by id nulls first"
     )
-    stages: dict[int | None, set[str]] = {}
-    for row in engine.rows("select id, detail from faults where phase = 'failed'"):
-        stages.setdefault(row["id"], set()).add(_stage(row["detail"]))
     return [
-        Fault(row["id"], row["fault"], row["injected"], row["healed"], _failed(row, stages), bool(row["bit"]))
+        Fault(row["id"], row["fault"], row["injected"], row["healed"], _failed(row), bool(row["took_effect"]))
         for row in rows
     ]
 
 
-def _failed(row: Row, stages: dict[int | None, set[str]]) -> bool:
-    return bool(stages.get(row["id"], set()) - ({"heal"} if row["healed"] is not None else set()))
-
-
-def _stage(detail: str | None) -> str:
-    """At which stage it failed, as the injector tells; empty where it does not."""
-    try:
-        told = json.loads(detail or "")
-    except ValueError:
-        return ""
-    return str(told.get("stage", "")) if isinstance(told, dict) else ""
+def _failed(row: Row) -> bool:
+    """A heal is tried again until it succeeds."""
+    return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
 
 
 def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
@@ -162,8 +153,8 @@ def _fault_reasons(known: list[Fault]) -> list[str]:
             reasons.append(f"{name} was intended but never injected")
         elif fault.healed is None:
             reasons.append(f"{name} was injected at {seconds(fault.injected)} but never healed")
-        elif not fault.bit:
-            reasons.append(f"{name} was injected at {seconds(fault.injected)}, but nothing shows that it bit")
+        elif not fault.took_effect:
+            reasons.append(f"{name} was injected at {seconds(fault.injected)}, but nothing shows that it took effect")
         elif fault.failed:
             reasons.append(f"{name} failed in part (see faults)")
     return reasons

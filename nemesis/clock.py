@@ -16,6 +16,7 @@ from typing import cast
 from assay.cluster.node import Clocked, Cluster, Node, NodeError
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
@@ -32,6 +33,7 @@ class Clock:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.CLOCK
+    impact = Impact()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = draw_target(rng, census, target)

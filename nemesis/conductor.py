@@ -36,7 +36,7 @@ from assay.nemesis.recovery import RECOVERY_SECONDS, Recoveries
 from assay.nemesis.reporter import Reporter
 from assay.nemesis.row import FaultRow, Stage
 from assay.nemesis.schedule import Record, Schedule, Step
-from assay.nemesis.target import Chosen, servers
+from assay.nemesis.target import Chosen, clients, servers
 from assay.nemesis.trigger import Fired
 from assay.nemesis.waiting import Waiting
 
@@ -79,7 +79,7 @@ class Conductor:
         self._seeds = [rng.getrandbits(32) if step.seed is None else step.seed for step in schedule.steps]
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._context = Context(cluster, system, Cuts(cluster), self._last_events)
-        self._reporter = Reporter(schedule, record, stamp)
+        self._reporter = Reporter(schedule, catalogue, clients(cluster), record, stamp)
         self._recoveries = Recoveries(system, self._reporter, recovery_seconds)
         self._in_force = InForce(self._context, catalogue)
         self._wake = asyncio.Event()

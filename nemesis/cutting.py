@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from assay.cluster.node import Cluster, NodeError
 from assay.nemesis.cuts import Drop, Manner
 from assay.nemesis.fault import Injection, Proof, Scope
+from assay.nemesis.impact import Impact
 
 
 class Cutting:
     """A fault of links. Who cuts is in :meth:`links`, who must be seen to suffer in :meth:`sufferers`."""
 
     scope = Scope.NETWORK
+    impact = Impact(cuts_links=True)
     manner = Manner.DROP
     capabilities: Sequence[type] = ()
 

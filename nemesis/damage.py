@@ -31,6 +31,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import Damageable, System
 from assay.nemesis.fault import Census, Injection, Proof, on_each
+from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
 from assay.nemesis.process import draw_target, probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
@@ -64,6 +65,7 @@ class Damage(Kill):
     """A kill, and in the time in which the process is dead, damage."""
 
     capabilities: Sequence[type] = (Damageable,)
+    impact = Impact(ends_process=True, damages_files=True)
 
     def __init__(self, way: Way) -> None:
         self._way = way

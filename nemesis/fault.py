@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import DeploymentError, System
 from assay.nemesis.cuts import Cuts
+from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Parameter, ScheduleError, Step
 from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, clients, groups, servers, zookeepers
 
@@ -143,6 +144,11 @@ class Fault(Protocol):
 
     @property
     def scope(self) -> Scope: ...
+
+    @property
+    def impact(self) -> Impact:
+        """What it does to its targets. Checks and reports read it, from the rows of the history."""
+        ...
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """The target and parameters of one random step; a target that is given is kept.

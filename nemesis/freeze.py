@@ -17,6 +17,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target, probe_processes, proved, status
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, servers
@@ -30,6 +31,7 @@ class Freeze:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.NODE
+    impact = Impact(pauses_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target)

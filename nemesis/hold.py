@@ -21,6 +21,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import Holdable, System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target, probe_processes, status, written
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
@@ -34,6 +35,8 @@ class Hold:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = (Holdable,)
     scope = Scope.PROCESS
+    impact = Impact(ends_process=True, pauses_process=True, gradual=True)
+    """With ``restart`` the process ends before it comes to the event."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """The event is chosen at the injection, when the system is known."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from assay.cluster.node import Node
-from assay.nemesis.fault import Context, Fault, Injection, Scope
+from assay.nemesis.fault import Context, Fault, Injection
 from assay.nemesis.schedule import Step
 from assay.nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
 from assay.nemesis.trigger import Fired
@@ -36,9 +36,12 @@ class InForce:
     def remove(self, number: int) -> None:
         del self._injections[number]
 
-    def of_scope(self, *scopes: Scope) -> set[str]:
-        """The nodes that faults of these scopes hold."""
-        held = [injection for injection in self if self._catalogue[injection.step.fault].scope in scopes]
+    def kept_from_running(self) -> set[str]:
+        """The nodes whose processes a fault has ended or paused."""
+        return self._held(lambda fault: fault.impact.stops_work)
+
+    def _held(self, by: Callable[[Fault], bool]) -> set[str]:
+        held = [injection for injection in self if by(self._catalogue[injection.step.fault])]
         return {name for injection in held for name in injection.names}
 
     async def choose(self, step: Step, seed: int, fired: Fired | None) -> Chosen:
@@ -49,7 +52,7 @@ class InForce:
             zookeepers(context.cluster),
             context.system.keys(),
             context.find,
-            sorted(self.of_scope(*(other for other in Scope if scope.clashes(other)))),
+            sorted(self._held(lambda other: other.scope.clashes(scope))),
             None if fired is None else fired.origin,
             clients(context.cluster),
             groups(context.system),

@@ -15,6 +15,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target, probe_processes, proved, status, written
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, servers
@@ -28,6 +29,7 @@ class Kill:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
+    impact = Impact(ends_process=True)
     on_targets = staticmethod(on_each)
     """One after the other, or all at once."""
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import Movable, System
 from assay.nemesis.fault import Census, Injection, Proof, Scope
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target, probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Kind, Target, TargetError, servers
@@ -43,6 +44,7 @@ class MoveReplicas:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = (Movable,)
     scope = Scope.REPLICAS
+    impact = Impact()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if census.keys == () or census.servers < 2:

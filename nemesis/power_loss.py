@@ -15,6 +15,7 @@ from typing import cast
 from assay.cluster.node import Cluster, Node, Powered
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, on_all
+from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
 from assay.nemesis.process import draw_target, probe_processes
 from assay.nemesis.schedule import Parameter
@@ -28,6 +29,7 @@ class PowerLoss(Kill):
 
     name = "power-loss"
     description = "the machine loses power: what was not fsynced is gone; started again at the heal"
+    impact = Impact(ends_process=True, loses_unsynced=True)
     on_targets = staticmethod(on_all)
     """One after the other, the last would have had time to flush what it alone still had."""
 

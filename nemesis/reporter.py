@@ -6,12 +6,13 @@ Times that a row's detail gives are seconds of the run; the row's own time is th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from assay.nemesis.fault import Injection, Proof
+from assay.cluster.node import Node
+from assay.nemesis.fault import Fault, Injection, Proof
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Record, Resolved, Schedule
 
@@ -22,8 +23,17 @@ class Reporter:
     A fault's number is its place in the schedule, from 1.
     """
 
-    def __init__(self, schedule: Schedule, record: Callable[[FaultRow], None], stamp: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        catalogue: Mapping[str, Fault],
+        clients: Sequence[Node],
+        record: Callable[[FaultRow], None],
+        stamp: Callable[[], int],
+    ) -> None:
         self._schedule = schedule
+        self._catalogue = catalogue
+        self._clients = {node.name for node in clients}
         self._record = record
         self._stamp = stamp
         self._started = 0.0
@@ -48,7 +58,7 @@ class Reporter:
         self._started = asyncio.get_running_loop().time()
         for number, step in enumerate(self._schedule.steps, start=1):
             detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
-            self._row(number, (), FaultPhase.INTENDED, detail)
+            self._row(number, (), FaultPhase.INTENDED, detail, starts=int(step.at))
 
     def missed(self, number: int, at: float, stage: Stage, reason: str) -> None:
         """It failed before it had a target."""
@@ -71,7 +81,7 @@ class Reporter:
         detail = {"at": at, "evidence": dict(proof.evidence)}
         if proof.reason is not None:
             detail["reason"] = proof.reason
-        self._row(injection.id, injection.names, FaultPhase.HEALED, detail, proof.took_effect)
+        self._row(injection.id, injection.names, FaultPhase.HEALED, detail, took_effect=proof.took_effect)
         resolved = self._resolved[injection.id]
         self._resolved[injection.id] = msgspec.structs.replace(
             resolved, healed_at=at, detail={**resolved.detail, "took_effect": proof.took_effect, **detail}
@@ -86,7 +96,7 @@ class Reporter:
     def failed(self, number: int, targets: tuple[str, ...], stage: Stage, reason: str) -> None:
         """Something went wrong with it."""
         detail = {"what": str(self._schedule.steps[number - 1]), "stage": str(stage), "reason": reason}
-        self._row(number, targets, FaultPhase.FAILED, detail)
+        self._row(number, targets, FaultPhase.FAILED, detail, stage=stage)
 
     def _row(
         self,
@@ -94,9 +104,26 @@ class Reporter:
         targets: tuple[str, ...],
         phase: FaultPhase,
         detail: Mapping[str, Any],
+        *,
         took_effect: bool | None = None,
+        stage: Stage | None = None,
+        starts: int | None = None,
     ) -> None:
-        # A copy as it is now: evidence goes on growing after the row has been written.
-        plain = msgspec.json.decode(msgspec.json.encode(dict(detail)))
-        fault = self._schedule.steps[number - 1].fault
-        self._record(FaultRow(number, fault, targets, phase, self._stamp(), plain, took_effect))
+        """``starts``: whole seconds from now on until it may begin."""
+        fault, time = self._schedule.steps[number - 1].fault, self._stamp()
+        self._record(
+            FaultRow(
+                number,
+                fault,
+                targets,
+                phase,
+                time,
+                # A copy as it is now: evidence goes on growing after the row has been written.
+                msgspec.json.decode(msgspec.json.encode(dict(detail))),
+                self._catalogue[fault].impact,
+                on_clients=not self._clients.isdisjoint(targets),
+                took_effect=took_effect,
+                stage=stage,
+                not_before=None if starts is None else time + starts * 1_000_000_000,
+            )
+        )

@@ -20,6 +20,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import DeploymentError, System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target, probe_processes, proved, status
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target, servers
@@ -37,6 +38,7 @@ class Restart:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
+    impact = Impact(ends_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target)
@@ -75,6 +77,7 @@ class RollingRestart(Restart):
 
     name = "restart-rolling"
     description = "every server is ended cleanly and started again, one after the other"
+    impact = Impact(ends_process=True, gradual=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target if target is not None else Target(Kind.ALL))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
+
+from assay.nemesis.impact import Impact
 
 
 class FaultPhase(enum.StrEnum):
@@ -35,8 +38,10 @@ class Stage(enum.StrEnum):
 class FaultRow(msgspec.Struct, frozen=True):
     """One change of one fault. ``id`` rises from 1 in the schedule's order; ``time`` is the run's stamp in nanoseconds.
 
-    ``took_effect``: on ``healed`` rows whether the fault was proved to have taken effect, else None. ``detail`` is
-    plain data; on ``failed`` rows it has ``stage`` and ``reason``.
+    ``impact``: as the fault declares it. ``on_clients``: is a node among the targets that clients live on?
+    ``took_effect``: on ``healed`` rows whether the fault was proved to have taken effect. ``stage``: on ``failed``
+    rows where it failed. ``not_before``: on ``intended`` rows when it may begin at the earliest, in nanoseconds, by
+    whole seconds. ``detail`` is plain data, for people to read.
     """
 
     id: int
@@ -45,4 +50,13 @@ class FaultRow(msgspec.Struct, frozen=True):
     phase: FaultPhase
     time: int
     detail: dict[str, Any]
+    impact: Impact
+    on_clients: bool = False
     took_effect: bool | None = None
+    stage: Stage | None = None
+    not_before: int | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """As the history's writer takes it."""
+        columns = msgspec.structs.asdict(self)
+        return columns | asdict(columns.pop("impact"))

@@ -17,6 +17,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target, probe_processes, proved, status, written
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import OF_CLIENTS, Target, servers
@@ -30,6 +31,7 @@ class Stop:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
+    impact = Impact(pauses_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if target is not None and target.kind in OF_CLIENTS:

@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.nemesis.ambush import LINE_SECONDS, Ambush
 from assay.nemesis.attempt import ACTION_SECONDS, attempt
-from assay.nemesis.fault import NOT_READY_ERRORS, Scope
+from assay.nemesis.fault import NOT_READY_ERRORS
 from assay.nemesis.hold import Hold
 from assay.nemesis.in_force import InForce
 from assay.nemesis.reporter import Reporter
@@ -22,8 +22,6 @@ from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
 LOOK_AGAIN = 0.25
 """Seconds until an ambush whose time is over is looked at again, while a line of its may be on its way."""
-STANDSTILL = (Scope.PROCESS, Scope.NODE)
-"""Scopes of faults that decide whether a process runs."""
 
 
 class Waiting:
@@ -89,7 +87,7 @@ class Waiting:
         armed, step = self._armed[number], self._steps[number - 1]
         if self._ambush.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
             try:
-                sprung = await self._ambush.has_sprung(self._kept_from_running())
+                sprung = await self._ambush.has_sprung(self._in_force.kept_from_running())
             except NOT_READY_ERRORS:
                 sprung = True  # not known: it is asked again
             if self._armed.get(number) is not armed:
@@ -127,7 +125,7 @@ class Waiting:
         """Unless a step waits in it. Nodes that a fault keeps from running do not go on. What went wrong, or None."""
         if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
             return None
-        return await attempt(ACTION_SECONDS, self._ambush.end(self._kept_from_running()))
+        return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_from_running()))
 
     def drop_all(self, reason: str) -> None:
         """None of them will act."""
@@ -140,6 +138,3 @@ class Waiting:
         self._fired.pop(number, None)
         reason = f"{self._steps[number - 1]}: {reason}"
         self._reporter.missed(number, self._reporter.elapsed(), Stage.TRIGGER, reason)
-
-    def _kept_from_running(self) -> set[str]:
-        return self._in_force.of_scope(*STANDSTILL)

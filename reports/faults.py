@@ -28,10 +28,12 @@ class FaultBand:
     injected: int | None
     healed: int | None
     recovered: int | None
-    bit: bool | None
-    """Whether it showed its effect; None when it is not known."""
+    took_effect: bool | None
+    """Whether that was proved; None when it is not known."""
+    ended_at_once: bool
+    """Whether it ended its targets' processes when it was injected."""
     failures: tuple[str, ...]
-    """What went wrong with it: ``bite: no message was dropped``."""
+    """What went wrong with it: ``effect: no message was dropped``."""
     failed_at: int | None
     succeeded: int
     """Operations that, while it was in force, began and achieved something, as the verdict counts them."""
@@ -51,7 +53,8 @@ def fault_bands(recording: Recording) -> tuple[tuple[FaultBand, ...], int]:
     if total == 0:
         return (), 0
     rows = recording.rows(
-        "select id, fault, targets, phase, time, left(detail, 20000) as detail, bit "
+        "select id, fault, targets, phase, time, left(detail, 20000) as detail, took_effect, "
+        "coalesce(ends_process and not gradual, false) as ended_at_once "
         "from faults where id in (select distinct id from faults order by id limit ?) order by id, time",
         [MOST_FAULTS],
     )
@@ -91,7 +94,8 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
         injected=when("injected"),
         healed=when("healed"),
         recovered=when("recovered"),
-        bit=next((step["bit"] for step in steps if step["phase"] == "healed"), None),
+        took_effect=next((step["took_effect"] for step in steps if step["phase"] == "healed"), None),
+        ended_at_once=any(step["ended_at_once"] for step in steps),
         failures=tuple(_failure(detail) for _, detail in failed),
         failed_at=int(failed[0][0]["time"]) if failed else None,
         succeeded=succeeded,

@@ -19,8 +19,6 @@ from assay.reports.recording import Recording, Row
 MOST_LANES: Final = 12
 MOST_EVENTS: Final = 2_000
 CONTROLLER: Final = "controller"
-KILLS: Final = frozenset({"kill", "restart", "truncate-tail", "corrupt", "garbage-tail"})
-"""Faults that end their targets' processes when they are injected."""
 _BEGINS: Final = {"became-leader": False, "became-controller": True}
 _ENDS: Final = {"became-follower": False, "resigned-controller": True}
 
@@ -111,6 +109,6 @@ def _lane(row: Row, controller: bool) -> str:
 
 
 def deaths(faults: Sequence[FaultBand]) -> list[tuple[int, str]]:
-    """When whose process was killed."""
-    return [(band.injected, node) for band in faults if band.injected is not None and band.fault in KILLS
+    """When whose process ended."""
+    return [(band.injected, node) for band in faults if band.injected is not None and band.ended_at_once
             for node in band.targets]  # fmt: skip

@@ -147,7 +147,7 @@ def _lead(report: Report) -> str:
     if judgement.verdict is Verdict.UNKNOWN:
         return judgement.unknown[0] if judgement.unknown else "The evidence carries neither answer."
     clear = sum(1 for check in report.checks if check.rows)
-    faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.bit]
+    faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.took_effect]
     under = f", under {len(faults)} {'fault' if len(faults) == 1 else 'faults'}" if faults else ", without faults"
     tolerated = sum(judgement.anomalies.values())
     found = f"{tolerated:,} tolerated anomalies and no forbidden one" if tolerated else "No anomaly"

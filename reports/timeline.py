@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from bokeh.core.properties import value
@@ -23,6 +23,8 @@ from assay.reports.model import FindingView, Recorded, Report
 from assay.reports.operations import Bar
 from assay.reports.palette import node_role
 from assay.reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, to_seconds
+
+_PROVED: Final = {True: "yes", False: "no", None: "unknown"}
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]
             "meant": ["—" if band.intended is None else f"{band.intended / NANOSECONDS:.3f} s" for band in shown],
             "until": ["never" if band.healed is None else f"{band.healed / NANOSECONDS:.3f} s" for band in shown],
             "recovered": ["—" if band.recovered is None else f"{band.recovered / NANOSECONDS:.3f} s" for band in shown],
-            "bit": ["yes" if band.bit else "no" if band.bit is False else "unknown" for band in shown],
+            "took_effect": [_PROVED[band.took_effect] for band in shown],
         }
     )
     bars = panel.hbar(y="y", left="left", right="right", height=0.72, source=source, line_color=None)
@@ -136,7 +138,7 @@ def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]
     )  # fmt: skip
     desk.painter.paint(text.glyph, text_color="ink")
     tips = [("fault", "@what"), ("on", "@who"), ("intended", "@meant"), ("injected", "@left{0.000} s"),
-            ("healed", "@until"), ("recovered", "@recovered"), ("showed its effect", "@bit")]  # fmt: skip
+            ("healed", "@until"), ("recovered", "@recovered"), ("took effect", "@took_effect")]  # fmt: skip
     panel.add_tools(HoverTool(renderers=[bars], tooltips=tips))
     failed = [band for band in recorded.faults if band.failed_at is not None]
     if failed:

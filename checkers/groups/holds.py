@@ -65,42 +65,29 @@ HOLDS: Final = View(
 """``told``: the last call of an operation that tells of it, so that it was held then at the latest; ``over``: when the
 owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
 
-_SPARING: Final = (
-    "clock",
-    "consumer-from-coordinator",
-    "consumer-from-zookeeper",
-    "cut-consumer",
-    "freeze",
-    "stop",
-    "stop-consumer",
-    "zookeeper-expire",
-)
-"""Faults after which a process goes on with all that it knew; partitions, too. Any other one may have killed it."""
-
 TIMES: Final = View(
     "fault_times",
     f"""
-    select id, min(fault) as fault, max(case when targets like '%client%' then 1 else 0 end) as of_clients,
-        min(time) + 1000000000 * max(case when phase = 'intended' then coalesce(cast(nullif(
-            regexp_extract(detail, '"at": ?([0-9]+)', 1), '') as bigint), 0) else 0 end) as since,
+    select id, max(case when on_clients then 1 else 0 end) as of_clients,
+        max(case when coalesce(ends_process, true) then 1 else 0 end) as ends_process,
+        coalesce(min(not_before), min(time)) as since,
         coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
     from faults group by id
     """,
     keep=True,
 )
-"""``since``: when a fault may have begun, at the earliest. All are intended at the start, for so many seconds later, of
-which whole ones count, since engines differ in fractions; what was done is written only once it is done."""
+"""``since``: when a fault may have begun, at the earliest: what was done is written only once it is done."""
 
 KILLS: Final = View(
     "client_kills",
-    f"""
-    select since, healed from fault_times
-    where of_clients = 1 and fault not like 'partition%' and fault not in {_SPARING}
+    """
+    select since, healed from fault_times where of_clients = 1 and ends_process = 1
     union all select cast(null as bigint), cast(null as bigint)
     """,
 )
-"""Between which times a client's process may have been killed; and a row of nulls."""
+"""Between which times a client's process may have ended; and a row of nulls. A fault that does not say whether it
+ends processes may do so."""
 
 CERTAIN: Final = View(
     "certain_holds",

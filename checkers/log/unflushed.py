@@ -6,10 +6,10 @@ contract may allow (``Contract.unflushed``, M - 1). What is allowed is told as `
 is judged as if those records had been sent with an unknown outcome and never read: what is left of the history before
 the loss ends at the cut, and a consumer begins anew after it.
 
-Allowed is nothing but that. A loss of power counts when it bit and its targets are all nodes that have an event log.
-Of a partition M - 1 records may go, counted from the last known before, by a send or by a poll; what else is gone other
-checks find. And they must go together: of those at or above the cut none may be there afterwards, nor at another offset
-above it. Where one is, no cut is granted.
+Nothing else is allowed. A loss of power counts when it took effect and its targets are all nodes that have an event
+log. Of a partition M - 1 records may go, counted from the last known before, by a send or by a poll; other checks find
+what else is gone. And they must go together: of those at or above the cut none may be there afterwards, nor at another
+offset above it. Where one is, no cut is granted.
 When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
 
 An offset counts as gone when no poll showed its value there any more although polls or sends came that far, or the
@@ -30,7 +30,6 @@ from assay.checkers.sql import order_by
 from assay.harness.core.history import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
-POWER_LOSS: Final = "power-loss"
 ERA: Final = 1 << 32
 """Added to assignments for each cut before them, so that no chain of polls goes on across one."""
 NO_CUTS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
@@ -57,7 +56,7 @@ def _moments(engine: Engine) -> list[int]:
     rows = engine.rows(
         f"""
         select i.targets as targets, i.time as moment from faults i join faults h on i.id = h.id
-        where i.fault = '{POWER_LOSS}' and i.phase = 'injected' and h.phase = 'healed' and h.bit
+        where i.loses_unsynced and i.phase = 'injected' and h.phase = 'healed' and h.took_effect
         {order_by("i.time")}
         """
     )

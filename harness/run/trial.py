@@ -243,10 +243,7 @@ class Trial:
 
     def _fault_recorder(self, history: HistoryWriter) -> Callable[[FaultRow], None]:
         def record(row: FaultRow) -> None:
-            history.fault(
-                id=row.id, fault=row.fault, targets=row.targets, phase=row.phase, time=row.time, detail=row.detail,
-                bit=row.took_effect,
-            )  # fmt: skip
+            history.fault(**row.columns())
             if row.phase is FaultPhase.INJECTED:
                 self.tally.in_force[row.id] = f"{row.fault} {'+'.join(row.targets)}"
             elif row.phase is FaultPhase.HEALED:

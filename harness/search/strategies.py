@@ -23,11 +23,9 @@ from hypothesis import strategies as st
 
 from assay.harness.search.example import Example
 from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.damage import Damage
 from assay.nemesis.fault import Census
 from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
-from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.stop import Stop
 from assay.nemesis.target import OF_CLIENTS, Kind, Target, named, number
@@ -269,7 +267,7 @@ def tidy(example: Example, terrain: Terrain) -> Example:
     of what a majority acknowledged something is left elsewhere. More than that no such system promises.
     """
     servers = example.nodes
-    lossy = {name for name, fault in terrain.catalogue.items() if isinstance(fault, PowerLoss | Damage)}
+    lossy = {name for name, fault in terrain.catalogue.items() if fault.impact.loses_data}
     victim = named(f"n{1 + example.seed % servers}")
     steps = []
     for step in example.schedule.steps:

@@ -23,7 +23,7 @@ CONTRACT = forbid(*REGISTER_ANOMALIES, recovery_deadline=4.0).tolerate("lost-upd
 def fault(phase: str, at: int) -> dict[str, Any]:
     return {
         "id": 1, "fault": "partition", "targets": "[]", "phase": phase, "time": at * 1_000_000,
-        "detail": "{}", "bit": phase == "healed" or None,
+        "detail": "{}", "took_effect": phase == "healed" or None,
     }  # fmt: skip
 
 

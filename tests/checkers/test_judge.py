@@ -28,23 +28,24 @@ FAULT = (2_000, 4_000)
 CONTRACT = forbid(*LOG_ANOMALIES, recovery_deadline=3.0)
 
 
-def fault(phase: str, time: int, *, id: int = 1, bit: bool | None = None, detail: str = "{}") -> Row:
+def fault(phase: str, time: int, *, id: int = 1, took_effect: bool | None = None, stage: str | None = None) -> Row:
     return {
         "id": id,
         "fault": "partition",
         "targets": '["n1"]',
         "phase": phase,
         "time": time * 1_000_000,
-        "detail": detail,
-        "bit": bit,
+        "detail": "{}",
+        "stage": stage,
+        "took_effect": took_effect,
     }
 
 
-def partition(*, bit: bool = True) -> list[Row]:
+def partition(*, took_effect: bool = True) -> list[Row]:
     return [
         fault("intended", 1_990),
         fault("injected", FAULT[0]),
-        fault("healed", FAULT[1], bit=bit),
+        fault("healed", FAULT[1], took_effect=took_effect),
         fault("recovered", FAULT[1] + 500),
     ]
 
@@ -183,14 +184,20 @@ def test_an_empty_run_is_unknown(tmp_path: Path, contract: Contract) -> None:
 @pytest.mark.parametrize(
     ("faults", "reason"),
     [
-        (partition(bit=False), "nothing shows that it bit"),
+        (partition(took_effect=False), "nothing shows that it took effect"),
         ([fault("intended", 1_990), fault("failed", 2_000)], "never injected"),
         (partition()[:2], "never healed"),
         ([*partition(), fault("intended", 20_000, id=2)], "fault 2 (partition) was intended but never injected"),
         ([*partition(), fault("failed", 4_500)], "failed in part"),
-        ([*partition(), fault("failed", 2_500, detail='{"stage":"inject"}')], "failed in part"),
-        ([fault("injected", 2_000), fault("healed", 2_001, bit=True)], "only 0 operations succeeded during fault 1"),
-        ([fault("injected", 2_000), fault("healed", 60_000, bit=True)], "only 0 operations succeeded after the last"),
+        ([*partition(), fault("failed", 2_500, stage="inject")], "failed in part"),
+        (
+            [fault("injected", 2_000), fault("healed", 2_001, took_effect=True)],
+            "only 0 operations succeeded during fault 1",
+        ),
+        (
+            [fault("injected", 2_000), fault("healed", 60_000, took_effect=True)],
+            "only 0 operations succeeded after the last",
+        ),
     ],
 )
 def test_faults_that_prove_nothing_make_it_unknown(tmp_path: Path, faults: list[Row], reason: str) -> None:
@@ -200,7 +207,7 @@ def test_faults_that_prove_nothing_make_it_unknown(tmp_path: Path, faults: list[
 
 
 def test_a_heal_that_succeeded_when_it_was_tried_again_is_one(tmp_path: Path) -> None:
-    unhealed = fault("failed", 2_500, detail='{"stage":"heal"}')
+    unhealed = fault("failed", 2_500, stage="heal")
     assert verdict(tmp_path / "a", run(), faults=[*partition(), unhealed]).verdict is Verdict.PASS
     never = verdict(tmp_path / "b", run(), faults=[*partition()[:2], unhealed])
     assert any("never healed" in told for told in never.unknown)
@@ -251,7 +258,11 @@ def test_no_poll_that_reaches_the_end_is_no_recovery(tmp_path: Path) -> None:
 
 
 def test_the_next_fault_excuses_a_missing_recovery(tmp_path: Path) -> None:
-    second = [fault("intended", 5_000, id=2), fault("injected", 5_001, id=2), fault("healed", 7_000, id=2, bit=True)]
+    second = [
+        fault("intended", 5_000, id=2),
+        fault("injected", 5_001, id=2),
+        fault("healed", 7_000, id=2, took_effect=True),
+    ]
     judged = verdict(tmp_path, run(silent=(2_500, 7_800)), faults=[*partition(), *second])
     assert NO_RECOVERY not in judged.anomalies
 
@@ -266,7 +277,7 @@ def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Pa
     pq.write_table(pa.Table.from_pylist(rows, schema=old), folder / "faults" / "part-000000.parquet")
     judged = judge(folder, CONTRACT)
     assert judged.anomalies == {}
-    assert any("nothing shows that it bit" in told for told in judged.unknown)
+    assert any("nothing shows that it took effect" in told for told in judged.unknown)
 
 
 EARLY = Check(

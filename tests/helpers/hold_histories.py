@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from helpers.fault_rows import impact
 from helpers.log_histories import Row, effect
 
 MS = 1_000_000
@@ -69,8 +70,9 @@ class Consumers:
         for phase, when in zip(
             ("intended", "injected", "healed", "recovered"), (0, 1, 9, rng.randint(10, 30)), strict=True
         ):
-            self.faults.append({"id": number, "fault": name, "targets": targets, "phase": phase, "detail": "{}",
-                                "time": self.stamp(now + when) - 7, "bit": True})  # fmt: skip
+            row = {"id": number, "fault": name, "targets": targets, "phase": phase, "detail": "{}", "took_effect": True}
+            row |= {"time": self.stamp(now + when) - 7, "on_clients": "client" in targets}
+            self.faults.append(row | impact(name))
 
     def stamp(self, time: int) -> int:
         return (self.base + time) * MS

@@ -52,13 +52,13 @@ def run_folder(
                 ),
                 [Effect("append", "orders-0", index if outcome is Outcome.OK else None, index)],
             )  # fmt: skip
-        for phase, time, bit in (
+        for phase, time, took_effect in (
             ("intended", 1, None),
             ("injected", 2 * SECOND, None),
             ("healed", 3 * SECOND, True),
             ("recovered", 3 * SECOND + 1, None),
         ):
-            history.fault(id=1, fault="kill", targets=("n1",), phase=phase, time=time, bit=bit)
+            history.fault(id=1, fault="kill", targets=("n1",), phase=phase, time=time, took_effect=took_effect)
     info = RunInfo(
         test=test, status=status, started=began.isoformat(), ended=(began + timedelta(seconds=9)).isoformat(),
         owner=str(current()), seed=7, cluster="sim", nemesis="kill", command=f"pytest --defect={defect}",

@@ -11,6 +11,7 @@ from assay.checkers.contract import Contract, forbid
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.verdict import Judgement
 
+from helpers.fault_rows import impact
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, write
 
@@ -40,7 +41,7 @@ class Log:
         return self
 
     def power_loss(
-        self, lost: Sequence[int], *, targets: Sequence[str] = SERVERS, bit: bool = True, at: int | None = None
+        self, lost: Sequence[int], *, targets: Sequence[str] = SERVERS, took_effect: bool = True, at: int | None = None
     ) -> Log:
         """``lost``: which of the records go, counted from the last (1 is the last)."""
         for back in lost:
@@ -49,9 +50,10 @@ class Log:
             self.values.pop()
         injected = self.now if at is None else at
         row = {"id": len(self.faults), "fault": "power-loss", "targets": json.dumps(targets), "detail": "{}"}
+        row |= impact("power-loss")
         self.faults += [
-            {**row, "phase": "injected", "time": injected * MILLISECOND, "bit": None},
-            {**row, "phase": "healed", "time": (self.now + 1_000) * MILLISECOND, "bit": bit},
+            {**row, "phase": "injected", "time": injected * MILLISECOND, "took_effect": None},
+            {**row, "phase": "healed", "time": (self.now + 1_000) * MILLISECOND, "took_effect": took_effect},
         ]
         self.now += 1_100
         return self

@@ -12,6 +12,8 @@ from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
+from helpers.fault_rows import impact
+
 SECOND = 1_000_000_000
 HOSTILE = "</script><img src=x onerror=alert(1)><script>window.pwned=1</script>"
 COMMAND = "pytest workloads/test_log.py::test_log --cluster=sim --nemesis=kill --seed=7"
@@ -61,7 +63,7 @@ def ordinary(count: int = 60) -> list[Completed]:
 
 
 def write_history(folder: Path, operations: Sequence[Completed], *, faults: bool = True, close: bool = True) -> None:
-    """With a kill of n3 from 2 s to 3 s, a partition that never bit, and leaders that change at the kill."""
+    """With a kill of n3 from 2 s to 3 s, a partition that never took effect, and leaders that change at the kill."""
     writer = HistoryWriter(folder)
     for operation in operations:
         kind = "append" if operation.operation.f == "send" else "observe"
@@ -71,7 +73,7 @@ def write_history(folder: Path, operations: Sequence[Completed], *, faults: bool
         writer.fault(id=2, fault="partition", targets=(), phase="intended", time=2, detail={"what": "partition one"})
         writer.fault(
             id=2, fault="partition", targets=(), phase="failed", time=4 * SECOND,
-            detail={"stage": "target", "reason": "nobody leads orders-9"},
+            detail={"stage": "target", "reason": "nobody leads orders-9"}, stage="target",
         )  # fmt: skip
         leader = {"event": "became-leader", "key": "orders-3"}
         writer.event(time=-5, node="n3", incarnation=1, seq=1, epoch=0, **leader)
@@ -88,8 +90,8 @@ def _fault(
 ) -> None:
     what = {"what": f"{fault} leader of orders-3"}
     writer.fault(id=id, fault=fault, targets=(), phase="intended", time=1, detail=what)
-    writer.fault(id=id, fault=fault, targets=targets, phase="injected", time=injected, detail=what)
-    writer.fault(id=id, fault=fault, targets=targets, phase="healed", time=healed, bit=True)
+    writer.fault(id=id, fault=fault, targets=targets, phase="injected", time=injected, detail=what, **impact(fault))
+    writer.fault(id=id, fault=fault, targets=targets, phase="healed", time=healed, took_effect=True)
     writer.fault(id=id, fault=fault, targets=targets, phase="recovered", time=recovered)
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.reports.leadership import CONTROLLER, natural, reigns_of
+from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.reports.faults import fault_bands
+from assay.reports.leadership import CONTROLLER, deaths, natural, reigns_of
+from assay.reports.recording import Recording
+
+from helpers.fault_rows import impact
 
 END = 100
 
@@ -75,3 +82,20 @@ def test_reigns_never_end_before_they_begin_nor_overlap_but_in_belief(
 
 def test_keys_are_ordered_as_people_count() -> None:
     assert sorted(["orders-10", "orders-2", "orders", "a1b"], key=natural) == ["a1b", "orders", "orders-2", "orders-10"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "ended"),
+    [("kill", True), ("power-loss", True), ("corrupt", True), ("stop", False), ("partition", False),
+     ("restart-rolling", False)],
+)  # fmt: skip
+def test_who_ends_with_a_fault_leads_no_longer(tmp_path: Path, fault: str, ended: bool) -> None:
+    """A server without power does not go on believing; one of a rolling restart ends some time later."""
+    with HistoryWriter(tmp_path / "history") as writer:
+        for time, phase in ((1, "intended"), (30, "injected"), (60, "healed")):
+            writer.fault(id=1, fault=fault, targets=["n1"], phase=phase, time=time, **impact(fault))
+    with Recording(HistoryReader(tmp_path / "history")) as recording:
+        bands, _ = fault_bands(recording)
+    assert deaths(bands) == ([(30, "n1")] if ended else [])
+    (reign,) = reigns_of([event(0, "n1", "became-leader")], deaths(bands), END)
+    assert reign.believed == (30 if ended else END)

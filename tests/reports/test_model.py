@@ -28,7 +28,7 @@ def test_faults_are_read_from_injected_to_recovered(tmp_path: Path) -> None:
     assert recorded is not None
     kill, partition = recorded.faults
     assert (kill.injected, kill.healed, kill.recovered) == (2 * SECOND, 3 * SECOND, 3_250_000_000)
-    assert (kill.what, kill.targets, kill.bit) == ("kill leader of orders-3", ("n3",), True)
+    assert (kill.what, kill.targets, kill.took_effect) == ("kill leader of orders-3", ("n3",), True)
     # Called from 2.0 s on and returned by 3.0 s: operations 20 to 29, of which 29 failed.
     assert kill.succeeded == 9
     assert (partition.injected, partition.failures) == (None, ("target: nobody leads orders-9",))

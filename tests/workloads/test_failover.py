@@ -79,7 +79,7 @@ def died_at(history: HistoryReader, event: str) -> int:
     """When, in the history's nanoseconds; asserts that the process died right there."""
     faults = history.table("faults").to_pylist()
     assert [row["phase"] for row in faults] == ["intended", "injected", "healed", "recovered"], faults
-    assert faults[2]["bit"] is True
+    assert faults[2]["took_effect"] is True
     trigger = details(faults, "injected")["trigger"]
     line = trigger["line"]
     assert trigger["held"] is True, "it was seen stopped, and this was its last line"

@@ -49,7 +49,7 @@ def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path)
     assert attempt.problem is None
     rows = HistoryReader(attempt.folder.history).table("faults").to_pylist()
     healed = [row for row in rows if row["phase"] == "healed"]
-    assert [row["bit"] for row in healed] == [True, True]
+    assert [row["took_effect"] for row in healed] == [True, True]
     assert all(name.startswith("client") for row in healed for name in json.loads(row["targets"]))
     assert [row["phase"] for row in rows].count("recovered") == 2
     assert "client" in (attempt.folder.path / "report.html").read_text()
@@ -86,8 +86,8 @@ def test_one_seed_one_history_with_consumers_on_nodes(tmp_path: Path) -> None:
     schedule = first.folder.path / "schedule.json"
     replayed = run(replace(settings, nemesis=(), replay=schedule))
     faults = [HistoryReader(one.folder.history).table("faults").to_pylist() for one in (first, replayed)]
-    assert [(row["fault"], row["targets"], row["bit"]) for row in faults[0]] == [
-        (row["fault"], row["targets"], row["bit"]) for row in faults[1]
+    assert [(row["fault"], row["targets"], row["took_effect"]) for row in faults[0]] == [
+        (row["fault"], row["targets"], row["took_effect"]) for row in faults[1]
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_consumer_is_killed_in_a_container(tmp_path: Path) -> None:
     attempt = run(settings)
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
-    healed = [row for row in HistoryReader(attempt.folder.history).table("faults").to_pylist() if row["bit"]]
+    healed = [row for row in HistoryReader(attempt.folder.history).table("faults").to_pylist() if row["took_effect"]]
     assert [json.loads(row["targets"])[0].startswith("client") for row in healed] == [True]
     assert (attempt.folder.path / "logs" / "client1" / "process.log").exists()
 

@@ -41,7 +41,7 @@ COLUMNS: Final[Mapping[str, str]] = {
 }
 """Each data set's columns, in order. They have today's types, unless ``FORMER`` says which."""
 
-FORMER: Final[Mapping[str, pa.DataType]] = {}
+FORMER: Final[Mapping[str, pa.DataType]] = {"bit": pa.bool_()}
 """The types of columns that there are no more."""
 
 LACKING: Final[Mapping[str, tuple[str, ...]]] = {"ops": ("scheduled",), "faults": ("bit",)}
@@ -56,6 +56,37 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """A family's kinds of effects in format 1, and what they are called today."""
 
+IMPACTS: Final[Mapping[str, frozenset[str]]] = {
+    "ends_process": frozenset(
+        {"corrupt", "garbage-tail", "hold", "kill", "kill-consumer", "power-loss", "restart", "restart-rolling",
+         "truncate-tail", "zookeeper-kill"}
+    ),
+    "pauses_process": frozenset({"freeze", "hold", "stop", "stop-consumer", "zookeeper-pause"}),
+    "gradual": frozenset({"hold", "restart-rolling"}),
+    "cuts_links": frozenset(
+        {"consumer-from-coordinator", "consumer-from-zookeeper", "cut-consumer", "zookeeper-expire"}
+    ),
+    "loses_unsynced": frozenset({"power-loss"}),
+    "damages_files": frozenset({"corrupt", "garbage-tail", "truncate-tail"}),
+}  # fmt: skip
+"""What the faults of format 1 did to their targets, by name. Those called ``partition...`` cut links."""
+
+_KNOWN: Final = frozenset({"clock", "move-replicas"}).union(*IMPACTS.values())
+
+
+def _impact(column: str) -> str:
+    """Null for a fault that came from elsewhere."""
+    cuts = "true" if column == "cuts_links" else "false"
+    return (
+        f"coalesce(e.{column}, case when e.fault like 'partition%' then {cuts} "
+        f"when e.fault in ({_listed(_KNOWN)}) then e.fault in ({_listed(IMPACTS[column])}) end)"
+    )
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
+
+
 _VERSIONED: Final = "('write', 'read', 'cas')"
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -67,7 +98,15 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "owner": "case when e.kind = 'append' then null else e.owner end",
         "message_key": "coalesce(e.message_key, case when e.kind = 'append' then e.owner end)",
     },
-    "faults": {},
+    "faults": {
+        "took_effect": "coalesce(e.took_effect, e.bit)",
+        "stage": "coalesce(e.stage, case when e.phase = 'failed' then replace(nullif("
+        """regexp_extract(e.detail, '"stage": ?"([a-z]+)"', 1), ''), 'bite', 'effect') end)""",
+        "not_before": "coalesce(e.not_before, case when e.phase = 'intended' then e.time + 1000000000 * coalesce("
+        """cast(nullif(regexp_extract(e.detail, '"at": ?([0-9]+)', 1), '') as bigint), 0) end)""",
+        "on_clients": "coalesce(e.on_clients, e.targets like '%client%')",
+        **{column: _impact(column) for column in IMPACTS},
+    },
 }
 """Today's columns that mean something else than they did, or that there were not: SQL over the stored rows ``e`` (with
 today's columns, too, null where a file lacks them) and, of effects, the name of their kind today ``n``."""

@@ -132,7 +132,7 @@ class HistoryReader:
             connection.register(f"stored_{name}", self._files(name, self.stored_schema(name)))
             for text in self.translation(name):
                 connection.execute(f"create temporary {'table' if text.keep else 'view'} {text.name} as {text.sql}")
-            for batch in connection.execute(f"select * from {name}").fetch_record_batch(TRANSLATED_ROWS):
+            for batch in connection.sql(f"select * from {name}").to_arrow_reader(TRANSLATED_ROWS):
                 yield _conform(batch, SCHEMAS[name], self._folder / name)
 
     def _find(self, name: str, optional: bool) -> list[Path]:

@@ -96,11 +96,24 @@ FAULTS = _schema(
     _required("phase", pa.string()),
     _required("time", pa.int64()),
     _required("detail", pa.string()),
-    _optional("bit", pa.bool_()),
+    _optional("took_effect", pa.bool_()),
+    _optional("stage", pa.string()),
+    _optional("not_before", pa.int64()),
+    _optional("on_clients", pa.bool_()),
+    _optional("ends_process", pa.bool_()),
+    _optional("pauses_process", pa.bool_()),
+    _optional("gradual", pa.bool_()),
+    _optional("cuts_links", pa.bool_()),
+    _optional("loses_unsynced", pa.bool_()),
+    _optional("damages_files", pa.bool_()),
 )
 """``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.
 
-``bit`` is set on the row of phase ``healed``: did the fault show its effect.
+- ``took_effect``, of phase ``healed``: was the fault proved to have taken effect?
+- ``stage``, of phase ``failed``: where it failed; a heal that fails is tried again.
+- ``not_before``, of phase ``intended``: when it may begin at the earliest.
+- ``on_clients``: is a node that clients live on among the targets?
+- The others say what the fault does to its targets, as it declares it (``assay.nemesis.impact``). Null: not known.
 """
 
 EVENTS = _schema(

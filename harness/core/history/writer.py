@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -88,6 +88,10 @@ class PartWriter:
         return self._file
 
 
+_FURTHER: Final = tuple(FAULTS.names[FAULTS.get_field_index("detail") + 1 :])
+"""Columns of ``faults`` that a row may leave out."""
+
+
 class HistoryWriter:
     """The history of one run. Not for use from several threads.
 
@@ -156,14 +160,18 @@ class HistoryWriter:
         phase: str,
         time: int,
         detail: Any = None,
-        bit: bool | None = None,
+        **columns: Any,
     ) -> None:
         """One step of a fault: ``phase`` is intended, injected, healed, recovered or failed; ``time`` a stamp.
 
-        ``bit`` goes with ``healed``: did the fault show its effect, as its proof says.
+        ``columns``: further columns of ``FAULTS``, null where not given. Raises ``HistoryError`` for any other.
         """
-        told = to_json({} if detail is None else detail, f"detail of fault {fault}")
-        self._faults.pending.append((id, fault, to_json(list(targets), "targets"), phase, time, told, bit))
+        unknown = columns.keys() - set(_FURTHER)
+        if unknown:
+            raise HistoryError(f"faults has no column {', '.join(sorted(unknown))}; it has {', '.join(FAULTS.names)}")
+        plain = to_json({} if detail is None else detail, f"detail of fault {fault}")
+        row = (id, fault, to_json(list(targets), "targets"), phase, time, plain)
+        self._faults.pending.append((*row, *(columns.get(name) for name in _FURTHER)))
         self._added(self._faults)
 
     def event(

@@ -375,7 +375,7 @@ def book() -> Book:
 def faults() -> list[Row]:
     return [
         {"id": id, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time * 1_000_000, "detail": "{}",
-         "bit": True if phase == "healed" else None}
+         "took_effect": True if phase == "healed" else None}
         for id, start in ((1, 700), (2, 1100))
         for phase, time in (("intended", start), ("injected", start + 1), ("healed", start + 150))
     ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from assay.checkers.groups.orphans import ORPHANED_PARTITION
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
+from helpers.fault_rows import impact
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping, owned_twice
 from helpers.judging import judge
 from helpers.log_histories import Row, effect, write
@@ -101,7 +101,7 @@ def judged(folder: Path, rows: list[Row], contract: Contract, faults: list[Row] 
 def fault(name: str, target: str, times: dict[str, float]) -> list[Row]:
     return [
         {"id": 1, "fault": name, "targets": f'["{target}"]', "phase": phase, "time": int(time * S), "detail": "{}",
-         "bit": True if phase == "healed" else None}
+         "took_effect": True if phase == "healed" else None, "on_clients": "client" in target} | impact(name)
         for phase, time in times.items()
     ]  # fmt: skip
 
@@ -168,6 +168,8 @@ def test_an_owner_that_may_have_been_killed_is_none(tmp_path: Path) -> None:
     for sparing in ("stop", "stop-consumer", "cut-consumer", "consumer-from-zookeeper", "partition-one"):
         assert len(judged(tmp_path / sparing, rows, Contract(), fault(sparing, "client1", times))) == 1
     assert judged(tmp_path / "kill-consumer", rows, Contract(), fault("kill-consumer", "client1", times)) == []
+    silent = [row | {"ends_process": None} for row in fault("stop", "client1", times)]
+    assert judged(tmp_path / "silent", rows, Contract(), silent) == [], "it does not say whether it ends processes"
     around = {"intended": 5.5, "injected": 6.2, "healed": 6.4, "recovered": 6.6}
     assert judged(tmp_path / "around", rows, Contract(), fault("kill", "client1", around)) == []
     late = times | {"intended": 7.2, "injected": 7.3, "healed": 7.4, "recovered": 7.5}
@@ -182,7 +184,7 @@ def test_an_owner_that_may_have_been_killed_is_none(tmp_path: Path) -> None:
 def as_recorded(name: str, target: str, times: dict[str, float]) -> list[Row]:
     """As a run writes it: all is intended at the start, of nobody yet, and injected once it has been done."""
     rows = fault(name, target, times)
-    rows[0] |= {"time": 0, "targets": "[]", "detail": json.dumps({"what": 'kill "at": 1', "at": times["intended"]})}
+    rows[0] |= {"time": 0, "targets": "[]", "on_clients": False, "not_before": int(times["intended"]) * S}
     return rows
 
 

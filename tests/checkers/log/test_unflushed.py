@@ -50,7 +50,7 @@ def test_each_of_two_losses_may_take_its_tail(tmp_path: Path, again: int) -> Non
         ("an older one", lambda: Log().run(20).power_loss([12])),
         ("a hole: what came after it is there", lambda: Log().run(20).power_loss([2])),
         ("one server kept its power", lambda: Log().run(20).power_loss([1, 2], targets=["n1", "n2"])),
-        ("no power was lost, by the evidence", lambda: Log().run(20).power_loss([1, 2], bit=False)),
+        ("no power was lost, by the evidence", lambda: Log().run(20).power_loss([1, 2], took_effect=False)),
         ("it was acknowledged after the loss", lambda: Log().run(20).power_loss([1, 2], at=100)),
     ],
 )

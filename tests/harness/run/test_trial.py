@@ -83,7 +83,7 @@ def test_every_fault_is_healed_and_recovered_before_the_drain(toy: ModuleType, t
     history = done(run)
     faults = history.table("faults").to_pylist()
     assert [row["phase"] for row in faults] == ["intended", "injected", "healed", "recovered"]
-    assert faults[2]["bit"] is True
+    assert faults[2]["took_effect"] is True
     drained = min(row["call"] for row in history.table("ops").to_pylist() if row["phase"] != "main")
     assert faults[3]["time"] < drained
     schedule = json.loads((run.folder.path / "schedule.json").read_text())

@@ -52,7 +52,9 @@ def good(folder: Path) -> Path:
         for id in (1, 2):
             for step, phase in enumerate(("intended", "injected", "healed", "recovered")):
                 time = (10 * id + step) * STEP
-                writer.fault(id=id, fault="kill", targets=["n1"], phase=phase, time=time, bit=phase == "healed" or None)
+                writer.fault(
+                    id=id, fault="kill", targets=["n1"], phase=phase, time=time, took_effect=phase == "healed" or None
+                )
         for seq in range(3):
             writer.event(time=seq, node="n1", incarnation=1, seq=seq, event="started")
         writer.replica(node="n1", key=KEY, position=0, value=0, below_hw=True, in_isr=True)

@@ -145,7 +145,8 @@ def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
         "    operation, ok = Operation('send', 'k', {'b': 1, 'a': ['x', None]}), Completion(Outcome.OK)\n"
         "    writer.completed(Completed(1, 0, 'w0', operation, ok, 1, 2), [Effect('append', 'k')])\n"
         "    detail = {name: 1 for name in sorted({'z', 'y', 'x'})}\n"
-        "    writer.fault(id=1, fault='kill', targets=['n1'], phase='healed', time=3, detail=detail, bit=True)\n"
+        "    known = {'detail': detail, 'took_effect': True}\n"
+        "    writer.fault(id=1, fault='kill', targets=['n1'], phase='healed', time=3, **known)\n"
         "    print(writer.digest())\n"
     )
     digests = {
@@ -177,7 +178,8 @@ def test_the_schemas_are_those_of_the_format() -> None:
     ]  # fmt: skip
     assert described(FAULTS) == [
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",
-        "bit bool?",
+        "took_effect bool?", "stage string?", "not_before int64?", "on_clients bool?", "ends_process bool?",
+        "pauses_process bool?", "gradual bool?", "cuts_links bool?", "loses_unsynced bool?", "damages_files bool?",
     ]  # fmt: skip
 
 
@@ -193,11 +195,11 @@ def test_every_data_set_begins_with_an_empty_part_that_has_the_schema(tmp_path: 
 def test_faults_events_and_replicas_come_back(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as writer:
         writer.fault(id=1, fault="partition", targets=["n1", "n2"], phase="injected", time=5, detail={"cut": 2})
-        writer.fault(id=1, fault="partition", targets=["n1"], phase="healed", time=9, bit=False)
+        writer.fault(id=1, fault="partition", targets=["n1"], phase="healed", time=9, took_effect=False)
         writer.event(time=1, node="n1", incarnation=2, seq=3, event="leader", key="k", epoch=4, detail={"isr": ["n1"]})
         writer.replica(node="n1", key="k", position=0, value=7, crc=2**32 - 1, below_hw=True, in_isr=False)
     reader = HistoryReader(tmp_path)
-    assert reader.table("faults").column("bit").to_pylist() == [None, False]
+    assert reader.table("faults").column("took_effect").to_pylist() == [None, False]
     assert reader.table("faults").column("targets").to_pylist() == ['["n1","n2"]', '["n1"]']
     (event,) = reader.table("events").to_pylist()
     assert (event["seq"], event["epoch"], event["zxid"], event["detail"]) == (3, 4, None, '{"isr":["n1"]}')

@@ -1,0 +1,36 @@
+"""What a fault does to its targets, in the terms in which checks and reports ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Impact:
+    """Declared by each fault; the fields are columns of the history's ``faults`` rows.
+
+    A fault that sets none of them leaves processes, links and files alone (a wrong clock, a move of replicas).
+    """
+
+    ends_process: bool = False
+    """The targets' processes end; what they had in memory is gone."""
+    pauses_process: bool = False
+    """The targets' processes stand still, and go on with all that they knew."""
+    gradual: bool = False
+    """Processes end or stand still some time while the fault is in force, not all of them at the injection."""
+    cuts_links: bool = False
+    """Packets between the targets and other nodes are lost or rejected. Clients that are no targets are spared."""
+    loses_unsynced: bool = False
+    """What the targets had written and not fsynced may be gone."""
+    damages_files: bool = False
+    """The targets' files are changed."""
+
+    @property
+    def stops_work(self) -> bool:
+        """No process of the targets works at some time while the fault is in force."""
+        return self.ends_process or self.pauses_process
+
+    @property
+    def loses_data(self) -> bool:
+        """What the targets hold on disk may be less afterwards, or wrong."""
+        return self.loses_unsynced or self.damages_files
