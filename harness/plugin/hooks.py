@@ -70,7 +70,10 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from assay.harness.run.faults import listing
     from assay.harness.run.systems import system_named
 
-    registry = _registry_or_usage_error(config)
+    try:
+        registry = registry_of(config)
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
     print(listing(registry.faults, [system_named(), *registry.systems]))
     return 0
 
@@ -79,6 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
+        if any(call.get_hookimpls() for call in _added(config)):
+            registry_of(config)  # now, where what is wrong with it ends the session with a usage error
         if options.nemesis or options.nemesis_target or options.replay or options.nemesis_trigger != DEFAULT_TRIGGER:
             _check_faults(options, registry_of(config).faults)
         if options.explore is not None:
@@ -97,10 +102,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if found is None:
         raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
     options = metafunc.config.stash[OPTIONS]
-    registry = _registry_or_usage_error(metafunc.config)
-    if found.model is not None and found.model not in registry.models:
-        known = ", ".join(registry.models)
-        raise pytest.UsageError(f"{found.name}: there is no model {found.model!r}; there are {known}")
+    registry = registry_of(metafunc.config)
     if options.explore is not None:
         names = tuple(sorted(asked_by_name(options.nemesis)))
         marks = _ruled_out(found, options, (), registry.faults)
@@ -121,6 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
     if experiments:
+        _check_models(registry_of(config), experiments)
         config.stash[SESSION] = _session(config.stash[OPTIONS])
 
 
@@ -218,25 +221,26 @@ def registry_of(config: pytest.Config) -> Registry:
     if found is None:
         from assay.harness.run.registry import Registry
 
-        faults, families, models, systems = (
-            [one for added in call() for one in added]
-            for call in (
-                config.hook.pytest_assay_nemeses,
-                config.hook.pytest_assay_checks,
-                config.hook.pytest_assay_models,
-                config.hook.pytest_assay_systems,
-            )
-        )
+        faults, families, models, systems = ([one for added in call() for one in added] for call in _added(config))
         found = Registry.extended(faults=faults, families=families, models=models, systems=systems)
         config.stash[REGISTRY] = found
     return found
 
 
-def _registry_or_usage_error(config: pytest.Config) -> Registry:
-    try:
-        return registry_of(config)
-    except SettingsError as error:
-        raise pytest.UsageError(str(error)) from None
+def _added(config: pytest.Config) -> tuple[Any, ...]:
+    """The hooks of ``hookspecs``."""
+    hook = config.hook
+    return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
+
+
+def _check_models(registry: Registry, items: Sequence[pytest.Item]) -> None:
+    from assay.harness.run.experiment import experiment_of
+
+    for item in items:
+        found = experiment_of(getattr(item, "function", None))
+        if found is not None and found.model is not None and found.model not in registry.models:
+            known = ", ".join(registry.models)
+            raise pytest.UsageError(f"{found.name}: there is no model {found.model!r}; there are {known}")
 
 
 def _settings(config: pytest.Config, parameter: Parameter) -> Settings:

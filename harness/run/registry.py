@@ -54,8 +54,7 @@ class Registry:
         except FaultNameError as error:
             raise SettingsError(str(error)) from None
         _distinct("family of checks", [family.name for family in (*FAMILIES, *added)])
-        _distinct("anomaly", [NO_RECOVERY, *(check.anomaly for family in added for check in family.checks)])
-        _known("anomaly", _anomalies(added), _anomalies(FAMILIES))
+        _distinct("anomaly", [NO_RECOVERY, *_anomalies(FAMILIES), *(name for one in added for name in one.anomalies)])
         more = tuple(models)
         _distinct("model", [*MODELS, *(model.name for model in more)])
         return cls(
@@ -81,7 +80,7 @@ class Registry:
 
     def extensions(self) -> dict[str, list[str]]:
         """The added families and their anomalies, as ``settings.json`` keeps them."""
-        return {family.name: sorted(_anomalies([family])) for family in self.added}
+        return {family.name: list(family.anomalies) for family in self.added}
 
     def lacks(self, extensions: Mapping[str, Iterable[str]]) -> list[str]:
         """Why a run that was judged with these extensions cannot be judged whole with this registry."""
@@ -95,7 +94,7 @@ class Registry:
 
 
 def _anomalies(families: Iterable[Family]) -> set[str]:
-    return {check.anomaly for family in families for check in family.checks}
+    return {name for family in families for name in family.anomalies}
 
 
 def _distinct(what: str, names: Iterable[str]) -> None:
@@ -104,8 +103,3 @@ def _distinct(what: str, names: Iterable[str]) -> None:
         if name in seen:
             raise SettingsError(f"there are two of {what} {name!r}: rename one")
         seen.add(name)
-
-
-def _known(what: str, names: set[str], taken: set[str]) -> None:
-    for name in sorted(names & taken):
-        raise SettingsError(f"there is {what} {name!r} already: rename yours")

@@ -94,9 +94,9 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
     from assay.nemesis.fault import Census, Fault, Injection, Proof, Scope, on_each
-    from assay.nemesis.process import draw_target, probe_processes
+    from assay.nemesis.process import draw_target, probe_processes, proved
     from assay.nemesis.schedule import Parameter, ScheduleError
-    from assay.nemesis.target import Target
+    from assay.nemesis.target import Target, servers
 
 _HOMES = {
     "assay.checkers.check": "Check Evidence Explanation Family View",
@@ -129,9 +129,9 @@ _HOMES = {
     "assay.harness.run.experiment": "experiment",
     "assay.harness.run.settings": "Settings",
     "assay.nemesis.fault": "Census Fault Injection Proof Scope on_each",
-    "assay.nemesis.process": "draw_target probe_processes",
+    "assay.nemesis.process": "draw_target probe_processes proved",
     "assay.nemesis.schedule": "Parameter ScheduleError",
-    "assay.nemesis.target": "Target",
+    "assay.nemesis.target": "Target servers",
 }
 """Module -> the names that come from it: the imports above, as data. A test holds the two together."""
 
@@ -148,8 +148,9 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "ScheduleError", "Scope", "Settings", "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System",
     "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
     "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
-    "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "rate", "repeat",
-    "reserve", "sequence", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate",
+    "repeat", "reserve", "sequence", "servers", "stagger", "time_limit", "transform", "unfold", "until",
+    "zookeeper_servers",
 ]  # fmt: skip
 
 

@@ -1,0 +1,127 @@
+"""Faults, checks and models from outside the package: a ``conftest.py`` adds them, and each is seen at work."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.check import Family
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.run.registry import Registry
+from assay.harness.run.settings import SettingsError
+from assay.nemesis.kill import Kill
+
+EXTENSION = Path(__file__).parents[2] / "helpers" / "extension.py"
+DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
+FAST = ("--cluster=sim", "--nodes=1", "--time-limit=8", "--rate=50", "--seed=4", "-p", "no:cacheprovider")
+
+
+@pytest.fixture
+def extended(toy_project: pytest.Pytester) -> pytest.Pytester:
+    """The toy log, with a conftest that adds to the session; its test names the model and the new anomaly."""
+    toy_project.makeconftest(EXTENSION.read_text())
+    test = toy_project.path / "test_file.py"
+    contract = 'forbid(*LOG_ANOMALIES, "reused-offset", may_stall=["hiccup"]), model="ends"'
+    test.write_text(test.read_text().replace("forbid(*LOG_ANOMALIES)", contract))
+    return toy_project
+
+
+def verdict(project: pytest.Pytester) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((project.path / "store" / "latest" / "verdict.json").read_text())
+    return found
+
+
+def test_a_fault_is_listed_and_injected(extended: pytest.Pytester) -> None:
+    listed = extended.runpytest_subprocess("--nemesis-list")
+    listed.stdout.re_match_lines([r"hiccup +the process stands still", "kill +"])
+    result = extended.runpytest_subprocess(*FAST, "--nemesis=hiccup", "--nemesis-interval=2", "-q")
+    result.assert_outcomes(passed=1)
+    schedule = json.loads((extended.path / "store" / "latest" / "schedule.json").read_text())
+    resolved = [(one["step"]["fault"], one["targets"], one["healed_at"] > one["at"]) for one in schedule["resolved"]]
+    assert resolved == [("hiccup", ["n1"], True)] * len(resolved) != []
+
+
+def test_a_check_and_a_model_find_what_is_wrong_and_the_page_explains_it(extended: pytest.Pytester) -> None:
+    result = extended.runpytest_subprocess(*FAST, "--defect=forgetful", "-q")
+    result.assert_outcomes(failed=1)
+    found = verdict(extended)
+    assert found["anomalies"]["reused-offset"] > 1
+    assert found["anomalies"]["nonlinearizable"] == 2
+    assert {"reused-offset", "nonlinearizable"} <= {one["check"] for one in found["examined"]}
+    (claim, *_) = [one["claim"] for one in found["findings"] if one["anomaly"] == "reused-offset"]
+    assert re.fullmatch(r"process \d+ and process \d+ were both told offset \d+ of orders-\d, for values .*", claim)
+    page = (extended.path / "store" / "latest" / "report.html").read_text()
+    assert "two acknowledged sends were given one offset" in page
+
+
+def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
+    extended: pytest.Pytester, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extended.runpytest_subprocess(*FAST, "-q").assert_outcomes(passed=1)
+    examined = {one["check"]: one["rows"] for one in verdict(extended)["examined"]}
+    assert examined["reused-offset"] > 100
+    assert examined["nonlinearizable"] > 100
+    run = str(extended.path / "store" / "latest")
+    assert main(["check", run]) == Exit.UNKNOWN
+    said = capsys.readouterr().out
+    assert "the checks offsets-of-sends (reused-offset) that the run was judged by are not available here" in said
+    assert "the run's model 'ends' is not available here: name the module that adds it, --plugin=MODULE" in said
+    monkeypatch.syspath_prepend(str(EXTENSION.parent))
+    assert main(["check", run, "--plugin=extension"]) == Exit.PASS
+    assert main(["check", run, "--plugin=toy_log"]) == Exit.USAGE
+    assert "--plugin=toy_log adds nothing" in capsys.readouterr().err
+
+
+def test_a_model_that_there_is_not_is_a_usage_error(extended: pytest.Pytester) -> None:
+    (extended.path / "conftest.py").unlink()
+    result = extended.runpytest_subprocess(*FAST)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_toy: there is no model 'ends'; there are register, cas-register, *"])
+
+
+def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> None:
+    extended.makeconftest(EXTENSION.read_text().replace('"hiccup"', '"kill"'))
+    result = extended.runpytest_subprocess(*FAST)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*two faults are called kill: rename one*"])
+
+
+def test_a_system_adds_its_events_to_the_list(extended: pytest.Pytester) -> None:
+    extended.makeconftest(
+        "from toy_log import ToySystem\n"
+        "class Pointed(ToySystem):\n"
+        "    strike_points = {'log-swapped': 'the old file is gone'}\n"
+        "def pytest_assay_systems():\n    return [Pointed()]\n"
+    )
+    listed = extended.runpytest_subprocess("--nemesis-list")
+    listed.stdout.re_match_lines([r"group-preparing +", r"log-swapped +the old file is gone"])
+
+
+def test_help_names_the_hooks(extended: pytest.Pytester) -> None:
+    text = re.sub(r"\s+", " ", extended.runpytest_subprocess("--help").stdout.str())
+    for hook in ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems"):
+        assert hook in text
+
+
+def test_one_name_stands_for_one_thing() -> None:
+    family: Family = Registry.standard().families[1]
+    with pytest.raises(SettingsError, match=f"two of family of checks '{family.name}'"):
+        Registry.extended(families=[family])
+    with pytest.raises(SettingsError, match="two of model 'register'"):
+        Registry.extended(models=[Registry.standard().models["register"]])
+    with pytest.raises(SettingsError, match="two faults are called kill"):
+        Registry.extended(faults=[Kill()])
+
+
+def test_the_docs_show_code_that_runs() -> None:
+    code = EXTENSION.read_text()
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    parts = [part.strip("\n") for block in blocks for part in block.split("\n...\n")]
+    assert len(parts) > 3
+    for part in parts:
+        assert part in code

@@ -1,0 +1,129 @@
+"""A ``conftest.py`` that adds a fault, a check and a model; docs/extending.md shows its parts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from assay import (
+    Action,
+    Call,
+    Census,
+    Check,
+    Cluster,
+    Evidence,
+    Explanation,
+    Family,
+    Fault,
+    Injection,
+    Model,
+    Node,
+    Parameter,
+    ProcessState,
+    Proof,
+    Row,
+    Scope,
+    System,
+    Target,
+    View,
+    draw_target,
+    on_each,
+    probe_processes,
+    servers,
+)
+
+
+class Hiccup:
+    """A fault: the process is stopped, and goes on at the heal."""
+
+    name = "hiccup"
+    description = "the process stands still (SIGSTOP) until the heal"
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
+    scope = Scope.PROCESS
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(servers(cluster, system))
+
+    async def inject(self, injection: Injection) -> None:
+        await on_each(injection.targets, lambda node: node.stop())
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            injection.evidence[node.name] = str((await node.process()).state)
+
+        await on_each(injection.targets, look)
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, lambda node: node.resume())
+
+    def proof(self, injection: Injection) -> Proof:
+        running = [name for name, state in injection.evidence.items() if state != ProcessState.STOPPED]
+        return Proof(not running, injection.evidence, f"{running} went on" if running else None)
+
+
+def explain(row: Row, evidence: Evidence) -> Explanation:
+    """One row of the check's evidence in words."""
+    claim = (
+        f"{evidence.who(row['first_op'])} and {evidence.who(row['other_op'])} were both told offset {row['position']} "
+        f"of {row['key']}, for values {row['first_value']} and {row['other_value']}"
+    )
+    return Explanation(claim, (row["first_op"], row["other_op"]))
+
+
+REUSED = Check(
+    anomaly="reused-offset",
+    meaning="two acknowledged sends were given one offset",
+    views=(
+        View(
+            "reused_offsets",
+            """
+            select a.key, a.position, a.op as first_op, a.value as first_value, b.op as other_op, b.value as other_value
+            from effects a join effects b on a.key = b.key and a.position = b.position and a.value < b.value
+            where a.kind = 'append' and b.kind = 'append' and a.outcome = 'ok' and b.outcome = 'ok'
+            """,
+            keep=True,
+        ),
+    ),
+    evidence="select * from reused_offsets order by key, position, first_op, other_op limit 20",
+    examined="select count(*) from effects where kind = 'append' and outcome = 'ok'",
+    explain=explain,
+)
+
+OFFSETS = Family(
+    name="offsets-of-sends",
+    checks=(REUSED,),
+    applies="select count(*) as examined from effects where kind = 'append'",
+)
+
+
+class Ends(Model):
+    """A model: the end of a log is as far as the sends before it have brought it."""
+
+    name = "ends"
+
+    def encode(self, call: Call) -> Action | None:
+        if call.f == "end":
+            return Action(0, call.result["offset"], reads=True) if call.known else None
+        if call.f == "send":
+            return Action(1, call.result["offset"] if call.known else -1, len(call.argument))
+        return None
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        return (state == x, state) if f == 0 else (x in (-1, state), state + y)
+
+
+def pytest_assay_nemeses() -> list[Fault]:
+    return [Hiccup()]
+
+
+def pytest_assay_checks() -> list[Family]:
+    return [OFFSETS]
+
+
+def pytest_assay_models() -> list[Model]:
+    return [Ends()]
