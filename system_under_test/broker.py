@@ -42,7 +42,7 @@ from assay.system_under_test.tasks import Background
 _log = logging.getLogger("assay.broker")
 
 
-class Broker:
+class BrokerProcess:
     """See the module. ``run`` is its whole life; cancelling it is a clean shutdown.
 
     A historic defect is built in here: each layer gets its traits.
@@ -200,7 +200,7 @@ async def entry(runtime: Runtime, argv: Sequence[str]) -> int:
             data = runtime.read_file(options.config)
         except OSError as error:
             raise ConfigError(f"configuration {options.config}: {error.strerror or error}") from error
-        broker = Broker(parse(data, options.config), runtime)
+        broker = BrokerProcess(parse(data, options.config), runtime)
         await broker.run()
     except (BrokerError, ConfigError) as error:
         print(f"broker: {error}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """How a tester runs this broker: satisfies ``assay.cluster.system.System`` structurally, without importing it.
 
-The private connection of this module speaks the brokers' own requests; the workloads use ``client``.
+It asks the brokers over connections of its own (``questions``); the workloads use ``client``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfi
 from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disks import DATA
 from assay.system_under_test.groups.points import FAILOVER_POINTS
-from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from assay.system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
+from assay.system_under_test.questions import ask
 
 PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"
@@ -35,11 +36,13 @@ ZOOKEEPER = "zookeeper"
 BROKER = "broker"
 ASK_TIMEOUT = 1.0
 """Seconds; a node that does not answer so soon is left out."""
+CREATE_TIMEOUT = 6.0
 SET_UP_TIMEOUT = 20.0
 REJOIN_TIMEOUT = 10.0
 """Seconds for replicas to be in sync again once a run is over."""
 METADATA_VERSION = 1
 CREATE_TOPICS_VERSION = 1
+LIST_OFFSETS_VERSION = 1
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -304,11 +307,14 @@ class Broker:
             timeout_ms=5_000,
         )
         try:
-            connection = await Connection.open(chosen[0].address, PORT, ASK_TIMEOUT)
-            try:
-                response = await connection.call(request, CREATE_TOPICS_VERSION, 6.0)
-            finally:
-                await connection.close()
+            response = await ask(
+                chosen[0].address,
+                PORT,
+                request,
+                CREATE_TOPICS_VERSION,
+                CREATE_TIMEOUT,
+                connect_timeout=ASK_TIMEOUT,
+            )
         except CallError as error:
             return False, str(error)
         result = response.topics[0]
@@ -344,11 +350,7 @@ def _leader(answer: MetadataResponse, key: str) -> int:
 async def _coordinator(node: _Node, group: str) -> int:
     """Who coordinates this group, as this broker knows it; -1 when it does not say."""
     try:
-        connection = await Connection.open(node.address, PORT, ASK_TIMEOUT)
-        try:
-            answer = await connection.call(GroupCoordinatorRequest(group_id=group), 0, ASK_TIMEOUT)
-        finally:
-            await connection.close()
+        answer = await ask(node.address, PORT, GroupCoordinatorRequest(group_id=group), 0, ASK_TIMEOUT)
     except CallError:
         return -1
     return answer.coordinator_id
@@ -357,11 +359,7 @@ async def _coordinator(node: _Node, group: str) -> int:
 async def _metadata(node: _Node) -> MetadataResponse | None:
     """What this broker knows of the cluster; None when it does not answer."""
     try:
-        connection = await Connection.open(node.address, PORT, ASK_TIMEOUT)
-        try:
-            return await connection.call(MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
-        finally:
-            await connection.close()
+        return await ask(node.address, PORT, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
     except CallError:
         return None
 
@@ -369,12 +367,9 @@ async def _metadata(node: _Node) -> MetadataResponse | None:
 async def _high_watermark(node: _Node, topic: str, index: int) -> int:
     """What consumers may read up to; -1 when this broker does not say."""
     wanted = ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
+    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
     try:
-        connection = await Connection.open(node.address, PORT, ASK_TIMEOUT)
-        try:
-            answer = await connection.call(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 1, ASK_TIMEOUT)
-        finally:
-            await connection.close()
+        answer = await ask(node.address, PORT, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
     except CallError:
         return -1
     return answer.topics[0].partitions[0].offset

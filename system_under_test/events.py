@@ -13,7 +13,7 @@ import msgspec
 _ENCODER = msgspec.json.Encoder()
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line. ``time``: seconds of the loop's clock; ``incarnation`` differs between any two lives of a broker."""
 
     time: float
@@ -72,7 +72,7 @@ class EventLog:
     ) -> None:
         """Visible to an observer when this returns; returns late if it is held at this event."""
         self._seq += 1
-        line = Event(
+        line = BrokerEvent(
             time=round(self._now(), 6),
             broker=self._broker,
             incarnation=self._incarnation,

@@ -1,10 +1,10 @@
-"""Where a partition's replicas are, and moving them, for a tester: asked of the controller, over an own connection."""
+"""Where a partition's replicas are, and moving them, for a tester, who asks the controller."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.control import PartitionName
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.partition_changes import (
@@ -12,6 +12,7 @@ from assay.system_under_test.protocol.partition_changes import (
     NewAssignment,
     ReassignRequest,
 )
+from assay.system_under_test.questions import ask
 
 PATIENCE = 2.0
 """Seconds for an answer."""
@@ -23,11 +24,7 @@ async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | 
     named = [PartitionName(topic=topic, partition=index)]
     request = DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
     try:
-        connection = await Connection.open(host, port, PATIENCE)
-        try:
-            answer = await connection.call(request, VERSION, PATIENCE)
-        finally:
-            await connection.close()
+        answer = await ask(host, port, request, VERSION, PATIENCE)
     except CallError:
         return None
     return next((entry.replicas for entry in answer.settled if (entry.topic, entry.partition) == (topic, index)), None)
@@ -36,14 +33,9 @@ async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | 
 async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
     """What is wrong; None when it has been written down."""
     wanted = [NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
+    request = ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000))
     try:
-        connection = await Connection.open(host, port, PATIENCE)
-        try:
-            answer = await connection.call(
-                ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000)), VERSION, PATIENCE
-            )
-        finally:
-            await connection.close()
+        answer = await ask(host, port, request, VERSION, PATIENCE)
     except CallError as error:
         return str(error)
     (result,) = answer.partitions

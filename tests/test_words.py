@@ -57,6 +57,7 @@ CLEAN = (
     "system_under_test/handlers.py",
     "system_under_test/movement.py",
     "system_under_test/process.py",
+    "system_under_test/questions.py",
     "system_under_test/registrar.py",
     "system_under_test/runtime.py",
     "system_under_test/tasks.py",

@@ -24,7 +24,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
 VERSION = 0
 
-Partition = tuple[str, int]
+PartitionId = tuple[str, int]
 """Topic and partition."""
 
 
@@ -38,10 +38,10 @@ class OffsetCheckpoint:
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
         self._path = path
-        self._entries: dict[Partition, int] | None = None
+        self._entries: dict[PartitionId, int] | None = None
         self._writing = asyncio.Lock()
 
-    def load(self) -> dict[Partition, int]:
+    def load(self) -> dict[PartitionId, int]:
         """The entries; none when the file does not exist. Raises :class:`CheckpointError`."""
         if self._entries is None:
             if self._storage.exists(self._path):
@@ -50,7 +50,7 @@ class OffsetCheckpoint:
                 self._entries = {}
         return dict(self._entries)
 
-    async def write(self, entries: Mapping[Partition, int], remove: Iterable[Partition] = ()) -> None:
+    async def write(self, entries: Mapping[PartitionId, int], remove: Iterable[PartitionId] = ()) -> None:
         """Durably sets these entries, removes those, and keeps all others. Concurrent calls are taken in turn."""
         async with self._writing:
             merged = self.load()
@@ -81,12 +81,12 @@ def parse_lines(path: str, data: bytes) -> list[list[str]]:
 _REMEDY = "the file is damaged: restore it, or remove it to have the logs checked in full"
 
 
-def _format(entries: Mapping[Partition, int]) -> bytes:
+def _format(entries: Mapping[PartitionId, int]) -> bytes:
     return format_lines(f"{topic} {partition} {entries[topic, partition]}" for topic, partition in sorted(entries))
 
 
-def _parse(path: str, data: bytes) -> dict[Partition, int]:
-    entries: dict[Partition, int] = {}
+def _parse(path: str, data: bytes) -> dict[PartitionId, int]:
+    entries: dict[PartitionId, int] = {}
     for number, words in enumerate(parse_lines(path, data), 3):
         try:
             topic, partition, offset = words

@@ -21,7 +21,7 @@ EPOCHS = "leader-epoch-checkpoint"
 UNKNOWN = -1
 
 
-class EpochEntry(NamedTuple):
+class EpochStart(NamedTuple):
     """An epoch and the offset of its first message, or of the log's end when it began."""
 
     epoch: int
@@ -31,11 +31,11 @@ class EpochEntry(NamedTuple):
 class EpochHistory:
     """Changes are in memory until :meth:`flush` returns."""
 
-    def __init__(self, storage: Storage, directory: str, entries: Iterable[EpochEntry] = ()) -> None:
+    def __init__(self, storage: Storage, directory: str, entries: Iterable[EpochStart] = ()) -> None:
         self._storage = storage
         self._path = f"{directory}/{EPOCHS}"
         self._entries = _ordered(self._path, entries)
-        self._durable: tuple[EpochEntry, ...] | None = None
+        self._durable: tuple[EpochStart, ...] | None = None
         self._writing = asyncio.Lock()
         self._closed = False
 
@@ -49,7 +49,7 @@ class EpochHistory:
         for number, words in enumerate(parse_lines(path, storage.read_bytes(path)), 3):
             try:
                 epoch, offset = words
-                entries.append(EpochEntry(int(epoch), int(offset)))
+                entries.append(EpochStart(int(epoch), int(offset)))
             except ValueError as error:
                 raise CheckpointError(f"{path}: line {number} is no 'epoch offset': {words}") from error
         try:
@@ -57,7 +57,7 @@ class EpochHistory:
         except ValueError as error:
             raise CheckpointError(f"{path}: out of order; the log has no usable history") from error
 
-    def entries(self) -> tuple[EpochEntry, ...]:
+    def entries(self) -> tuple[EpochStart, ...]:
         """Rising."""
         return self._entries
 
@@ -72,7 +72,7 @@ class EpochHistory:
         """
         if epoch == self.latest() and epoch != UNKNOWN:
             return False
-        self._entries = _ordered(self._path, (*self._entries, EpochEntry(epoch, start_offset)))
+        self._entries = _ordered(self._path, (*self._entries, EpochStart(epoch, start_offset)))
         return True
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
@@ -98,12 +98,12 @@ class EpochHistory:
         kept = tuple(entry for entry in self._entries if entry.start_offset >= offset)
         gone = self._entries[: len(self._entries) - len(kept)]
         if gone and (not kept or kept[0].start_offset > offset):
-            kept = (EpochEntry(gone[-1].epoch, offset), *kept)
+            kept = (EpochStart(gone[-1].epoch, offset), *kept)
         self._entries = kept
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
         """Takes another history instead. Raises ``ValueError`` as :meth:`assign`."""
-        self._entries = _ordered(self._path, (EpochEntry(*entry) for entry in entries))
+        self._entries = _ordered(self._path, (EpochStart(*entry) for entry in entries))
 
     async def close(self) -> None:
         """The directory is about to go: nothing is written from now on."""
@@ -120,9 +120,9 @@ class EpochHistory:
                 self._durable = entries
 
 
-def _ordered(path: str, entries: Iterable[EpochEntry]) -> tuple[EpochEntry, ...]:
+def _ordered(path: str, entries: Iterable[EpochStart]) -> tuple[EpochStart, ...]:
     ordered = tuple(entries)
-    previous = EpochEntry(UNKNOWN, 0)
+    previous = EpochStart(UNKNOWN, 0)
     for entry in ordered:
         if entry.epoch <= previous.epoch or entry.start_offset < previous.start_offset:
             raise ValueError(f"{path}: epoch {entry.epoch} at {entry.start_offset} cannot follow {previous}")

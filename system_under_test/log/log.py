@@ -17,7 +17,7 @@ from assay.system_under_test.log.cut import Cut, cut_at
 from assay.system_under_test.log.directory import DELETED_SUFFIX
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
-from assay.system_under_test.log.row import Damage, SegmentRow
+from assay.system_under_test.log.row import DamagedAt, SegmentRow
 from assay.system_under_test.log.slices import EMPTY
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.records import message_set
@@ -74,7 +74,7 @@ class Log:
         row.end = row.flushed = recovery.end_after
         if recovery.damaged:
             last = row.active
-            row.damage = Damage(last.base_offset, last.size, last.next_offset, recovery.problem or "damaged")
+            row.damage = DamagedAt(last.base_offset, last.size, last.next_offset, recovery.problem or "damaged")
         return cls(row), recovery
 
     @property

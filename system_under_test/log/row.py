@@ -26,7 +26,7 @@ from assay.system_under_test.runtime import Storage
 
 
 @dataclass(frozen=True)
-class Damage:
+class DamagedAt:
     """Where the good prefix of a log ends, and why."""
 
     base_offset: int
@@ -58,7 +58,7 @@ class SegmentRow:
         """How often the row was cut."""
         self.changing = asyncio.Lock()
         """Held while something is made durable, or segments are exchanged."""
-        self.damage: Damage | None = None
+        self.damage: DamagedAt | None = None
         self.closed = False
         self.gap = 0
         """Where the last segment begins, if a cut that is not flushed has left a gap before it."""
@@ -106,7 +106,7 @@ class SegmentRow:
 
     def note(self, segment: Segment, damage: CorruptLog) -> None:
         if self.damage is None or damage.offset < self.damage.offset:
-            self.damage = Damage(segment.base_offset, damage.position, damage.offset, str(damage))
+            self.damage = DamagedAt(segment.base_offset, damage.position, damage.offset, str(damage))
 
     def check_healthy(self) -> None:
         """Raises :class:`DamagedLog`."""

@@ -33,7 +33,7 @@ class CleanedOver(NamedTuple):
     time: int
 
 
-class State(NamedTuple):
+class Notes(NamedTuple):
     """What the file holds."""
 
     gaps: int = 0
@@ -50,7 +50,7 @@ class Tombstones:
         self._writing = asyncio.Lock()
         self._closed = False
         self._known = storage.exists(self._path)
-        self._state = _parse(self._path, storage.read_bytes(self._path)) if self._known else State()
+        self._state = _parse(self._path, storage.read_bytes(self._path)) if self._known else Notes()
 
     @property
     def known(self) -> bool:
@@ -89,7 +89,7 @@ class Tombstones:
     async def cleaned(self, horizon: int, offset: int, now_ms: int) -> None:
         """Those below ``horizon`` are gone; those from there to ``offset`` are noted, unless they had been before."""
 
-        def noted(state: State) -> State:
+        def noted(state: Notes) -> Notes:
             rows = tuple(row for row in state.rows if row.offset > horizon)
             if offset > max((row.offset for row in rows), default=horizon):
                 # A clock that went back must not make what comes later look older.
@@ -101,16 +101,16 @@ class Tombstones:
     async def truncate(self, offset: int, gap: int = 0) -> None:
         """What will stand at ``offset`` and beyond is new. ``gap``: where the log will end after one, else 0."""
 
-        def clipped(state: State) -> State:
+        def clipped(state: Notes) -> Notes:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
-            return State(
+            return Notes(
                 max(gap, min(state.gaps, offset)), tuple(CleanedOver(at, rows[at]) for at in sorted(rows) if at > 0)
             )
 
         if self._known:
             await self._change(clipped)
 
-    async def _change(self, change: Callable[[State], State]) -> None:
+    async def _change(self, change: Callable[[Notes], Notes]) -> None:
         async with self._writing:
             state = change(self._state)
             if self._closed or (state == self._state and self._known):
@@ -120,11 +120,11 @@ class Tombstones:
             self._state, self._known = state, True
 
 
-def _parse(path: str, data: bytes) -> State:
+def _parse(path: str, data: bytes) -> Notes:
     words = parse_lines(path, data)
     try:
         (name, gaps), *pairs = words
-        state = State(int(gaps), tuple(CleanedOver(int(offset), int(time)) for offset, time in pairs))
+        state = Notes(int(gaps), tuple(CleanedOver(int(offset), int(time)) for offset, time in pairs))
     except ValueError as error:
         raise CheckpointError(f"{path}: 'gaps OFFSET' and then 'OFFSET TIME' belong there, not {words}") from error
     rising = all(a.offset < b.offset and a.time <= b.time for a, b in pairwise(state.rows))

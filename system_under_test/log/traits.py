@@ -13,7 +13,7 @@ from assay.system_under_test.records.message_set import Checked
 from assay.system_under_test.runtime import File
 
 
-class Check(Protocol):
+class CheckBytes(Protocol):
     """Says how far bytes from a disk are good, which should begin at ``next_offset``."""
 
     def __call__(self, data: Buffer, next_offset: int, *, gaps: bool) -> Checked: ...
@@ -23,7 +23,7 @@ class Check(Protocol):
 class LogTraits:
     """How bytes from a disk are checked, and which index is kept over them."""
 
-    check: Check = message_set.check
+    check: CheckBytes = message_set.check
     index: Callable[[File, int], OffsetIndex] = OffsetIndex
     """Over a file, of the segment with this base offset; still to be loaded or rebuilt."""
 

@@ -71,14 +71,15 @@ def complaints() -> Iterator[Complaints]:
     root.removeHandler(handler)
 
 
-def inside() -> list[broker.Broker]:
+def inside() -> list[broker.BrokerProcess]:
     """The brokers that live in this process now, by id: what they keep in memory can be counted."""
     gc.collect()
-    found = [thing for thing in gc.get_objects() if type(thing) is broker.Broker and thing._server._server is not None]
+    processes = [thing for thing in gc.get_objects() if type(thing) is broker.BrokerProcess]
+    found = [process for process in processes if process._server._server is not None]
     return sorted(found, key=lambda thing: thing.config.broker_id)
 
 
-def kept(process: broker.Broker) -> dict[str, int]:
+def kept(process: broker.BrokerProcess) -> dict[str, int]:
     """How much a broker keeps for its clients."""
     partitions = list(process._manager.partitions)
     return {
@@ -361,7 +362,7 @@ def test_thousands_of_timed_out_produces_behind_one_that_waits_leave_no_more_beh
     simulate(check)
 
 
-def kept_producers(process: broker.Broker) -> int:
+def kept_producers(process: broker.BrokerProcess) -> int:
     return sum(len(partition.producers) for partition in process._manager.partitions)
 
 
