@@ -17,22 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.harness.core import (
-    Completed,
-    Completion,
-    Context,
-    Effect,
-    Endpoint,
-    Generator,
-    Interpreter,
-    Operation,
-    Outcome,
-    limit,
-    mix,
-    time_limit,
-    unfold,
-)
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Context, Generator, limit, mix, time_limit, unfold
 from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.interpreter import Interpreter
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 
 from figures import Output, arguments
 

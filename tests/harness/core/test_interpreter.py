@@ -12,28 +12,19 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from assay.cluster.sim.loop import SimLoop
-from assay.harness.core import (
-    BlockingClientError,
-    Completed,
-    Completion,
+from assay.harness.core.blocking import BlockingClientError
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import (
     Context,
-    Effect,
-    Endpoint,
     Event,
     Generator,
-    GeneratorError,
-    Interpreter,
     Invoke,
-    Operation,
-    Outcome,
     Pending,
-    RunReport,
     each_process,
     in_phase,
     limit,
     mix,
     rate,
-    run,
     sequence,
     stagger,
     time_limit,
@@ -41,6 +32,9 @@ from assay.harness.core import (
     until,
 )
 from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.interpreter import GeneratorError, Interpreter, run
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.report import RunReport
 
 T = TypeVar("T")
 S = 1_000_000_000

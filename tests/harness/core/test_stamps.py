@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 from assay.cluster.sim.loop import SimLoop
-from assay.harness.core import Stamps
+from assay.harness.core.stamps import Stamps
 
 
 def test_stamps_of_one_instant_differ_and_follow_the_loop() -> None:

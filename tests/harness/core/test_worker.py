@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.cluster.sim.loop import SimLoop
-from assay.harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport, Stamps
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.report import RunReport
+from assay.harness.core.stamps import Stamps
 from assay.harness.core.worker import Surroundings, Worker
 
 

@@ -16,10 +16,11 @@ from assay.cluster.node import Node
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.system import System
-from assay.harness.core import Completed, Completion, Effect, Endpoint, Operation, Outcome, RunReport
-from assay.harness.core.client import Home
+from assay.harness.core.client import Endpoint, Home
 from assay.harness.core.generator import limit
 from assay.harness.core.interpreter import run as interpret
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.report import RunReport
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
 from assay.harness.remote.messages import Raised, Request, encode, receive
 from assay.harness.run.client_nodes import WithClientNodes

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.harness.core import (
+from assay.harness.core.generator import (
     EXHAUSTED,
     Answer,
     Context,
@@ -17,8 +17,6 @@ from assay.harness.core import (
     Exhausted,
     Generator,
     Invoke,
-    Operation,
-    Outcome,
     Pending,
     as_generator,
     by_key,
@@ -41,6 +39,7 @@ from assay.harness.core import (
     unfold,
     until,
 )
+from assay.harness.core.operation import Operation, Outcome
 
 MS = 1_000_000
 S = 1_000_000_000

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
-from assay.harness.core import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.harness.core.history import EFFECTS, FAULTS, OPS, SCHEMAS, HistoryError, HistoryReader, HistoryWriter
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 pytestmark = pytest.mark.slow
 
@@ -139,7 +139,7 @@ def test_the_digest_tells_null_from_zero_and_empty_and_where_texts_begin(tmp_pat
 def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
     script = (
         "import tempfile\n"
-        "from assay.harness.core import *\n"
+        "from assay import *\n"
         "from assay.harness.core.history import HistoryWriter\n"
         "with tempfile.TemporaryDirectory() as folder, HistoryWriter(folder) as writer:\n"
         "    operation, ok = Operation('send', 'k', {'b': 1, 'a': ['x', None]}), Completion(Outcome.OK)\n"
@@ -221,7 +221,7 @@ def test_a_killed_run_is_read_up_to_its_last_flush(tmp_path: Path) -> None:
     """A real process, killed with rows buffered, half a part written, and all between."""
     script = (
         "import sys, time\n"
-        "from assay.harness.core import *\n"
+        "from assay import *\n"
         "from assay.harness.core.history import HistoryWriter\n"
         f"writer = HistoryWriter({str(tmp_path / 'h')!r}, batch_rows=4)\n"
         "for n in range(31):\n"
