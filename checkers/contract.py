@@ -50,19 +50,20 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     minimum_during_fault: int = 1
     """Successful operations called and returned while each fault was in force; 0 where a fault stops everything."""
     may_stall: tuple[str, ...] = ()
-    """Names of faults under which the system, by its design, may serve nobody until the heal; say why beside it."""
+    """Names of faults under which the system, by its design, may serve no one until the heal; say why next to it."""
     minimum_after_heal: int = 1
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
     """Whether the log end offsets that the system reports are linearizable (KIP-207); then they enter rule U."""
     transaction_order: Literal["none", "process", "real-time"] = "none"
-    """What transactions must respect beside their dependencies: the order in which each process made them, or that one
-    had returned before another was called (strict serializability); a cycle with it is, say, ``G-single-real-time``.
+    """What transactions must respect in addition to their dependencies: the order in which each process made them, or
+    that one had returned before another was called (strict serializability); a cycle with it is, say,
+    ``G-single-real-time``.
     """
     unflushed: int = 0
     """How many of the last records of a partition, acknowledged or not, may go when *all* servers lose power together.
 
-    M - 1 of a log that is fsynced every M messages. Those that go are told as ``unflushed-loss``; any other loss is
+    M - 1 of a log that is fsynced every M messages. Those that go are reported as ``unflushed-loss``; any other loss is
     what it is. Set by :meth:`tolerate_unflushed`.
     """
     family: str | None = None
@@ -106,12 +107,12 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     def reasons(self, injected: Collection[str]) -> dict[str, str]:
         """Anomaly to the words for why :meth:`under` tolerates it."""
-        told: dict[str, str] = {}
+        words: dict[str, str] = {}
         for one in self.conditional:
             present = [fault for fault in one.faults if fault in injected]
             for anomaly in one.anomalies if present else ():
-                told[anomaly] = f"tolerated in a run with {', '.join(present)}, because {one.because}"
-        return told
+                words[anomaly] = f"tolerated in a run with {', '.join(present)}, because {one.because}"
+        return words
 
     def tolerate_unflushed(self, flush_messages: int) -> Contract:
         """The same contract for logs that are fsynced every so many messages."""

@@ -1,11 +1,10 @@
 """Did enough happen to call a run good, and did the system come back after each fault?
 
-A run passes only if every fault that was meant to happen was injected and proved to take effect, enough operations
-succeeded during each fault and after the last heal, every check had data, and the drain reached the sentinel in every
-partition.
-Whatever is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key to which
-clients kept sending (or which they kept reading) after a heal, with no new fault in the way, and of which no send was
-acknowledged (no poll reached the end) within the contract's deadline.
+A run passes only if every fault that was meant to happen was injected and took effect, enough operations succeeded
+during each fault and after the last heal, every check had data, and the drain reached the sentinel in every partition.
+Each of these that is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key
+to which clients kept sending (or which they kept reading) after a heal, with no new fault in the way, and of which no
+send was acknowledged (no poll reached the end) within the contract's deadline.
 
 *Reaching the end*: a poll called after the heal that ended ok beyond all that had been acknowledged before the heal,
 and beyond the first send that was acknowledged after it, so that a reader which stands still where it was does not
@@ -90,14 +89,14 @@ class Coverage:
 
 def slowest(recoveries: tuple[Recovery, ...]) -> str | None:
     """Each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``."""
-    told = []
+    lines = []
     for fault, subject in dict.fromkeys((recovery.fault, recovery.subject) for recovery in recoveries):
         mine = [recovery for recovery in recoveries if recovery.fault == fault and recovery.subject == subject]
         changed, looked = _worst([one.changed for one in mine]), _worst([one.looked for one in mine])
-        told.append(
+        lines.append(
             f"fault {fault.id} ({fault.name}): {subject.change} {changed}, {subject.look} {looked} after the heal"
         )
-    return "; ".join(told) or None
+    return "; ".join(lines) or None
 
 
 def _worst(times: list[int | None]) -> str:
@@ -245,7 +244,7 @@ _TURNS: Final = """
     select key, kind, op, call, ret, outcome, position from effects
     where kind in ('append', 'observe-begin', 'observe-end')
     """
-"""What tells of a log's recovery, a small part of the whole: asked once for each fault."""
+"""What a log's recovery shows in, a small part of the whole: read once for each fault."""
 
 
 def _logs(healed: int, half: int, limit: int) -> str:

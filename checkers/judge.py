@@ -157,7 +157,7 @@ class _Judging:
         self.examined.append(Examined(check=check.anomaly, rows=rows, seconds=time.perf_counter() - begun))
 
     def _cover(self) -> None:
-        """Of every history, whichever families apply: did enough happen, and did the system come back?"""
+        """Of every history, no matter which families apply: did enough happen, and did the system come back?"""
         begun = time.perf_counter()
         covered = coverage.cover(self.engine, self.contract, ended=self.ended)
         self.unknown += covered.reasons

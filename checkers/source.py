@@ -1,4 +1,4 @@
-"""Gives an engine a history's data sets, whoever wrote them, as views with exactly the columns of the format."""
+"""Gives an engine a history's data sets, no matter who wrote them, as views with exactly the columns of the format."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _among(words: tuple[str, ...]) -> str:
     return ", ".join(f"'{word}'" for word in words)
 
 
-def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], tell: Callable[[Row], str]) -> Rule:
+def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]) -> Rule:
     """What one row shows alone: required values, words, and ``more``: (name of the case, condition)."""
     required = [field.name for field in SCHEMAS[data] if not field.nullable]
     words = _WORDS.get(data, {})
@@ -127,7 +127,7 @@ def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], tell:
             return f"{column} has no value, and every row of {data} must have one"
         if kind == "word":
             return f"{column} is {row[column]!r}, which is none of {', '.join(words[column])}"
-        return tell(row)
+        return explain(row)
 
     order = ", ".join(f"{quoted(name)} nulls first" for name in names)
     return Rule(

@@ -3,18 +3,18 @@
 How a workload records itself in ``effects``; ``group`` is the group's name, ``epoch`` the generation (null in a design
 that has none), ``owner`` the member's or consumer's id:
 
-- ``acquire``: a member was told that it owns the partition ``key``, one row each; ``key`` is the group's name where it
-  was told to own none. ``assignment``: a number unique for each process, key and hold.
-- ``release``: it gave the partition up by itself; ``lost``: it was told, or noticed by itself, that it owns it no more.
-  Columns as in the hold's ``acquire``. Every operation tells what its process acquired, gave up or lost since the one
-  before.
-- ``idle``: an operation told of the group that there is nothing to tell; ``key`` is the group's name. Of a member that
-  owns nothing nobody knows otherwise that it goes on to own nothing, and then no partition is an orphan for certain.
-- polls as in ``checkers/log.py``, with the hold's ``assignment``, and ``group``.
+- ``acquire``: a member was given the partition ``key``, one row each; ``key`` is the group's name where it was given
+  none. ``assignment``: a number unique for each process, key and hold.
+- ``release``: it gave the partition up by itself; ``lost``: it was informed, or noticed by itself, that it owns it no
+  more. Columns as in the hold's ``acquire``. Every operation reports what its process acquired, gave up or lost since
+  the one before.
+- ``idle``: an operation had no such change of the group to report; ``key`` is the group's name. Without it, it is not
+  known whether a member that owns nothing goes on to own nothing, and then no partition is an orphan for certain.
+- polls as in ``log.family``, with the hold's ``assignment``, and ``group``.
 - ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
-  ``epoch`` it is that of one who is no member. ``fetched``: ``value`` and ``position`` as committed.
+  ``epoch`` it is that of a client that is no member. ``fetched``: ``value`` and ``position`` as committed.
 - a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its token as ``epoch``; and
-  ``guarded`` for what was done under it (see ``checkers/fencing.py``).
+  ``guarded`` for what was done under it (see ``fencing``).
 
 Each check is a family of its own, so that a history owes no data for what it has nothing of.
 """

@@ -1,18 +1,18 @@
 """Tokens of leases: once a newer one was given or used, nothing is done under an older one.
 
 How a workload records itself in ``effects``: ``key`` is the lease's name throughout (also in what is done under it),
-``epoch`` the fencing token, which rises with each new holder; ``group`` is null or tells leases of one name apart.
+``epoch`` the fencing token, which rises with each new holder; ``group`` is null, or distinguishes leases of one name.
 
-- ``acquire``: the lease was given, with this token. The same owner may be told the same token again.
-- ``renew``: the holder asked whoever gives the lease to prolong it.
-- ``guarded``: something was done under the lease, and whoever guards it accepted the token (ok), refused it (fail), or
-  nobody knows (info). A refusal *because there is a newer token* has the error ``stale-epoch``; others prove nothing.
-- ``release`` and ``lost`` need not be told here: a lease that is over without a new holder fences nobody.
+- ``acquire``: the lease was given, with this token. The same owner may get the same token again.
+- ``renew``: the holder asked the giver of the lease to prolong it.
+- ``guarded``: something was done under the lease, and its guard accepted the token (ok), rejected it (fail), or that is
+  not known (info). A rejection *because there is a newer token* has the error ``stale-epoch``; others prove nothing.
+- ``release`` and ``lost`` need not be recorded here: a lease that is over without a new holder fences no one.
 
-Rule U, with an acquire at 2e, what was accepted at 2e + 1, and a refusal as stale at 2e + 2: a newer token existed by
+Rule U, with an acquire at 2e, what was accepted at 2e + 1, and a rejection as stale at 2e + 2: a newer token existed by
 its return, and that is all it says, so its call never counts. A guard that learns tokens only from the requests made to
 it cannot know of an acquire; where the contract says so (``fenced_by_requests``), acquires and renewals take no part.
-Operations of unknown outcome are dropped: nobody observes whether they were accepted.
+Operations of unknown outcome are dropped: whether they were accepted is not observed.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like
 STEPS: Final = View(
     "fencing_steps",
     f"""
-    select group_name, key, kind, refused, epoch, 2 * epoch + case when refused = 1 then 2
+    select group_name, key, kind, rejected, epoch, 2 * epoch + case when rejected = 1 then 2
             when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
-        case when refused = 0 then call end as call, ret, op
+        case when rejected = 0 then call end as call, ret, op
     from (
-        select group_name, key, kind, refused, epoch, call, ret, op,
+        select group_name, key, kind, rejected, epoch, call, ret, op,
             {row_number(by="group_name, key, kind, epoch, owner", order="call, op, sub")}
             as turn
         from (
             select coalesce(e.group, '') as group_name, e.key as key, e.kind as kind, e.epoch as epoch, e.op as op,
                 e.sub as sub, e.owner as owner, e.call as call, coalesce(e.ret, {INFINITY}) as ret,
-                case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as refused
+                case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as rejected
             from effects e cross join group_declared d join fencing_guarded g
                 on e.key = g.key and coalesce(e.group, '') = g.group_name
             where (e.kind = 'guarded' or (e.kind in ('acquire', 'renew') and d.fenced_by_requests = 0))
                 and e.epoch >= 0 and e.epoch < {PLACEABLE}
-                and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as told) as steps
+                and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as considered) as steps
     """,
     keep=True,
 )
-"""An acquire that tells its owner the same token again is as good as a renewal."""
+"""An acquire that gives its owner the same token again is as good as a renewal."""
 
 
 def _did(kind: str, place: int) -> str:
@@ -66,7 +66,7 @@ def _fenced(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     known = (
         f"{evidence.who(first)} had been told by {seconds(row['first_ret'])} that token {row['first_epoch']} is stale"
-        if row["refused"] == 1
+        if row["rejected"] == 1
         else f"{evidence.who(first)} had {_did(row['first_kind'], row['first_place'])} by {seconds(row['first_ret'])}"
     )
     claim = (
@@ -104,7 +104,7 @@ FENCING_VIOLATION: Final = Check(
     ),
     evidence=f"""
         select f.key as key, f.group_name as group_name, f.place as first_place, f.first_ret as first_ret,
-            f.before as before, min(a.op) as first_op, min(a.kind) as first_kind, min(a.refused) as refused,
+            f.before as before, min(a.op) as first_op, min(a.kind) as first_kind, min(a.rejected) as rejected,
             min(a.epoch) as first_epoch, min(b.op) as late_op, min(b.kind) as late_kind, min(b.place) as late_place
         from {first_rows("found_fencing_violation", "group_name, key, place")} f
             join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place

@@ -1,12 +1,12 @@
-"""Generations fence: nobody of an old one commits, and none is given twice.
+"""Generations fence: no member of an old one commits, and no number is given twice.
 
-A generation is over for everybody once somebody is in the next one: no commit may be called after that, and be accepted
-(rule U, with each operation at its generation). Within one generation nothing is said, for a member that has missed its
-answer is told again, when others have committed already; nor of who is told an old generation: a coordinator that does
-not know that it was replaced may tell so, and whoever believes it cannot commit. A commit of unknown outcome counts
-when its number was fetched; it happened by the first such fetch's return. JoinGroup replies never count. What a
-coordinator stored is in the brokers' event logs: ``group-generation`` (``key``, ``epoch``), written each time that a
-generation went into the offsets topic.
+A generation is over for all once any member is in the next one: no commit may be called after that, and be accepted
+(rule U, with each operation at its generation). Nothing is claimed within one generation: a member that missed its
+answer gets it again, when others have committed already. Nor is it an error to be given an old generation: a
+coordinator that does not know that it was replaced may give one, with which no member can commit. A commit of unknown
+outcome counts when its number was fetched; it happened by the first such fetch's return. JoinGroup replies never count.
+What a coordinator stored is in the brokers' event logs: ``group-generation`` (``key``, ``epoch``), written each time
+that a generation went into the offsets topic.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FORGOTTEN: Final = View(
     "select key, count(*) as times from events where event = 'group-forgotten' and key is not null group by key",
     keep=True,
 )
-"""A group without members and offsets is forgotten in the end, and its generations begin anew: each number may be given
-once more for each time. No order is known between these events and what clients did, or other nodes."""
+"""A group without members and offsets is forgotten in the end, and its generations begin again: each number may be
+given once more for each time. No order is known between these events and what clients did, or other nodes."""
 
 STEPS: Final = View(
     "group_steps",

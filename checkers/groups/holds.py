@@ -3,16 +3,16 @@
 A *hold* is one ownership of a partition (or a lease) by one owner: the rows of one ``process``, ``key`` and
 ``assignment`` (unique for each hold). It is **certain** from the ``acquire``'s return to the first of
 
-- the call of its ``release``, whatever became of it: from then on it may be free;
+- the call of its ``release``, with any outcome: from then on it may be free;
 - the call of the operation in which the owner learned that it had ``lost`` it;
 - the moment at which a fault that kills processes may have begun on a node that runs clients, unless an operation under
-  this hold was answered later; which client ran on which node no column tells, so each such fault counts for all;
-- where it was never given up, the call of the last operation under it that was answered: nobody knows what became of an
-  owner that is not heard of any more.
+  this hold was answered later; no column says which client ran on which node, so each such fault counts for all;
+- where it was never given up, the call of the last operation under it that was answered: what became of an
+  owner after it is not known.
 
-Acquires of unknown outcome are dropped. Whoever has generations, or tokens (``epoch``), has one owner per partition and
-epoch, whenever: giving a partition up does not make room for another in the same generation, whose number would no
-longer tell them apart. Without epochs two certain holds of different owners must not overlap.
+Acquires of unknown outcome are dropped. Where there are generations, or tokens (``epoch``), there is one owner per
+partition and epoch, at any time: giving a partition up does not make room for another in the same generation, whose
+number would no longer distinguish them. Without epochs two certain holds of different owners must not overlap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACQUIRED: Final = View(
     select coalesce(e.group, '') as group_name, e.key as key, e.process as process, e.assignment as assignment,
         min(case when e.outcome = 'ok' then e.owner end) as owner,
         max(case when e.outcome = 'ok' then e.owner end) as other_owner,
-        max(case when e.outcome = 'ok' then e.epoch end) as epoch, min(e.op) as op, max(e.call) as told,
+        max(case when e.outcome = 'ok' then e.epoch end) as epoch, min(e.op) as op, max(e.call) as reported,
         max(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) end) as begun
     from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
@@ -55,15 +55,15 @@ HOLDS: Final = View(
     "holds",
     """
     select a.group_name as group_name, a.key as key, a.process as process, a.assignment as assignment,
-        a.owner as owner, a.other_owner as other_owner, a.epoch as epoch, a.op as op, a.told as told,
+        a.owner as owner, a.other_owner as other_owner, a.epoch as epoch, a.op as op, a.reported as reported,
         a.begun as begun, u.over as over, u.gone as gone, u.alive as alive
     from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
         and a.process = u.process and a.assignment = u.assignment
     """,
     keep=True,
 )
-"""``told``: the last call of an operation that tells of it, so that it was held then at the latest; ``over``: when the
-owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
+"""``reported``: the last call of an operation that reports it, so that it was held then at the latest; ``over``: when
+the owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
 
 TIMES: Final = View(
     "fault_times",
@@ -236,4 +236,5 @@ DOUBLE_OWNERSHIP: Final = Check(
         ),
     ),
 )
-"""An owner's own overlapping or adjoining holds are one reign, so that whoever reaches into another's is another."""
+"""An owner's own overlapping or adjoining holds are one reign, so that an owner that reaches into a reign of another is
+another."""

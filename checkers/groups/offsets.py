@@ -1,11 +1,11 @@
-"""Offsets of a group that only ever move forward, whatever they are kept in: none goes back, and none is lost.
+"""Offsets of a group that only ever move forward, wherever they are kept: none goes back, and none is lost.
 
 How a workload records itself in ``effects`` (``key`` names group and partition, ``group`` the group):
 
 - ``advance``: a commit of ``position``, by one that reads on and never seeks; outcomes ok, fail or info.
-- ``resume``: a new owner was told to begin at ``position``; where nothing had been committed, at the log's start.
+- ``resume``: a new owner was given ``position`` to begin at; where nothing had been committed, at the log's start.
 
-An offset that was acknowledged, or that an owner was told to begin at, is a floor from then on: no owner begins below
+An offset that was acknowledged, or that an owner was given to begin at, is a floor from then on: no owner begins below
 it, and no commit goes there, that is called later (rule U, with each operation at its offset). A ``resume`` at an
 offset whose commit had an unknown outcome is left out: such a commit may have come late, and overtaken others. Where it
 did, all that comes after goes on from there, and what had been called by its return is no floor for that any more. So

@@ -1,23 +1,23 @@
-"""A partition that nobody of a living group owns, for longer than the contract's rebalance deadline (liveness).
+"""A partition that no member of a living group owns, for longer than the contract's rebalance deadline (liveness).
 
-Silence is no proof: a partition counts as owned as long as anybody *may* own it, and the group as living only while
-somebody certainly does something under a hold of the same topic. So a stretch of time counts when in all of it
+Silence is no proof: a partition counts as owned as long as any member *may* own it, and the group as living only while
+some member certainly does something under a hold of the same topic. So a stretch of time counts when in all of it
 
-- nobody may own the partition. An owner may own it from the call of its process's operation *before* the one that told
-  of the ``acquire`` (a consumer that gets a partition in the background tells of it later), also when that acquire's
-  outcome is unknown, to the return of its ``release`` (ok) or of the operation that noticed its loss; or to its death:
-  the next call of its worker after one of its operations had an unknown outcome, since a worker then closes its client
-  and takes another;
-- somebody lives: operations under a hold of another partition of the same topic were answered again and again, with
+- no member may own the partition. An owner may own it from the call of its process's operation *before* the one that
+  reported the ``acquire`` (a consumer that gets a partition in the background reports it later), also when that
+  acquire's outcome is unknown, to the return of its ``release`` (ok) or of the operation that noticed its loss; or to
+  its death: the next call of its worker after one of its operations had an unknown outcome, since a worker then closes
+  its client and takes another;
+- some member lives: operations under a hold of another partition of the same topic were answered again and again, with
   pauses of at most a quarter of the deadline;
-- nobody is in doubt: no fault is between its intended time and recovered (one without recovery is for ever); no
-  process that was to end with an operation of unknown outcome, sends apart, may have acquired something that nobody was
-  told of, from its worker's operation before that one on; and every process of the group will tell what it acquires, so
-  after its last operation that tells of the group it may own anything, until it is dead.
+- no member is in doubt: no fault is between its intended time and recovered (one without recovery is for ever); no
+  process that was to end with an operation of unknown outcome, sends apart, may have acquired something unreported,
+  from its worker's operation before that one on; and every process of the group will report what it acquires, so after
+  its last operation that reports on the group it may own anything, until it is dead.
 
 A rebalance of the whole group ends a stretch, and so does a phase in which all its members have left. A partition
-without owner that outlasts the deadline inside one stretch is orphaned. Not found: partitions that nobody ever owned
-(the log's drain says whether they were read), groups of which nobody owns anything, and owners that hold a partition
+without owner that outlasts the deadline inside one stretch is orphaned. Not found: partitions that were never owned
+(the log's drain says whether they were read), groups whose members own nothing, and owners that hold a partition
 and do not read it (``unseen``). The topic of ``orders-3`` is what is left without the number.
 """
 
@@ -33,7 +33,7 @@ _TOPIC: Final = "regexp_replace({}, '-[0-9]+$', '')"
 
 
 def _unowned(owned: str) -> str:
-    """SQL for the times (``since``, ``until``) in which nobody owned a partition, after somebody had."""
+    """SQL for the times (``since``, ``until``) in which a partition had no owner, after it had one."""
     return f"""
         select group_name, key, reach as since, since as until from (
             select group_name, key, since,
@@ -51,18 +51,18 @@ _GIVEN_UP: Final = f"case when h.assignment is null then {INFINITY} else coalesc
 OWNED_FOR_SURE: Final = View(
     "orphan_owned_for_sure",
     f"""
-    select group_name, key, case when until < told then 0 else told end as since,
-        case when until < told then 0 else until end as until
+    select group_name, key, case when until < reported then 0 else reported end as since,
+        case when until < reported then 0 else until end as until
     from (
-        select h.group_name as group_name, h.key as key, h.told as told,
+        select h.group_name as group_name, h.key as key, h.reported as reported,
             least({_GIVEN_UP}, coalesce(i.died, {INFINITY})) as until
         from holds h
             left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
             on h.process = i.process
-        where h.key <> h.group_name and h.group_name <> '') as told
+        where h.key <> h.group_name and h.group_name <> '') as parts
     """,
 )
-"""Parts of the times of ``orphan_owned``, by what a hold's own operations say. One that was told of after its end (the
+"""Parts of the times of ``orphan_owned``, by what a hold's own operations say. One that was reported after its end (the
 same assignment once more, say) has no such part, and covers no gap of others: it counts as a moment before all."""
 
 SUSPECTS: Final = View(
@@ -99,8 +99,8 @@ DEATHS: Final = View(
 )
 """``born``: the call of its worker's operation before its first one. ``died``: infinite for who ended in peace."""
 
-TELLING: Final = View(
-    "orphan_telling",
+REPORTS: Final = View(
+    "orphan_reports",
     f"""
     select t.group_name as group_name, t.process as process, t.op as op, t.call as call,
         coalesce({previous("t.call", by="t.group_name, t.process", order="t.call, t.op")},
@@ -112,7 +112,8 @@ TELLING: Final = View(
     """,
     keep=True,
 )
-"""Operations that tell of a group, and the call of the one before; what a process got since then the later one says."""
+"""Operations that report on a group, and the call of the one before; what a process got since then the later one
+says."""
 
 DOUBTS: Final = View(
     "orphan_doubts",
@@ -125,7 +126,7 @@ DOUBTS: Final = View(
     where t.outcome = 'info' and s.op is null
     union all
     select t.group_name, max(t.call), min(d.died)
-    from orphan_telling t join orphan_deaths d on t.process = d.process
+    from orphan_reports t join orphan_deaths d on t.process = d.process
     group by t.group_name, t.process
     """,
     keep=True,
@@ -138,7 +139,7 @@ OWNED: Final = View(
     select h.group_name as group_name, h.key as key, h.op as op, t.former as since,
         least({_GIVEN_UP}, d.died) as until
     from holds h
-        join orphan_telling t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
+        join orphan_reports t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
         join orphan_deaths d on d.process = h.process
     where h.key <> h.group_name
     """,
@@ -156,7 +157,7 @@ GAPS: Final = View(
     """,
     keep=True,
 )
-"""Long times in which nobody may have owned a partition, after somebody had."""
+"""Long times in which no member may have owned a partition, after one had."""
 
 LIVES: Final = View(
     "orphan_lives",
@@ -235,7 +236,7 @@ ORPHANED_PARTITION: Final = Check(
         SUSPECTS,
         TURNS,
         DEATHS,
-        TELLING,
+        REPORTS,
         DOUBTS,
         OWNED,
         GAPS,

@@ -1,11 +1,11 @@
-"""One leader per epoch, one controller per epoch, and nobody who goes back to an older controller.
+"""One leader per epoch, one controller per epoch, and no node that goes back to an older controller.
 
 These checks read the nodes' event logs and ZooKeeper's. Nothing here compares times of events of different nodes: a
 log's order is (node, incarnation, seq), ZooKeeper's is the zxid. What they read:
 
 - ``first-append-in-epoch`` (``key``, ``epoch``): the node accepted an append as the leader of that epoch.
 - ``became-controller`` (``controller_epoch``): the node took over the control; a node's next life is another holder.
-- ``request-obeyed`` (``controller_epoch``): the node did what a controller of that epoch told it.
+- ``request-obeyed`` (``controller_epoch``): the node did what a controller of that epoch asked for.
 - any other event with ``zxid`` and ``controller_epoch``: a write to ZooKeeper by a controller of that epoch.
 
 Each is a family of its own, so that a history lacking one kind of event owes no data for it.

@@ -1,4 +1,4 @@
-"""How functions are compiled: once per machine, kept beside the source or in numba's cache folder.
+"""How functions are compiled: once per machine, kept next to the source or in numba's cache folder.
 
 Importing numba and compiling cost seconds, which those who only read a model need not pay: the search imports this.
 With ``NUMBA_DISABLE_JIT=1`` everything runs as plain Python, slower by two orders of magnitude, for a debugger.
@@ -27,7 +27,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiled_step(step: Callable[..., Any]) -> Any:
-    """A model's step as compiled code calls it, whatever the model. Raises ``ModelError`` if it cannot be."""
+    """A model's step as compiled code calls it, for any model. Raises ``ModelError`` if it cannot be."""
     if numba.config.DISABLE_JIT:
         return step
     try:
@@ -36,8 +36,8 @@ def compiled_step(step: Callable[..., Any]) -> Any:
         except RuntimeError:  # numba finds no place to keep what was not defined in a file
             return numba.cfunc(_STEP)(step)
     except NumbaError as error:
-        told = " ".join(str(error).split())[:400]
+        why = " ".join(str(error).split())[:400]
         raise ModelError(
             f"{step.__qualname__} cannot be compiled; write it in the Python that numba knows, on integers, or set "
-            f"compiled = False in its class: {told}"
+            f"compiled = False in its class: {why}"
         ) from error

@@ -12,7 +12,7 @@ Six rules leave out configurations from which nothing follows that does not foll
 2. Of equal pending actions the one that returns first takes effect first; those that ended info come last.
 3. Right before a blind action any total one may have happened unseen. So when one takes effect all total ones that are
    pending become *optional*: they may still take effect, and need not.
-4. A total action that nobody read has no blind one right behind it: by 3 it need not have taken effect.
+4. A total action that was not read has no blind one right behind it: by 3 it need not have taken effect.
 5. In the lost state nothing is tried but what returns, and what is blind: all else leaves the state as it is, until a
    blind action takes effect, and may by 3 have happened unseen.
 6. At each return, a configuration is dropped when another with the same state can do all that it can (``settle``).

@@ -4,7 +4,7 @@ What says the same in the same words of one key is encoded once: a column's text
 one *class*, and the model sees each class once. So reading JSON costs next to nothing where values repeat.
 
 Values and actions are numbered within their key, in the order in which its operations were called. So what is found of
-a key depends on its own operations only, whichever others lie beside it and wherever it is searched.
+a key depends on its own operations only, no matter which others there are and where it is searched.
 
 What ended fail did not happen, and what ended info and reads only says nothing: both are left out here.
 """
@@ -66,8 +66,8 @@ class KeyHistory:
         """The operation in that row of the arrays, in words."""
         call, ret = (f"{int(time) / 1e9:.9g} s" for time in (self.call[row], self.ret[row]))
         ended = "never known to return" if self.ret[row] == FOREVER else f"returned at {ret}"
-        told = f"operation {int(self.index[row])}, process {int(self.process[row])}, called at {call}, {ended}"
-        return f"{self.texts[int(self.action[row])]} ({told})"
+        details = f"operation {int(self.index[row])}, process {int(self.process[row])}, called at {call}, {ended}"
+        return f"{self.texts[int(self.action[row])]} ({details})"
 
 
 @dataclass(frozen=True)

@@ -82,17 +82,17 @@ def finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
     """Why there is no place, as a finding: one sentence, and the first operations of it."""
     row = int(np.flatnonzero(history.index == why.operation)[0])
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))
-    beside = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""
+    others = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""
     claim = (
-        f"{history.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{beside}, "
+        f"{history.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{others}, "
         f"and then the state can only be {states}."
     )
-    told = (why.operation, *why.concurrent, *why.order[::-1])
+    involved = (why.operation, *why.concurrent, *why.order[::-1])
     return Finding(
         anomaly=anomaly,
         key=history.key,
         claim=claim if history.key is None else f"In {history.key}: {claim}",
-        operations=told[:MOST_OPERATIONS],
-        omitted=max(0, len(told) - MOST_OPERATIONS),
+        operations=involved[:MOST_OPERATIONS],
+        omitted=max(0, len(involved) - MOST_OPERATIONS),
         time=None if history.ret[row] == FOREVER else int(history.ret[row]),
     )

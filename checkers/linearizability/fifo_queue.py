@@ -1,4 +1,4 @@
-"""The FIFO queue, and what its dequeues tell beforehand about the order of its enqueues.
+"""The FIFO queue, and what its dequeues say beforehand about the order of its enqueues.
 
 Of concurrent enqueues every order is possible until the dequeues come, so a long queue has very many states. But where
 no value was enqueued twice, each value leaves by the one dequeue that returned it: of two values whose dequeues did not
@@ -21,8 +21,8 @@ EMPTY: Final = 2
 DEQUEUE_UNKNOWN: Final = 3
 NEVER: Final = 4
 
-NOBODY: Final = -1
-"""Stands for all values that no dequeue returned: nobody can tell them apart."""
+UNREAD: Final = -1
+"""Stands for all values that no dequeue returned: they are all alike."""
 
 PAIR: Final = sys.getsizeof((0, 0)) + 16
 
@@ -71,10 +71,10 @@ class FifoQueue(Model):
             elif action.x in windows:
                 foreseen.append(Action(ENQUEUE, action.x, windows[action.x]))
             elif unknown:
-                foreseen.append(Action(ENQUEUE, NOBODY, ANY))
+                foreseen.append(Action(ENQUEUE, UNREAD, ANY))
             else:
-                # What nobody dequeued, and may not have been enqueued, may as well not have been.
-                foreseen.append(Action(NEVER) if end is None else Action(ENQUEUE, NOBODY, AFTER_ALL))
+                # What was never dequeued, and may not have been enqueued, may as well not have been.
+                foreseen.append(Action(NEVER) if end is None else Action(ENQUEUE, UNREAD, AFTER_ALL))
         return foreseen
 
     @staticmethod
@@ -90,5 +90,5 @@ class FifoQueue(Model):
         return sys.getsizeof(state) + PAIR
 
     def describe(self, state: State, values: Values) -> str:
-        shown = ["a value that is never dequeued" if x == NOBODY else values.text(x) for x, _ in state[:10]]
+        shown = ["a value that is never dequeued" if x == UNREAD else values.text(x) for x, _ in state[:10]]
         return f"[{', '.join(shown)}{', ...' if len(state) > 10 else ''}]"

@@ -1,7 +1,7 @@
-"""One key of a store of strings, and what its reads tell beforehand about the order of its appends.
+"""One key of a store of strings, and what its reads say beforehand about the order of its appends.
 
-Of concurrent appends every order is possible until somebody reads, and strings that are built of ten thousand appends
-are long. But only that counts in a string which a read can tell apart: whether some read's string begins with it, and
+Of concurrent appends every order is possible until one of them is read, and strings that are built of ten thousand
+appends are long. But only that counts in a string by which reads differ: whether some read's string begins with it, and
 which. So a state is a place in the strings that were read: one of them, and how many of its characters are there
 already. A string that no read's begins with is *lost*: no read allows it, and appends cannot bring it back; only a
 write can. All such strings are one state.

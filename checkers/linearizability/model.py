@@ -27,7 +27,7 @@ class ModelError(Exception):
 
 @contextmanager
 def asking(model: Model, about: str) -> Iterator[None]:
-    """Around a model's own code: whatever it raises becomes a ``ModelError`` that says where."""
+    """Around a model's own code: everything that it raises becomes a ``ModelError`` that says where."""
     try:
         yield
     except (ModelError, MemoryError):
@@ -43,7 +43,7 @@ class Action(NamedTuple):
 
     Three flags let the search leave out orders that cannot matter. They are claims about ``step``, which is held to
     them: ``reads``: the action never changes a state that allows it. ``total``: every state allows it. ``blind``: every
-    state allows it, and it leaves the same state behind whatever was there before, as a plain write does.
+    state allows it, and it leaves the same state behind, no matter what was there before, as a plain write does.
     """
 
     f: int
@@ -75,7 +75,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Call:
-    """One operation as the history has it. ``known`` False: it ended ``info``, so nobody knows its result."""
+    """One operation as the history has it. ``known`` False: it ended ``info``, so its result is not known."""
 
     f: str
     argument: Any

@@ -68,7 +68,7 @@ class CasRegister(Register):
 
 
 class Mutex(Model):
-    """``acquire`` and ``release``; nobody looks who releases."""
+    """``acquire`` and ``release``; who releases is not looked at."""
 
     name = "mutex"
 

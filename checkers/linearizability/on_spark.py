@@ -1,4 +1,4 @@
-"""Keys on the executors of a Spark, which read their operations themselves: whoever asks never holds them.
+"""Keys on the executors of a Spark, which read their operations themselves: the process that asks never holds them.
 
 The view ``ops`` is sorted out by key once, into more parts than there are cores, longest keys first; a process of
 Python takes all operations of one key at once (``applyInArrow``). Each part is a job of its own, so that what is known
@@ -158,11 +158,11 @@ class _Search:
         """Each key, in any order: with a share of the memory, then one by one those that need more."""
         if not self._keys.names:
             return
-        beside = min(self._spark.parallelism, len(self._keys))
+        at_once = min(self._spark.parallelism, len(self._keys))
         narrow: list[tuple[int, float]] = []
-        divided = chunks(dict(enumerate(self._keys.operations)), beside, PART)
-        for number, one in self._run(divided, limits.among(beside), beside):
-            if one.answer.out_of_memory and beside > 1:
+        divided = chunks(dict(enumerate(self._keys.operations)), at_once, PART)
+        for number, one in self._run(divided, limits.among(at_once), at_once):
+            if one.answer.out_of_memory and at_once > 1:
                 narrow.append((number, one.answer.seconds))
             else:
                 yield number, one
@@ -171,10 +171,10 @@ class _Search:
             spent = {self._keys.names[number]: seconds for number, seconds in narrow}
             yield from self._run([(number,) for number, _ in narrow], limits, 1, spent)
 
-    def _run(self, divided: Sequence[Chunk], limits: Limits, beside: int, spent: Spent | None = None) -> Numbered:
+    def _run(self, divided: Sequence[Chunk], limits: Limits, at_once: int, spent: Spent | None = None) -> Numbered:
         """A job for each chunk, so many at once. What was asked for in one that fails is asked for in halves."""
         function = _function(self._model, limits, spent or {})
-        threads = ThreadPoolExecutor(beside)
+        threads = ThreadPoolExecutor(at_once)
         under_way: dict[Future[Rows], Chunk] = {}
 
         def begin(divided: Sequence[Chunk]) -> None:
@@ -218,7 +218,7 @@ class _Search:
         return [self._keys.names[number] for number in chunk]
 
     def _died(self, number: int, error: EngineError) -> Found:
-        # All operations of the key: only the model tells which of them count, and nobody here has seen them.
+        # All operations of the key: only the model knows which of them count, and they are not seen here.
         return Found(self._keys.operations[number], died(self._keys.names[number], f"was lost: {error}"))
 
 

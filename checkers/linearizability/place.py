@@ -1,9 +1,9 @@
 """Where keys are searched: in this process while that takes next to no time, then in several.
 
-Starting processes costs a second or two of processor time each, and nobody can tell beforehand how hard a key is. So
+Starting processes costs a second or two of processor time each, and how hard a key is cannot be known beforehand. So
 the first seconds pass here; what is left then, if it is more than one key, goes to as many processes as there are
 cores. What is said of a key does not depend on where it was searched: each of n processes has an n-th of the memory,
-and a key for which that is too little is searched once more with nothing beside it, with all of the memory, in what is
+and a key for which that is too little is searched once more with nothing next to it, with all of the memory, in what is
 left of its time.
 """
 
@@ -71,12 +71,12 @@ class ThisMachine:
             yield number, found
 
 
-def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Limits, beside: int) -> Answers:
-    """``beside`` keys at once, with a share of the memory each; then one by one those that need more."""
+def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Limits, at_once: int) -> Answers:
+    """``at_once`` keys at once, with a share of the memory each; then one by one those that need more."""
     narrow: list[tuple[int, Answer]] = []
-    divided = chunks({number: encoded.length(number) for number in keys}, beside, CHUNK)
-    for number, found in pool.answers(encoded, divided, limits.among(beside), beside):
-        if found.out_of_memory and beside > 1:
+    divided = chunks({number: encoded.length(number) for number in keys}, at_once, CHUNK)
+    for number, found in pool.answers(encoded, divided, limits.among(at_once), at_once):
+        if found.out_of_memory and at_once > 1:
             narrow.append((number, found))
         else:
             yield number, found
@@ -84,9 +84,9 @@ def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Lim
         yield from pool.answers(encoded, [(number,)], limits.after(found.seconds), 1)
 
 
-def chunks(lengths: Mapping[int, int], beside: int, most: int) -> list[Chunk]:
+def chunks(lengths: Mapping[int, int], at_once: int, most: int) -> list[Chunk]:
     """Whole keys, the longest ones first, by the operations of each; ``most``: of a chunk, unless a key has more."""
-    enough = min(most, sum(lengths.values()) // (beside * ROUNDS))
+    enough = min(most, sum(lengths.values()) // (at_once * ROUNDS))
     found: list[Chunk] = []
     together: list[int] = []
     operations = 0

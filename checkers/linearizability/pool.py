@@ -1,6 +1,6 @@
 """Processes that search keys side by side on this machine.
 
-They are started anew instead of forked: this process has threads, of Arrow and perhaps of DuckDB, and nothing of what
+They are started afresh instead of forked: this process has threads, of Arrow and perhaps of DuckDB, and nothing of what
 it runs (a script without a guard, pytest) is run again in them. Each has one connection to here; that it is closed is
 how either side learns that the other is gone. One that dies makes the key that it was at unknown, and another takes its
 place.
@@ -149,10 +149,10 @@ class Pool:
             number = worker.given.popleft()
             if worker.given:
                 waiting.appendleft(tuple(worker.given))
-            yield number, died(encoded.history(number).key, _told(code))
+            yield number, died(encoded.history(number).key, _how(code))
 
 
-def _told(code: int) -> str:
+def _how(code: int) -> str:
     if code == -signal.SIGKILL:
         return "was killed, as the kernel does where memory runs out"
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,7 +1,7 @@
 """The entry: is a history linearizable by a model, key by key, and if not, why.
 
 The algorithm is picked for each key from the model and the data. A register whose values are unique is judged by the
-zones of its values, in near-linear time; everything else by the compiled search. The choice is told in ``examined``.
+zones of its values, in near-linear time; everything else by the compiled search. The choice is noted in ``examined``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def search(
 
 
 def zones(encoded: Encoded) -> tuple[dict[int, Found], list[int]]:
-    """What zones tell, by the number of the key, and the keys that have to be searched."""
+    """What zones show, by the number of the key, and the keys that have to be searched."""
     zoned, rest = judge_zones(encoded, NONLINEARIZABLE) if encoded.model.register else ({}, range(len(encoded.keys)))
     found = {key: Found(encoded.length(key), Answer(finding=finding), zoned=True) for key, finding in zoned.items()}
     return found, list(rest)

@@ -127,6 +127,6 @@ def _unknown(history: KeyHistory, spent: str, limit: str, layout: Layout | None,
     far = 0
     if layout is not None and space is not None:
         far = int((layout.events[: int(space.counters[tables.EVENT])] < 0).sum())
-    told = f"{history.name}: {limit} was reached when {far} of {len(history)} operations had returned"
-    found = Searched(unknown=told, spent=spent)
+    why = f"{history.name}: {limit} was reached when {far} of {len(history)} operations had returned"
+    found = Searched(unknown=why, spent=spent)
     return found if space is None else _measured(space, found)

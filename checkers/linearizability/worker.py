@@ -47,7 +47,7 @@ def main(descriptor: int) -> None:
 
 
 def _listen(connection: Connection, tasks: SimpleQueue[bytes]) -> None:
-    """Beside the search, so that a pool that is gone is noticed amid one."""
+    """Runs next to the search, so that a pool that is gone is noticed during one."""
     try:
         while True:
             tasks.put(connection.recv_bytes())

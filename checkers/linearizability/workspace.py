@@ -65,7 +65,8 @@ class States:
         return number
 
     def answer(self, requests: Ints, check: Callable[[int], None]) -> None:
-        """Steps each pair of state and action that was asked for. ``check`` is told of bytes before they are made."""
+        """Steps each pair of state and action that was asked for. ``check`` is called with the bytes before they are
+        made."""
         keys = np.unique(requests)
         after = np.empty(len(keys), dtype=np.int64)
         counted = self._bytes
@@ -238,7 +239,7 @@ class Workspace:
     def line(self, trail: int) -> list[tuple[int, int]]:
         """The operations on the way to a configuration, in order, each with the event at which it was placed.
 
-        One that ended info is told as its group's complement.
+        One that ended info is given as its group's complement.
         """
         found = []
         while trail != NOWHERE:

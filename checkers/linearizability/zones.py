@@ -72,13 +72,13 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
     seen = np.zeros(count, dtype=np.bool_)
     seen[cluster[reads]] = True
     for at in np.flatnonzero(reads & (writer[cluster] < 0) & ~initial[cluster]).tolist():
-        told = f"{_named(encoded, int(rows[at]))} returned a value that nobody wrote."
-        found.setdefault(int(key[at]), (told, (int(rows[at]),)))
+        claim = f"{_named(encoded, int(rows[at]))} returned a value that nobody wrote."
+        found.setdefault(int(key[at]), (claim, (int(rows[at]),)))
     written = writer[cluster]
     for at in np.flatnonzero(reads & (written >= 0) & (ret < call[written])).tolist():
         source = int(rows[written[at]])
-        told = f"{_named(encoded, int(rows[at]))} returned before its value's {_named(encoded, source)} was called."
-        found.setdefault(int(key[at]), (told, (int(rows[at]), source)))
+        claim = f"{_named(encoded, int(rows[at]))} returned before its value's {_named(encoded, source)} was called."
+        found.setdefault(int(key[at]), (claim, (int(rows[at]), source)))
     first, last = np.full(count, FOREVER), np.full(count, BEFORE)
     np.minimum.at(first, cluster, ret)
     np.maximum.at(last, cluster, call)
@@ -103,12 +103,12 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
         involved = [calls[long], returns[inner], returns[long]]
         last_call, there = (_named(encoded, int(rows[place])) for place in involved[:2])
         value_text = encoded.values[number].text(int(value[calls[long]]))
-        told = (
+        claim = (
             f"{last_call} still used {value_text}, which had been there before; yet "
             f"{encoded.values[number].text(int(value[returns[inner]]))} was there in between: {there}."
         )
         unique = dict.fromkeys(int(rows[place]) for place in involved if place >= 0)
-        found[number] = (told, tuple(unique))
+        found[number] = (claim, tuple(unique))
     return found
 
 

@@ -1,4 +1,5 @@
-"""What a log may hold: one value per offset, one offset per value, nothing that nobody sent or that failed."""
+"""What a log may hold: one value per offset, one offset per value, and no value that was not sent, or whose send
+failed."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Order: rule U over the offsets, offsets of one process's sends, message sets kept together, end offsets that go back.
 
-Rule U (ANOMALIES): give each operation its place in the object's order; x precedes y iff x.ret < y.call. The history is
-linearizable iff nothing placed before an x was called after x had returned, that is, iff the greatest call over all
-strictly smaller places never exceeds x.ret. One row per (value, offset): it is there at the latest when its send was
-acknowledged with this offset, or when the first poll that showed it returned. Records are placed at 2 * offset, so that
-log end reads, where the contract declares them linearizable, fit between them at 2 * end - 1. An offset of 2^61 or
-more, which no log can have and only a damaged record claims, has no place here: other checks report it.
+Rule U (``docs/anomalies.md``): give each operation its place in the object's order; x precedes y iff x.ret < y.call.
+The history is linearizable iff nothing placed before an x was called after x had returned, that is, iff the greatest
+call over all strictly smaller places never exceeds x.ret. One row per (value, offset): it is there at the latest when
+its send was acknowledged with this offset, or when the first poll that showed it returned. Records are placed at 2 *
+offset, so that log end reads, where the contract declares them linearizable, fit between them at 2 * end - 1. An offset
+of 2^61 or more, which no log can have and only a damaged record claims, has no place here: other checks report it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNACKNOWLEDGED: Final = View(
     "select key, value, position, seen from log_placed where acks = 0 and position is not null and value is not null",
     keep=True,
 )
-"""What was observed where nobody was told that it is: few, against all sends."""
+"""What was observed at an offset that no send reported: few, against all sends."""
 
 TIMELINE: Final = View(
     "log_timeline",
@@ -184,8 +184,8 @@ def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
         f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
         f"at offset {row['position']}"
     )
-    if row["amid"] > 0:
-        claim += f", with {row['amid']} other known record{'s' if row['amid'] > 1 else ''} between them"
+    if row["apart"] > 0:
+        claim += f", with {row['apart']} other known record{'s' if row['apart'] > 1 else ''} between them"
     return Explanation(capital(claim) + ".", (row["op"],))
 
 
@@ -224,7 +224,7 @@ SEND_SKIP: Final = Check(
             """
             select s.op as op, s.sub as sub, s.key as key, s.request as request, s.position as position,
                 s.value as value, s.former as former, s.former_value as former_value,
-                b.known_rank - a.known_rank - 1 as amid
+                b.known_rank - a.known_rank - 1 as apart
             from log_split s
                 join log_known_ranks a on s.key = a.key and s.former = a.position
                 join log_known_ranks b on s.key = b.key and s.position = b.position
@@ -234,7 +234,7 @@ SEND_SKIP: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, op, op as own_op, position, value, former, former_value, amid from found_send_skip
+        select key, op, op as own_op, position, value, former, former_value, apart from found_send_skip
         {order_by("key, op, sub")} limit {MOST_FINDINGS}
         """,
     examined=f"""
@@ -262,7 +262,7 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
         View(
             "log_end_moments",
             """
-            select key, ret as moment, 1 as told, epoch, op, sub, position from log_ends
+            select key, ret as moment, 1 as is_return, epoch, op, sub, position from log_ends
             union all
             select key, call, 0, epoch, op, sub, position from log_ends
             """,
@@ -271,34 +271,34 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
             "log_end_suspects",
             f"""
             select key, epoch from (
-                select key, told, epoch, position,
-                    max(case when told = 1 and epoch is not null then position end) over (partition by key
-                        {order_by("moment, told, op, sub")}
+                select key, is_return, epoch, position,
+                    max(case when is_return = 1 and epoch is not null then position end) over (partition by key
+                        {order_by("moment, is_return, op, sub")}
                         rows between unbounded preceding and 1 preceding) as former
                 from log_end_moments) as moments
-            where told = 0 and epoch is not null and former > position group by key, epoch
+            where is_return = 0 and epoch is not null and former > position group by key, epoch
             """,
             keep=True,
         ),
         View(
             "log_end_levels",
             """
-            select m.key as key, s.epoch as level, m.moment as moment, m.told as told, m.op as op, m.sub as sub,
-                m.position as position
+            select m.key as key, s.epoch as level, m.moment as moment, m.is_return as is_return,
+                m.op as op, m.sub as sub, m.position as position
             from log_end_moments m join log_end_suspects s on m.key = s.key
-            where (m.told = 1 and m.epoch <= s.epoch) or (m.told = 0 and m.epoch = s.epoch)
+            where (m.is_return = 1 and m.epoch <= s.epoch) or (m.is_return = 0 and m.epoch = s.epoch)
             """,
         ),
         View(
             "found_high_watermark_regression",
             f"""
             select key, level as epoch, op, sub, position, former from (
-                select key, level, op, sub, told, position,
-                    max(case when told = 1 then position end) over (partition by key, level
-                        {order_by("moment, told, op, sub")}
+                select key, level, op, sub, is_return, position,
+                    max(case when is_return = 1 then position end) over (partition by key, level
+                        {order_by("moment, is_return, op, sub")}
                         rows between unbounded preceding and 1 preceding) as former
                 from log_end_levels) as moments
-            where told = 0 and former > position
+            where is_return = 0 and former > position
             """,
             keep=True,
         ),

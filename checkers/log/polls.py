@@ -2,10 +2,10 @@
 
 A chain is what one process read of one key under one assignment. Each record must be the next known one after its
 predecessor, the first one the first known at or after the offset fetched or sought. *Known* are offsets at which
-anybody ever observed a record, less those that retention or compaction may have taken: a gap in raw offsets proves
+any consumer observed a record, less those that retention or compaction may have taken: a gap in raw offsets proves
 nothing. Adjacent offsets need no ranks, so only pairs with a gap are ranked and sparse logs stay cheap.
 
-A poll that did not end ok and yet showed records breaks its chain: nobody knows how far it moved the consumer.
+A poll that did not end ok and yet showed records breaks its chain: it is not known how far it moved the consumer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The honest durability contract: what a log may lose when all its servers lose power together.
 
 A server that fsyncs every M messages, not each, has up to M - 1 of a partition in memory alone. As long as one of those
-that have them keeps its power they are safe. When all lose it, each partition is cut to a prefix, and that the
-contract may allow (``Contract.unflushed``, M - 1). What is allowed is told as ``unflushed-loss``, and everything else
-is judged as if those records had been sent with an unknown outcome and never read: what is left of the history before
-the loss ends at the cut, and a consumer begins anew after it.
+that have them keeps its power they are safe. When all lose it, each partition is cut to a prefix, and that the contract
+may allow (``Contract.unflushed``, M - 1). What is allowed is reported as ``unflushed-loss``, and everything else is
+judged as if those records had been sent with an unknown outcome and never read: what is left of the history before the
+loss ends at the cut, and a consumer begins again after it.
 
 Nothing else is allowed. A loss of power counts when it took effect and its targets are all nodes that have an event
 log. Of a partition M - 1 records may go, counted from the last known before, by a send or by a poll; other checks find
@@ -139,7 +139,7 @@ def _rewrite() -> str:
 
 
 def prepare(engine: Engine) -> list[str]:
-    """Makes ``log_eras``, and ``log_effects`` anew for the log's checks, which come after."""
+    """Makes ``log_eras``, and ``log_effects`` again for the log's checks, which come after."""
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
     found = eras(cuts(engine, unflushed))
     values = ", ".join(f"({literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found)
@@ -156,7 +156,7 @@ def prepare(engine: Engine) -> list[str]:
     return []
 
 
-def _told(row: Row, evidence: Evidence) -> Explanation:
+def _unflushed(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
         f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])} and went when all servers lost power by "
@@ -185,7 +185,7 @@ _CHECK: Final = Check(
         {order_by("key, position, moment")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
-    explain=_told,
+    explain=_unflushed,
 )
 
 UNFLUSHED: Final = Family(

@@ -95,7 +95,7 @@ APART: Final = View(
     keep=True,
 )
 
-_TOLD: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
+_FOLDED: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
 
 POLLS: Final = View(
     "log_polls",
@@ -105,9 +105,10 @@ POLLS: Final = View(
         case when low = high and least >= first_offset and greatest_one < next_offset and valued = records
             then 1 else 0 end as plain
     from (
-        select op, key, cast(1 as bigint) as segment, {_TOLD} from log_reads where polls = 1 and first_begin = first_row
+        select op, key, cast(1 as bigint) as segment, {_FOLDED} from log_reads
+        where polls = 1 and first_begin = first_row
         union all
-        select op, key, segment, {_TOLD} from log_polls_apart) as ranges
+        select op, key, segment, {_FOLDED} from log_polls_apart) as ranges
     """,
 )
 """``plain``: each record has a value and an offset in the range, and the offsets rise by one from row to row, so that
@@ -126,7 +127,7 @@ ODD: Final = View(
     """,
     keep=True,
 )
-"""Polls of which not every record is shown once: few, so that nearly all are told without a join of all with all."""
+"""Polls of which not every record is shown once: few, so that nearly all are counted without a join of all with all."""
 
 ODDLY_SHOWN: Final = View(
     "log_oddly_shown",
@@ -277,21 +278,21 @@ OFFSETS: Final = View(
     keep=True,
     fine=True,
 )
-"""Every offset that a send or a poll ever told, and how many values it ``held``."""
+"""Every offset that a send or a poll ever reported, and how many values it ``held``."""
 
 COVER: Final = View(
     "log_cover",
     f"""
     select key, position, acked_values, observed_values, least_shown, passes from (
-        select key, position, told, acked_values, observed_values, least_shown,
-            {sum_so_far("delta", by="key", order="position, told")} as passes
+        select key, position, is_offset, acked_values, observed_values, least_shown,
+            {sum_so_far("delta", by="key", order="position, is_offset")} as passes
         from (
-            select key, first_offset as position, 0 as told, 1 as delta, 0 as acked_values, 0 as observed_values,
+            select key, first_offset as position, 0 as is_offset, 1 as delta, 0 as acked_values, 0 as observed_values,
                 cast(null as bigint) as least_shown from log_passes
             union all select key, next_offset, 0, -1, 0, 0, null from log_passes
             union all
             select key, position, 1, 0, acked_values, observed_values, least_shown from log_offsets) as ends) as summed
-    where told = 1
+    where is_offset = 1
     """,
     keep=True,
 )

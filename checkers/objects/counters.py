@@ -40,10 +40,10 @@ UNCLEAR: Final = View(
     "select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key",
     keep=True,
 )
-"""Keys with an acknowledged add whose result is not told: it fills some slot, and nobody knows which."""
+"""Keys with an acknowledged add whose result is not known: it fills some slot, and no one knows which."""
 
-TOLD: Final = View(
-    "counter_told",
+KNOWN: Final = View(
+    "counter_known",
     """
     select r.key as key, r.value as value, r.adds as adds, r.op as op, r.sub as sub, r.call as call, r.ret as ret
     from counter_rows r left join counter_unclear u on r.key = u.key
@@ -54,9 +54,9 @@ TOLD: Final = View(
 PLACES: Final = View(
     "counter_places",
     """
-    select key, value, adds, count(*) as told, min(op) as low_op, max(op) as high_op, max(call) as last_call,
+    select key, value, adds, count(*) as many, min(op) as low_op, max(op) as high_op, max(call) as last_call,
         min(ret) as first_ret
-    from counter_told group by key, value, adds
+    from counter_known group by key, value, adds
     """,
     keep=True,
 )
@@ -69,12 +69,12 @@ def _did(value: int, adds: int) -> str:
 
 def _repeated(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
-    others = f", and {row['told'] - 2} others" if row["told"] > 2 else ""
+    others = f", and {row['many'] - 2} others" if row["many"] > 2 else ""
     claim = (
         f"{row['key']}: {evidence.who(low)} (called at {evidence.called(low)}) and {evidence.who(high)} "
         f"(called at {evidence.called(high)}){others} were given the same {row['value']}, so their adds count as one."
     )
-    return Explanation(claim, (low, high), row["told"] - 2)
+    return Explanation(claim, (low, high), row["many"] - 2)
 
 
 COUNTER_DUPLICATE: Final = Check(
@@ -83,15 +83,15 @@ COUNTER_DUPLICATE: Final = Check(
     views=(
         View(
             "found_counter_duplicate",
-            "select key, value, told, low_op, high_op from counter_places where adds = 1 and told > 1",
+            "select key, value, many, low_op, high_op from counter_places where adds = 1 and many > 1",
             keep=True,
         ),
     ),
     evidence=f"""
-        select key, value, told, low_op, high_op from found_counter_duplicate
+        select key, value, many, low_op, high_op from found_counter_duplicate
         {order_by("key, value")} limit {MOST_FINDINGS}
         """,
-    examined=f"select {total_of('told')} as examined from counter_places where adds = 1",
+    examined=f"select {total_of('many')} as examined from counter_places where adds = 1",
     explain=_repeated,
 )
 
@@ -121,12 +121,12 @@ COUNTER_ORDER: Final = Check(
             min(a.op) as first_op, min(a.value) as value, min(a.adds) as adds, min(b.op) as late_op,
             min(b.value) as late_value, min(b.adds) as late_adds
         from {first_rows("found_counter_order", "key, before")} f
-            join counter_told b on b.key = f.key and b.call = f.before
-            join counter_told a on a.key = f.key and a.ret = f.first_ret
+            join counter_known b on b.key = f.key and b.call = f.before
+            join counter_known a on a.key = f.key and a.ret = f.first_ret
                 and (b.value < a.value or (b.value = a.value and b.adds < a.adds))
         group by f.key, f.before, f.first_ret, f.overtaken {order_by("f.key, f.before")}
         """,
-    examined=f"select {total_of('told')} as examined from counter_places",
+    examined=f"select {total_of('many')} as examined from counter_places",
     explain=_late,
 )
 
@@ -200,7 +200,7 @@ COUNTER_PHANTOM: Final = Check(
             f.late_op as late_op, f.spare as spare, coalesce(f.below_op, min(t.op)) as first_op,
             min(t.value) as first_value, min(t.adds) as first_adds
         from {first_rows("found_counter_phantom", "key, value")} f
-            left join counter_told t on f.key = t.key and f.bound = t.ret and t.value >= f.value
+            left join counter_known t on f.key = t.key and f.bound = t.ret and t.value >= f.value
         group by f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare, f.below_op
         {order_by("f.key, f.value")}
         """,
@@ -210,7 +210,7 @@ COUNTER_PHANTOM: Final = Check(
 )
 
 
-COUNTER_VIEWS: Final = (ROWS, UNCLEAR, TOLD, PLACES)
+COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
 
 
 def _prepare(engine: Engine) -> list[str]:

@@ -1,4 +1,4 @@
-"""Total queues: what is enqueued is dequeued once, by anybody, once all is drained. Order is not looked at.
+"""Total queues: what is enqueued is dequeued once, by any client, once all is drained. Order is not looked at.
 
 How a workload records itself in ``effects`` (``key`` is the queue's name; values need not be unique):
 
@@ -12,7 +12,7 @@ Per value, by multiplicity and time: each dequeue needs an enqueue of its own th
 returned. Each element that was acknowledged before the (last) drain was called needs a dequeue of its own that returned
 no earlier than the element's enqueue was called. How many lack one is the most by which, from any moment on, enqueues
 outnumber dequeues (Hall 1935; who may take whom depends on one threshold): one running sum. Each dequeue of unknown
-outcome may have taken one element of its queue, whichever: n of them excuse n losses.
+outcome may have taken any one element of its queue: n of them excuse n losses.
 """
 
 from __future__ import annotations

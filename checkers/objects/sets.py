@@ -7,11 +7,11 @@ How a workload records itself in ``effects`` (``key`` is the set's name):
 - ``set-read``: one row per element that it returned, and one with a null ``value`` if it returned none. Only ok ones
   count.
 
-An element that nobody removed is there from some moment on. That moment lies after its first add was called, and before
-an add of it was acknowledged, a read that shows it returned, and before no read that lacks it was called: so it exists
-unless two of these contradict each other, and the checks are exact for each element. That different reads agree on the
-order in which elements came is not claimed (snapshots may be torn). An element of which some remove did not certainly
-fail may rightly be missing; only what nobody had added is found of it.
+An element that was not removed is there from some moment on. That moment lies after its first add was called, and
+before an add of it was acknowledged, a read that shows it returned, and before no read that lacks it was called: so it
+exists unless two of these contradict each other, and the checks are exact for each element. That different reads agree
+on the order in which elements came is not claimed (snapshots may be torn). An element of which some remove did not
+certainly fail may rightly be missing; the only anomaly found of it is that it was never added.
 
 Reads that lack an element are counted, not listed: those called after a moment, less those of them that show it.
 """
@@ -59,7 +59,7 @@ ELEMENTS: Final = View(
             case when kind = 'set-add' and outcome = 'ok' then ret end as acked, cast(null as bigint) as seen,
             case when kind = 'set-remove' then 1 else 0 end as removed
         from set_rows where kind in ('set-add', 'set-remove') and value is not null
-        union all select key, value, null, null, ret, 0 from set_shown) as told
+        union all select key, value, null, null, ret, 0 from set_shown) as moments
     group by key, value
     """,
     keep=True,

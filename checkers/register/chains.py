@@ -50,11 +50,11 @@ def keep(engine: Engine) -> int:
 
 def kept_start() -> tuple[View, ...]:
     """What counts for sure, and what is in doubt."""
-    nobody = f"select {_COLUMNS} from register_written where 1 = 0"
+    none = f"select {_COLUMNS} from register_written where 1 = 0"
     return (
         View("register_certain", f"select {_COLUMNS} from register_written where certain = 1"),
         View("register_doubtful_0", f"select {_COLUMNS} from register_written where certain = 0", keep=True),
-        View("register_added_0", nobody, keep=True),
+        View("register_added_0", none, keep=True),
     )
 
 
@@ -119,7 +119,7 @@ def climb_start() -> tuple[View, ...]:
 def climb_round(number: int) -> tuple[View, ...]:
     """Doubles the reach of those that are not at the start of their chain yet, which are fewer and fewer.
 
-    A start of a chain is in nobody's ``value`` column.
+    A start of a chain is in no row's ``value`` column.
     """
     new = number + 1
     doubled = f"""

@@ -114,30 +114,30 @@ STALE_READ: Final = Check(
     ),
     evidence_views=(
         View(
-            "register_told",
+            "register_first",
             f"select * from found_stale_read order by key nulls first, reach nulls first limit {MOST_FINDINGS}",
             keep=True,
         ),
         View(
-            "register_told_zones",
+            "register_first_zones",
             """
             select z.key as key, z.first_ret as first_ret, z.last_call as last_call
-            from register_zones z join register_told f on z.key = f.key
+            from register_zones z join register_first f on z.key = f.key
             where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
             group by z.key, z.first_ret, z.last_call
             """,
             keep=True,
         ),
         View(
-            "register_told_moments",
+            "register_first_moments",
             """
             select m.key as key, m.moment as moment, m.is_return as is_return, m.op as op, m.kind as kind,
                 m.value as value
             from register_moments m join (
-                select key, reach as moment from register_told
-                union select key, there from register_told
-                union select key, first_ret from register_told_zones
-                union select key, last_call from register_told_zones) n on m.key = n.key and m.moment = n.moment
+                select key, reach as moment from register_first
+                union select key, there from register_first
+                union select key, first_ret from register_first_zones
+                union select key, last_call from register_first_zones) n on m.key = n.key and m.moment = n.moment
             """,
             keep=True,
         ),
@@ -147,13 +147,13 @@ STALE_READ: Final = Check(
             f.versioned as versioned, min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
             min(t.op) as there_op, min(t.value) as value, min(z.first_ret) as begun, min(b.op) as begun_op,
             min(b.value) as begun_value, min(e.op) as last_op
-        from register_told f
-            left join register_told_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
-            left join register_told_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
-            left join register_told_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
-            left join register_told_moments b on z.key = b.key and z.first_ret = b.moment and b.is_return = 1
-            left join register_told_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
-            left join register_told_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
+        from register_first f
+            left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
+            left join register_first_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
+            left join register_first_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
+            left join register_first_moments b on z.key = b.key and z.first_ret = b.moment and b.is_return = 1
+            left join register_first_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
+            left join register_first_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
         group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned
         {order_by("f.key, f.reach")}
         """,

@@ -17,7 +17,7 @@ not interleave, and a successful CAS a -> b puts b's cluster right behind a's: t
 at a plain write or at the initial value. Where every value of a key has a version, the versions give the place.
 
 An info write is kept iff its value was read or a kept CAS expected it; with unique values that is exact, since one that
-nobody observed may as well never have happened. Info reads and failed operations are dropped.
+was not observed may as well never have happened. Info reads and failed operations are dropped.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ CONFIRMED: Final = View(
     """,
     keep=True,
 )
-"""What somebody read of the writes of unknown fate, which are few."""
+"""What was read of the writes of unknown fate, which are few."""
 
 WRITTEN: Final = View(
     "register_written",
@@ -106,7 +106,7 @@ WRITTEN: Final = View(
     where u.key is null
     """,
 )
-"""``certain`` 1: acknowledged or read; 0: nobody knows, unless a kept CAS expected it."""
+"""``certain`` 1: acknowledged or read; 0: not known, unless a kept CAS expected it."""
 
 SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
 """In order; then ``register_chains.keep`` makes ``register_kept`` of ``register_written``."""
@@ -153,7 +153,7 @@ CLUSTERS: Final = View(
     keep=True,
     fine=True,
 )
-"""One row per (key, value). What came from the future is told as such, and left out of the times here."""
+"""One row per (key, value). What came from the future is reported as such, and left out of the times here."""
 
 VERSIONED: Final = View(
     "register_versioned",

@@ -1,7 +1,7 @@
-"""The cycles of dependencies between transactions: found from Python, told as tables like what any other check finds.
+"""The cycles of dependencies between transactions: found from Python, put into tables like what any other check finds.
 
-SQL derives the edges and leaves the candidates (``txn_edges``); ``txn_graph`` finds the components that have a cycle,
-and a short one of each; ``txn_words`` tells it. One instance is one component, told by the strongest class of cycle
+SQL derives the edges and leaves the candidates (``edges``); ``graph`` finds the components that have a cycle,
+and a short one of each; ``words`` describes it. One instance is one component, reported as the strongest class of cycle
 that it has.
 """
 
@@ -38,7 +38,7 @@ REAL_TIME: Final = "real-time"
 ORDERS: Final = (PROCESS, REAL_TIME)
 
 _MOMENTS: Final = -(2**62)
-"""Ids from here up to those of fans stand for moments: two edges for each transaction tell real time with them."""
+"""Ids from here up to those of fans stand for moments: two edges for each transaction express real time with them."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -56,13 +56,13 @@ _SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True)
 class _Instance:
-    """A component, or a repeated read outside of any. ``told``: its cycle, where it is one of the first few."""
+    """A component, or a repeated read outside of any. ``cycle``: its cycle, where it is one of the first few."""
 
     anomaly: str
     ops: Sequence[int]
-    """The first of those that contradict each other, then others; ascending if there is no cycle to tell."""
+    """The first of those that contradict each other, then others; ascending if there is no cycle to describe."""
     size: int
-    told: Sequence[Link] = ()
+    cycle: Sequence[Link] = ()
     repeat: Row | None = None
 
 
@@ -134,8 +134,8 @@ class _Search:
 
     def table(self) -> pa.Table:
         """One row per instance; the first of each anomaly have a claim."""
-        told = [link for instance in self._instances for link in instance.told]
-        reasons, moments = Reasons(self._engine, told), self._moments_of({link.source for link in told})
+        cycle = [link for instance in self._instances for link in instance.cycle]
+        reasons, moments = Reasons(self._engine, cycle), self._moments_of({link.source for link in cycle})
         numbers: dict[str, int] = {}
         rows = []
         for instance in self._instances:
@@ -143,10 +143,10 @@ class _Search:
             key = claim = None
             if instance.repeat is not None:
                 key, claim = instance.repeat["key"], repeated(instance.repeat)
-            elif instance.told:
+            elif instance.cycle:
                 why = next((f" by {order} order" for order in ORDERS if instance.anomaly.endswith(order)), "")
-                key = reasons.key(instance.told)
-                claim = circle(instance.told, instance.size, why, reasons, moments)
+                key = reasons.key(instance.cycle)
+                claim = circle(instance.cycle, instance.size, why, reasons, moments)
             ops = instance.ops[:MOST_OPERATIONS]
             rows.append(
                 {
@@ -167,7 +167,7 @@ class _Search:
         if classified.unsure:
             self.doubts.append(
                 f"G-single cannot be ruled out in {classified.unsure} groups of transactions that depend on each other "
-                f"in circles: the search ended after {LIMIT} steps; they are told by a weaker anomaly that they have"
+                f"in circles: the search ended after {LIMIT} steps; they count as a weaker anomaly that they have"
             )
         return classified
 
@@ -177,8 +177,8 @@ class _Search:
             self._add(component.rank, suffix, ops[:2], len(ops))
             return component.rank
         rank, steps = cycles.shortest(component)
-        told = links(steps)
-        self._add(rank, suffix, [link.source for link in told], len(ops), told=told)
+        cycle = links(steps)
+        self._add(rank, suffix, [link.source for link in cycle], len(ops), cycle=cycle)
         return rank
 
     def _repeat(self, row: Row, size: int) -> int:
@@ -192,20 +192,20 @@ class _Search:
         ops: Sequence[int],
         size: int,
         *,
-        told: Sequence[Link] = (),
+        cycle: Sequence[Link] = (),
         repeat: Row | None = None,
     ) -> None:
         name = CLASSES[rank] + suffix
         self._counts[name] = self._counts.get(name, 0) + 1
-        self._instances.append(_Instance(name, ops, size, told, repeat))
+        self._instances.append(_Instance(name, ops, size, cycle, repeat))
 
     def _turns(self) -> tuple[Ints, Ints, Ints, Ints]:
         """An edge between each two neighbours of a process."""
         ops = np.flatnonzero(self._node >= 0)
         ops = ops[np.lexsort((self._call[ops], self._process[ops], self._place[ops]))]
         same = (np.diff(self._process[ops]) == 0) & (np.diff(self._place[ops]) == 0)
-        nobody = np.zeros(0, np.int64)
-        return nobody, nobody, self._node[ops[:-1][same]], self._node[ops[1:][same]]
+        none = np.zeros(0, np.int64)
+        return none, none, self._node[ops[:-1][same]], self._node[ops[1:][same]]
 
     def _moments(self) -> tuple[Ints, Ints, Ints, Ints]:
         """A node for each return, one after the other; each transaction leads to its own, and the last before its call
@@ -273,7 +273,7 @@ def _unclear(engine: Engine) -> list[str]:
     )
 
 
-def _tell(row: Row, evidence: Evidence) -> Explanation:
+def _explain(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(row["claim"], tuple(int(op) for op in row["ops"].split(",")), row["more"])
 
 
@@ -288,7 +288,7 @@ def _check(anomaly: str, meaning: str) -> Check:
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined="select count(*) as examined from txn_edges",
-        explain=_tell,
+        explain=_explain,
     )
 
 

@@ -4,11 +4,11 @@ Adya's direct dependencies (Weak Consistency, MIT 1999): ``ww`` (the next versio
 read the source's version), ``rw`` (the source read a version older than the target's). Of lists the order of versions
 is known (``txn_views``). Of registers only what holds in every history is used: nothing comes before the initial value,
 and what a transaction writes after it read a version is later than that version. Were it not, reading that version
-would close a cycle of ww and wr; so it is told as the wr edge that it then is, and a claim is never too strong.
+would close a cycle of ww and wr; so it is reported as the wr edge that it then is, and a claim is never too strong.
 
 Versions of which it is only known that they come after another one, *followers* of it, are the appends that no read
 shows, after the longest read, and the writes of registers after what their transaction read (all blind ones after the
-initial value). Whoever read the version comes before every follower. Readers times followers may be many, so both
+initial value). Every reader of the version comes before every follower. Readers times followers may be many, so both
 meet at one node in between, the *fan*, with an id below 0; only a reader that is a follower itself has edges of its
 own, since the fan would lead it back to itself. Such an edge is ``FIRST``: either the reader wrote the very next
 version, and it is ww; or another follower came in between, and that is a G-single by itself. So it links like ww in the
@@ -62,7 +62,7 @@ FOLLOWERS: Final = View(
         from txn_writers w left join (
                 select key, op, value from txn_register_seen where turn = 1 and (writer is null or writer <> op)) r
             on w.key = r.key and w.op = r.op
-        where w.listed = 0 and w.final = 1) as told
+        where w.listed = 0 and w.final = 1) as placed
     group by key, version, op
     """,
     keep=True,
@@ -83,7 +83,7 @@ SOURCES: Final = View(
     """,
     keep=True,
 )
-"""Whoever comes before all followers of a version: its readers, and of a list the last that is known to be in it."""
+"""All that come before all followers of a version: its readers, and of a list the last that is known to be in it."""
 
 FANS: Final = View(
     "txn_fans",
@@ -121,7 +121,7 @@ REPEATS: Final = View(
     """,
     keep=True,
 )
-"""Transactions that read two versions of a register: G-single in whatever order the two are."""
+"""Transactions that read two versions of a register: G-single in either order of the two."""
 
 EDGES: Final = View(
     "txn_edges",

@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 ORDER: Final = 5
-"""The kind of edges that time draws, beside those of ``txn_edges``."""
+"""The kind of edges that time draws, in addition to those of ``txn_edges``."""
 
 G0: Final = 0
 G1C: Final = 1
@@ -50,7 +50,7 @@ LIMIT: Final = 20_000_000
 
 STARTS: Final = 50
 ENOUGH: Final = 200_000
-"""A cycle is told that is the shortest from so many starts, or from those that this many nodes allow."""
+"""The cycle described is the shortest from so many starts, or from those that this many nodes allow."""
 
 
 @dataclass(frozen=True)

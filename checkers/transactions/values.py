@@ -1,10 +1,10 @@
 """What a transaction may read at all: only what was committed, all that its writer wrote, and its own writes.
 
-``G1a`` and ``G1b`` are Adya's aborted and intermediate reads; a ``garbage-read`` shows what nobody wrote. ``internal``:
+``G1a`` and ``G1b`` are Adya's aborted and intermediate reads; a ``garbage-read`` shows what no one wrote. ``internal``:
 a transaction contradicts itself: a read of it lacks what it wrote before, shows what it wrote only after, or its own
-elements stand in another order than it appended them. (That two reads of it differ by what *others* wrote is told by
-the cycle that they then are on, since weaker isolation levels allow it.) Lists must also be lists: no element twice in
-one of them (``duplicate-elements``), and any two reads of a key alike as far as the shorter one goes
+elements stand in another order than it appended them. (That two reads of it differ by what *others* wrote is reported
+as the cycle that they then are on, since weaker isolation levels allow it.) Lists must also be lists: no element twice
+in one of them (``duplicate-elements``), and any two reads of a key alike as far as the shorter one goes
 (``incompatible-order``).
 """
 

@@ -4,13 +4,13 @@ How transactions are recorded in ``effects`` is said in ``assay.harness.core.tra
 (``txn-append``) or a register (``txn-write``), and each value is written to it once; a key of which that is not true is
 *unclear* and proves nothing.
 
-Failed transactions never count, and those of unknown fate count where somebody read one of their writes: then they were
+Failed transactions never count, and those of unknown fate count where one of their writes was read: then they were
 committed (or reading it was wrong in itself). What no committed transaction wrote is *foreign*, and is left out of what
-was read before any order is derived from it: it is told as ``G1a`` or ``garbage-read``.
+was read before any order is derived from it: it is reported as ``G1a`` or ``garbage-read``.
 
 Lists show their order (Kingsbury and Alvaro, Elle, VLDB 2020): each read is a prefix of the longest one. All reads
 start at position 0, so they are prefixes of one order iff all agree on the element at each position: one grouping. Keys
-where they do not are *disordered*, told as such, and give no edges.
+where they do not are *disordered*, reported as such, and give no edges.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ DISORDERED: Final = View(
     """
     select key from (
         select key from txn_ordered_cells group by key, position having count(*) > 1
-        union all select key from txn_ordered_cells group by key, value having count(*) > 1) as told
+        union all select key from txn_ordered_cells group by key, value having count(*) > 1) as twice
     group by key
     """,
     keep=True,

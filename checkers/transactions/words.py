@@ -17,7 +17,7 @@ MOST_LINKS: Final = 20
 
 @dataclass(frozen=True)
 class Moments:
-    """When a transaction was called and returned, and by whom; ``ret`` -1 or infinite: nobody knows."""
+    """When a transaction was called and returned, and by whom; ``ret`` -1 or infinite: not known."""
 
     process: int
     call: int
@@ -51,8 +51,8 @@ def links(steps: Sequence[Step]) -> list[Link]:
 class Reasons:
     """The rows of ``txn_edges`` behind the links of some cycles."""
 
-    def __init__(self, engine: Engine, told: Iterable[Link]) -> None:
-        pairs = sorted({(step.source, step.target) for link in told for step in link.edges if step.kind != ORDER})
+    def __init__(self, engine: Engine, cycle: Iterable[Link]) -> None:
+        pairs = sorted({(step.source, step.target) for link in cycle for step in link.edges if step.kind != ORDER})
         wanted = " or ".join(f"(source = {source} and target = {target})" for source, target in pairs)
         rows = engine.rows(
             "select source, target, kind, key, low, high from txn_edges "
@@ -64,9 +64,9 @@ class Reasons:
             self._rows.setdefault((row["source"], row["target"]), row)
         self._lists = {row["key"] for row in engine.rows("select key from txn_lists")} if pairs else set()
 
-    def key(self, told: Sequence[Link]) -> str | None:
+    def key(self, cycle: Sequence[Link]) -> str | None:
         """The key of the first link that has one."""
-        return next((self._rows[step.source, step.target]["key"] for link in told for step in link.edges
+        return next((self._rows[step.source, step.target]["key"] for link in cycle for step in link.edges
                      if step.kind != ORDER), None)  # fmt: skip
 
     def sentence(self, link: Link, moments: Mapping[int, Moments]) -> str:
@@ -95,12 +95,12 @@ class Reasons:
         return f"{source} read {seen}, without the {high} that {target} {wrote}"
 
 
-def circle(told: Sequence[Link], size: int, why: str, reasons: Reasons, moments: Mapping[int, Moments]) -> str:
+def circle(cycle: Sequence[Link], size: int, why: str, reasons: Reasons, moments: Mapping[int, Moments]) -> str:
     """The claim: what is wrong in one sentence, then one for each link."""
-    sentences = [reasons.sentence(link, moments) for link in told[:MOST_LINKS]]
-    more = f" (and {len(told) - MOST_LINKS} more)" if len(told) > MOST_LINKS else ""
-    others = f"; {size} transactions depend on each other in circles in all" if size > len(told) else ""
-    return f"{len(told)} transactions go round in a circle{why}: {'; '.join(sentences)}{more}{others}."
+    sentences = [reasons.sentence(link, moments) for link in cycle[:MOST_LINKS]]
+    more = f" (and {len(cycle) - MOST_LINKS} more)" if len(cycle) > MOST_LINKS else ""
+    others = f"; {size} transactions depend on each other in circles in all" if size > len(cycle) else ""
+    return f"{len(cycle)} transactions go round in a circle{why}: {'; '.join(sentences)}{more}{others}."
 
 
 def repeated(row: Row) -> str:
