@@ -1,10 +1,13 @@
 """Proves from a history that promises were kept, or names the operations that say otherwise.
 
-``judge`` (history and contract to verdict), ``contract`` (what is forbidden), ``verdict`` (findings, judgement),
-``check`` and ``engine`` (SQL views over Parquet), ``source`` (a history's files as views), ``coverage`` (did enough
-happen), then one module per family of properties: ``log`` and its parts ``log_views``, ``log_integrity``, ``log_loss``,
-``log_order``, ``log_polls``; ``register`` and its parts ``register_views``, ``register_chains`` (the two fixpoints),
-``register_values``, ``register_order``; ``ownership`` (leaders, controllers and their epochs); ``counters``,
-``max_registers``, ``sets`` and ``queues``, and ``objects``, which says what of these a key is; ``txn`` (transactions)
-and its parts ``txn_views``, ``txn_edges``, ``txn_graph``, ``txn_cycles``, ``txn_words``, ``txn_values``.
+Read ``contract`` (what is forbidden) and ``verdict`` (what comes out), then ``judge`` (from a history to a verdict). A
+check is declared with ``check`` and ``sql``: SQL views over the history's tables, and words for what they find.
+``families`` lists all checks that come along; the families lie in folders of their own: ``log``, ``register``,
+``objects`` (counters, max registers, sets, queues), ``groups`` and ``transactions``.
+
+Around them: ``engine`` (DuckDB and Spark), ``source`` (a history's files as views), ``damage`` and ``validate`` (whole
+files, and rows that could have happened), ``coverage`` (did enough happen, and did the system recover), ``context``
+(faults and leader at the time of a finding). ``linearizability`` searches for a legal order where no SQL rule exists.
+
+Imports ``harness.core`` alone; the harness and ``reports`` import it.
 """

@@ -1,1 +1,5 @@
-"""checkers/objects."""
+"""Checks of objects with a simple sequential meaning: ``counters``, ``max_registers``, ``sets`` and ``queues``.
+
+Each module is one family: how a workload records itself, the views, the checks. ``kinds`` counts the kinds of effects
+of a history, by which families know whether they apply.
+"""
