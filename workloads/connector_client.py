@@ -29,7 +29,7 @@ from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.connector import Change, ConsumerConnector, Kind
+from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector, OwnershipChange
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
@@ -156,17 +156,17 @@ class Member:
                 with contextlib.suppress(CommitFailed):
                     await self.commit()
 
-    def _changed(self, change: Change) -> None:
-        if change.kind is Kind.ACQUIRED:
+    def _changed(self, change: OwnershipChange) -> None:
+        if change.kind is ChangeKind.ACQUIRED:
             self._assignments[change.hold] = next(self._numbers)
         else:
             self._settled.set()
         assignment = self._assignments[change.hold]
-        if change.kind is not Kind.ACQUIRED and not self._in_hand.is_set():
+        if change.kind is not ChangeKind.ACQUIRED and not self._in_hand.is_set():
             self._notes = [note for note in self._notes if note["assignment"] != assignment]
             self._over.append((f"{change.topic}-{change.partition}", assignment))
             return
-        kinds = {Kind.ACQUIRED: "acquire", Kind.RELEASED: "release", Kind.LOST: "lost"}
+        kinds = {ChangeKind.ACQUIRED: "acquire", ChangeKind.RELEASED: "release", ChangeKind.LOST: "lost"}
         note: dict[str, Any] = {
             "kind": kinds[change.kind],
             "key": f"{change.topic}-{change.partition}",
@@ -174,7 +174,7 @@ class Member:
             "owner": self.connector.consumer_id,
             "assignment": assignment,
         }
-        if change.kind is Kind.ACQUIRED:
+        if change.kind is ChangeKind.ACQUIRED:
             note |= {"begin": change.offset, "offset": change.offset, "number": None}
         self._notes.append(note)
 

@@ -1,4 +1,4 @@
-"""The listener: accepts connections up to a limit and gives each a session of its own.
+"""The listener: accepts connections up to a limit and serves each.
 
 One task per connection, made by ``asyncio.start_server``; none per request.
 """
@@ -10,11 +10,11 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
+from assay.system_under_test.network.accepted import AcceptedConnection
 from assay.system_under_test.network.budget import ByteBudget
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.outbox import Outbox
-from assay.system_under_test.network.session import Session
 from assay.system_under_test.protocol.api import Api, api_versions
 from assay.system_under_test.protocol.versions import API_VERSIONS_KEY, ApiVersionsRequest, ApiVersionsResponse
 
@@ -40,7 +40,8 @@ class Server:
         self._limits = limits or Limits()
         self._budget = ByteBudget(self._limits.max_buffered_bytes)
         self._outbox = Outbox(self._limits.max_unsent_bytes)
-        self._sessions: dict[asyncio.Task[None], Session] = {}  # a dict for its order: closing must be deterministic
+        # a dict for its order: closing must be deterministic
+        self._accepted: dict[asyncio.Task[None], AcceptedConnection] = {}
         self._per_host = Counter[str]()
         self._server: asyncio.Server | None = None
 
@@ -55,7 +56,7 @@ class Server:
     @property
     def connections(self) -> int:
         """How many are being served."""
-        return len(self._sessions)
+        return len(self._accepted)
 
     async def start(self, host: str, port: int) -> None:
         """Listens from now on. Raises ``OSError`` when the address is not available."""
@@ -65,10 +66,10 @@ class Server:
         """Stops listening and ends all connections at once, and with them the handlers they wait for."""
         if self._server is not None:
             self._server.close()
-        sessions = list(self._sessions)
-        for task in sessions:
+        tasks = list(self._accepted)
+        for task in tasks:
             task.cancel()
-        for task in sessions:
+        for task in tasks:
             await asyncio.wait([task])
         if self._server is not None:
             await self._server.wait_closed()
@@ -78,34 +79,36 @@ class Server:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        session = Session(reader, writer, self._handlers, self._apis, self._limits, self._budget, self._outbox)
+        accepted = AcceptedConnection(
+            reader, writer, self._handlers, self._apis, self._limits, self._budget, self._outbox
+        )
         try:
-            refusal = self._refusal(session)
+            refusal = self._refusal(accepted)
             if refusal is not None:
-                logger.warning("refusing %s: %s", session.peer, refusal)
-                session.reject()
+                logger.warning("refusing %s: %s", accepted.peer, refusal)
+                accepted.reject()
                 return
-            self._sessions[task] = session
-            self._per_host[session.host] += 1
+            self._accepted[task] = accepted
+            self._per_host[accepted.host] += 1
             try:
-                await session.run()
+                await accepted.run()
             finally:
-                self._per_host[session.host] -= 1
-                if not self._per_host[session.host]:
-                    del self._per_host[session.host]
+                self._per_host[accepted.host] -= 1
+                if not self._per_host[accepted.host]:
+                    del self._per_host[accepted.host]
         except asyncio.CancelledError:
             # The top of this task: there is no caller above. Ending cancelled would only make asyncio's own stream
             # callback (3.11) report an error.
-            logger.debug("the session of %s was cancelled", session.peer)
+            logger.debug("the connection of %s was cancelled", accepted.peer)
         finally:
-            self._sessions.pop(task, None)
+            self._accepted.pop(task, None)
 
-    def _refusal(self, session: Session) -> str | None:
+    def _refusal(self, accepted: AcceptedConnection) -> str | None:
         """Why there is no place for one connection more, or None."""
         limits = self._limits
-        if self._per_host[session.host] >= limits.max_connections_per_ip:
+        if self._per_host[accepted.host] >= limits.max_connections_per_ip:
             return f"its address has the {limits.max_connections_per_ip} connections that it may have"
-        if len(self._sessions) >= limits.max_connections and not self._make_room():
+        if len(self._accepted) >= limits.max_connections and not self._make_room():
             return f"{limits.max_connections} connections are open"
         return None
 
@@ -113,7 +116,7 @@ class Server:
         """Closes the connection that has been idle for longest, if it has been for a while: a client that opens all
         there are and leaves them idle must not lock the others out.
         """
-        idlest = min(self._sessions.values(), key=lambda session: session.waiting_since)
+        idlest = min(self._accepted.values(), key=lambda accepted: accepted.waiting_since)
         if asyncio.get_running_loop().time() - idlest.waiting_since < self._limits.busy_time:
             return False
         idlest.drop("idle, and a new one needs its place")

@@ -13,7 +13,7 @@ from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.connector import Change, ConsumerConnector, Kind
+from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector, OwnershipChange
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter
 
@@ -35,7 +35,7 @@ class Consumer:
         self._host = loop.network.add_host(name, address)
         self.process = Process(loop, self._host, name, f"{name}.1")
         self.settings = {"consumer_id": name, "group": "g", "session_timeout": 2.0, "reset": "smallest"} | settings
-        self.told: list[tuple[float, Change]] = []
+        self.told: list[tuple[float, OwnershipChange]] = []
         self.received: list[tuple[float, str, int, int, bytes | None]] = []
         self.connector: ConsumerConnector
         cluster._open.append(self)
@@ -48,7 +48,7 @@ class Consumer:
     def owned(self) -> list[Partition]:
         return sorted(self.connector.owned)
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[ChangeKind]:
         return [change.kind for _, change in self.told]
 
     async def start(self, topics: dict[str, int] | None = None, wanted: Filter | None = None) -> None:

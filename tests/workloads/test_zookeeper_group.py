@@ -20,7 +20,7 @@ from assay.harness.run.settings import Settings
 from assay.reports.failure_text import Ending, Evidence, describe
 from assay.system_under_test.client.zookeeper_groups import view
 from assay.system_under_test.client.zookeeper_groups.allotment import allot
-from assay.system_under_test.client.zookeeper_groups.connector import Change, Kind
+from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, OwnershipChange
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads import connector_client, test_zookeeper_group
 from assay.workloads.connector_client import ZOOKEEPER, ConnectorClient, Member
@@ -98,12 +98,12 @@ def test_what_is_let_go_after_the_operation_is_not_told_as_of_the_next_one(
         connector = Letting()
         member.connector = connector  # type: ignore[assignment]
         async with member.operation():
-            member._changed(Change(Kind.ACQUIRED, "orders", 1, "t", 1, 0))
+            member._changed(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 0))
         assert [note["kind"] for note in member.tell()["ownership"]] == ["acquire"]
 
         async def let_go() -> None:
             await member._before_release()
-            member._changed(Change(Kind.RELEASED, "orders", 1, "t", 1, 7))
+            member._changed(OwnershipChange(ChangeKind.RELEASED, "orders", 1, "t", 1, 7))
 
         letting = asyncio.create_task(let_go())
         async with member.operation():

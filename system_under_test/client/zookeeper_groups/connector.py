@@ -34,7 +34,7 @@ from assay.system_under_test.client.zookeeper_groups.offsets import (
 from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
-from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, Subscription
+from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, StreamSubscription
 from assay.system_under_test.client.zookeeper_groups.view import read_view
 from assay.system_under_test.runtime import Runtime
 from assay.system_under_test.tasks import Background
@@ -45,7 +45,7 @@ FIRST_BACK_OFF, LAST_BACK_OFF = 0.1, 1.0
 _log = logging.getLogger("assay.client")
 
 
-class Kind(enum.StrEnum):
+class ChangeKind(enum.StrEnum):
     ACQUIRED = "acquired"
     RELEASED = "released"
     """It is about to let go, in order: nothing of this hold is handed out or committed any more."""
@@ -54,10 +54,10 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OwnershipChange:
     """Of one hold. ``offset``: where it begins, or where it ended."""
 
-    kind: Kind
+    kind: ChangeKind
     topic: str
     partition: int
     thread: str
@@ -82,7 +82,7 @@ class ConsumerConnector:
         config: ConnectorConfig,
         *,
         runtime: Runtime,
-        on_change: Callable[[Change], None] = lambda change: None,
+        on_change: Callable[[OwnershipChange], None] = lambda change: None,
         before_release: Callable[[], Awaitable[None]] = _at_once,
         traits: ClientTraits = CORRECT,
     ) -> None:
@@ -103,7 +103,7 @@ class ConsumerConnector:
             config.bootstrap, config.group, config=MemberConfig(timeout=config.timeout), runtime=runtime
         )
         self._offsets = self._store()
-        self._subscription: Subscription | None = None
+        self._subscription: StreamSubscription | None = None
         self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by topic, None for all, and thread
         self._holds: dict[Partition, Hold] = {}
         self._numbered = 0
@@ -158,7 +158,7 @@ class ConsumerConnector:
         if self._config.auto_commit:
             await self._commit_quietly()
         self._current()
-        self._end(Kind.RELEASED)
+        self._end(ChangeKind.RELEASED)
         for stream in self._streams.values():
             await stream.close()
         await self._zookeeper.close()  # with the session its registration and its claims go, all at once
@@ -180,7 +180,7 @@ class ConsumerConnector:
         self._streams[topic, thread] = stream
         return stream
 
-    async def _begin(self, subscription: Subscription) -> None:
+    async def _begin(self, subscription: StreamSubscription) -> None:
         self._subscription = subscription
         await self._zookeeper.connect(self._config.connection_timeout)
         self._background.spawn(self._keep_balanced(subscription), "consumer rebalance")
@@ -192,7 +192,7 @@ class ConsumerConnector:
     def _failed(self, error: BaseException) -> None:
         """A task of ours ended by an error that is none of the system's: this member hands out nothing more."""
         _log.error("%s: %r", self.consumer_id, error, exc_info=error)
-        self._end(Kind.LOST)
+        self._end(ChangeKind.LOST)
 
     # -- ownership -------------------------------------------------------------------------------------------------
 
@@ -203,21 +203,21 @@ class ConsumerConnector:
 
     def _lose(self) -> None:
         if self._holds:
-            self._end(Kind.LOST)
+            self._end(ChangeKind.LOST)
             self._wake.set()
 
-    def _end(self, kind: Kind) -> None:
+    def _end(self, kind: ChangeKind) -> None:
         ended, self._holds = self._holds, {}
         for hold in ended.values():
             self._report(kind, hold)
 
-    def _report(self, kind: Kind, hold: Hold) -> None:
-        self._on_change(Change(kind, *hold.partition, hold.thread, hold.number, hold.position))
+    def _report(self, kind: ChangeKind, hold: Hold) -> None:
+        self._on_change(OwnershipChange(kind, *hold.partition, hold.thread, hold.number, hold.position))
 
     def _changed(self, event: WatchedEvent) -> None:
         self._wake.set()
 
-    async def _keep_balanced(self, subscription: Subscription) -> None:
+    async def _keep_balanced(self, subscription: StreamSubscription) -> None:
         back_off = FIRST_BACK_OFF
         while True:
             await self._wake.wait()
@@ -234,7 +234,7 @@ class ConsumerConnector:
             back_off = min(2 * back_off, LAST_BACK_OFF)
             self._wake.set()
 
-    async def _rebalance(self, subscription: Subscription) -> bool:
+    async def _rebalance(self, subscription: StreamSubscription) -> bool:
         """Whether this member has what is its own. Raises kazoo's errors and ``ClientError``."""
         await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
         view = await read_view(self._zookeeper, self._config.group, subscription, self._changed)
@@ -254,7 +254,7 @@ class ConsumerConnector:
             self._numbered += 1
             hold = Hold(partition, thread, self._numbered, positions[partition])
             self._holds[partition] = hold
-            self._report(Kind.ACQUIRED, hold)
+            self._report(ChangeKind.ACQUIRED, hold)
         return True
 
     async def _release(self) -> None:
@@ -264,7 +264,7 @@ class ConsumerConnector:
             if self._config.auto_commit:
                 await self._commit_quietly()
             self._current()
-            self._end(Kind.RELEASED)
+            self._end(ChangeKind.RELEASED)
         await self._ownership.release()
 
     async def _start(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:

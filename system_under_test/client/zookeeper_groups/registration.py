@@ -13,7 +13,7 @@ from typing import Any
 from kazoo.exceptions import NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.protocol.serialization import CheckVersion
 
-from assay.system_under_test.client.zookeeper_groups.subscription import Subscription
+from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths
 from assay.system_under_test.zookeeper.znodes import encode
@@ -30,7 +30,7 @@ class Registration:
         self._path = paths.consumer(group, consumer_id)
         self.session = 0
 
-    async def ensure(self, subscription: Subscription, timestamp_ms: int) -> None:
+    async def ensure(self, subscription: StreamSubscription, timestamp_ms: int) -> None:
         """Registers under the present session, if it is not. Raises kazoo's errors.
 
         ``NodeExistsError``: another session holds this id, our own former one mostly; it goes when that is over.

@@ -13,7 +13,7 @@ INTERNAL_TOPIC = "__consumer_offsets"
 """Filters leave it out, as ``exclude.internal.topics`` does by default."""
 
 
-class Subscription(Protocol):
+class StreamSubscription(Protocol):
     """``registered`` is what others read of it in /consumers/G/ids/C."""
 
     @property
@@ -84,7 +84,7 @@ class Filter:
         return ConsumerRegistration({self.expression: self.streams}, pattern, str(timestamp_ms))
 
 
-def subscription_of(path: str, found: ConsumerRegistration) -> Subscription:
+def subscription_of(path: str, found: ConsumerRegistration) -> StreamSubscription:
     """What another member wants. Raises ``ZnodeError`` when it makes no sense."""
     try:
         if found.pattern == "static":

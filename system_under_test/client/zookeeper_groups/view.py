@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.zookeeper_groups.allotment import allot, thread_id
-from assay.system_under_test.client.zookeeper_groups.subscription import Subscription, subscription_of
+from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription, subscription_of
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, TopicAssignment, ZnodeError, decode
@@ -22,7 +22,7 @@ _log = logging.getLogger("assay.client")
 class GroupView:
     """``members``: consumer id to what it wants; ``partitions``: of every topic that one of them may want."""
 
-    members: Mapping[str, Subscription]
+    members: Mapping[str, StreamSubscription]
     partitions: Mapping[str, tuple[int, ...]]
 
     def allotted_to(self, consumer_id: str) -> dict[Partition, str]:
@@ -39,7 +39,7 @@ class GroupView:
         return {(topic, index): owner for (topic, index), owner in owners.items() if (topic, owner) in mine}
 
 
-async def read_view(zookeeper: ZooKeeper, group: str, mine: Subscription, watch: Watch) -> GroupView:
+async def read_view(zookeeper: ZooKeeper, group: str, mine: StreamSubscription, watch: Watch) -> GroupView:
     """Reads it all, and has ``watch`` called at the first change of members, brokers, topics or partitions.
 
     A member whose registration makes no sense is left out, by all members alike. Raises kazoo's errors.
@@ -56,7 +56,7 @@ async def read_view(zookeeper: ZooKeeper, group: str, mine: Subscription, watch:
             continue  # it was deleted; the watch on all topics fires
         except (ValueError, ZnodeError) as error:
             _log.warning("group %s: %s", group, error)
-    members: dict[str, Subscription] = {}
+    members: dict[str, StreamSubscription] = {}
     for member in await zookeeper.get_children(paths.consumer_ids(group), watch):
         path = paths.consumer(group, member)
         try:

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.system_under_test.client.zookeeper_groups.allotment import allot, thread_id
-from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, Subscription, subscription_of
+from assay.system_under_test.client.zookeeper_groups.subscription import (
+    Filter,
+    Static,
+    StreamSubscription,
+    subscription_of,
+)
 from assay.system_under_test.client.zookeeper_groups.view import GroupView
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
@@ -79,7 +84,7 @@ def test_every_partition_has_one_thread_and_shares_are_contiguous_and_even(
 )
 def test_all_members_come_to_the_same_end(members: dict[str, int], counts: dict[str, int], data: st.DataObject) -> None:
     """Each from the topics that it looks at, and all together leave nothing over that anybody wants."""
-    subscriptions: dict[str, Subscription] = {
+    subscriptions: dict[str, StreamSubscription] = {
         name: data.draw(
             st.sampled_from([Static({"a": count}), Static({"a": 1, "b": count}), Filter("logs.*,b", count)]), label=name
         )
@@ -110,7 +115,7 @@ def test_filters_let_through_whole_names_and_never_the_offsets_topic() -> None:
 
 
 @pytest.mark.parametrize("wanted", [Static({"a": 2, "b": 1}), Filter("a.*", 3), Filter("a.*", 3, exclude=True)])
-def test_what_one_registers_is_what_others_read(wanted: Subscription) -> None:
+def test_what_one_registers_is_what_others_read(wanted: StreamSubscription) -> None:
     assert subscription_of("/consumers/g/ids/c", wanted.registered(7)) == wanted
 
 

@@ -8,7 +8,7 @@ import pytest
 from kazoo.exceptions import NoNodeError
 
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector, Kind
+from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
@@ -49,7 +49,7 @@ def test_three_partitions_while_consumers_join_and_leave_one_by_one() -> None:
             for member, expected in zip(members, leaving, strict=True):
                 await member.shutdown()
                 await shared_as(zookeeper, {p: f"g_c{n}-0" for p, n in expected.items()})
-                assert member.kinds().count(Kind.ACQUIRED) == member.kinds().count(Kind.RELEASED)
+                assert member.kinds().count(ChangeKind.ACQUIRED) == member.kinds().count(ChangeKind.RELEASED)
             await zookeeper.close()
 
     simulate(check)
@@ -183,8 +183,8 @@ def test_one_who_is_cut_off_gives_up_by_itself_before_others_take_over_and_comes
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
             one, two, taken = await cut_off(cluster, ())
-            assert [kind for kind in one.kinds() if kind is Kind.LOST] == [Kind.LOST]
-            assert max(at for at, change in one.told if change.kind is Kind.LOST) < taken
+            assert [kind for kind in one.kinds() if kind is ChangeKind.LOST] == [ChangeKind.LOST]
+            assert max(at for at, change in one.told if change.kind is ChangeKind.LOST) < taken
             sent = await fill(cluster, "after", 2)
             await until(lambda: set(two.values) >= sent, "the other reads all")
             assert not set(one.values) & sent
@@ -205,7 +205,7 @@ def test_with_the_defect_it_goes_on_beside_the_next_owner() -> None:
             one, two, _ = await cut_off(cluster, ("zk-owner-overlap",))
             sent = await fill(cluster, "after", 2)
             await until(lambda: set(two.values) >= sent and not sent.isdisjoint(one.values), "both read the same")
-            assert Kind.LOST not in one.kinds()
+            assert ChangeKind.LOST not in one.kinds()
             await one.heal()
             await one.shutdown()
             await two.shutdown()
@@ -243,7 +243,7 @@ def test_a_short_silence_changes_nothing() -> None:
                 await node.kill()
                 await node.start()
             await asyncio.sleep(6.0)
-            assert one.kinds() == [Kind.ACQUIRED] * 2
+            assert one.kinds() == [ChangeKind.ACQUIRED] * 2
             await one.shutdown()
 
     simulate(check)
@@ -259,7 +259,7 @@ def test_after_a_shutdown_nothing_is_left_but_the_offsets_and_streams_end() -> N
             await until(lambda: set(one.values) == sent, "all is read")
             await one.shutdown()
             await one.shutdown()
-            assert one.kinds() == [Kind.ACQUIRED] * 2 + [Kind.RELEASED] * 2
+            assert one.kinds() == [ChangeKind.ACQUIRED] * 2 + [ChangeKind.RELEASED] * 2
             assert await zookeeper.get_children("/consumers/g/ids") == []
             assert await owners(zookeeper) == {}
             assert (await zookeeper.get("/consumers/g/offsets/orders/0"))[0] == b"5"

@@ -39,7 +39,7 @@ _TURN = 0.005
 """Seconds for which requests already received may keep all others waiting."""
 
 
-class Session:
+class AcceptedConnection:
     """Serves one accepted connection until either side ends it."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Session:
             await self._close()
 
     def reject(self) -> None:
-        """Ends the connection unheard."""
+        """Ends the connection before its first request."""
         self._idle_timer.cancel()
         self._writer.transport.abort()
 
