@@ -39,7 +39,10 @@ def _spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int
 
 
 def _in_context(
-    finding: Finding, faults: Sequence[coverage.Fault], leaders: Sequence[Row], spans: Mapping[int, tuple[int, int]]
+    finding: Finding,
+    faults: Sequence[coverage.FaultTimes],
+    leaders: Sequence[Row],
+    spans: Mapping[int, tuple[int, int]],
 ) -> Finding:
     moment = finding.time
     if moment is None:

@@ -33,7 +33,7 @@ _EMPTY_HANDED: Final = (
 
 
 @dataclass(frozen=True)
-class Fault:
+class FaultTimes:
     """One fault's life; times in nanoseconds since the run began, None for what did not happen.
 
     ``failed``: in a part that did not succeed later either; a heal is tried again until it does.
@@ -72,7 +72,7 @@ class Recovery:
     """How long one key took after one heal: nanoseconds to the first change and the first look that count."""
 
     subject: Subject
-    fault: Fault
+    fault: FaultTimes
     key: str
     changed: int | None
     looked: int | None
@@ -104,7 +104,7 @@ def _worst(times: list[int | None]) -> str:
     return "never" if len(known) < len(times) else seconds(max(known))
 
 
-def faults(engine: Engine) -> list[Fault]:
+def faults(engine: Engine) -> list[FaultTimes]:
     """Every fault of the history, in the order of their ids."""
     rows = engine.rows(
         "select id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
@@ -115,7 +115,7 @@ def faults(engine: Engine) -> list[Fault]:
         "from faults group by id order by id nulls first"
     )
     return [
-        Fault(row["id"], row["fault"], row["injected"], row["healed"], _failed(row), bool(row["took_effect"]))
+        FaultTimes(row["id"], row["fault"], row["injected"], row["healed"], _failed(row), bool(row["took_effect"]))
         for row in rows
     ]
 
@@ -144,7 +144,7 @@ def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
     return Coverage(tuple(reasons), tuple(slow), tuple(recoveries))
 
 
-def _fault_reasons(known: list[Fault]) -> list[str]:
+def _fault_reasons(known: list[FaultTimes]) -> list[str]:
     reasons = []
     for fault in known:
         name = f"fault {fault.id} ({fault.name})"
@@ -169,7 +169,7 @@ def successes(engine: Engine, *, kept: bool = True) -> None:
     )
 
 
-def _operation_reasons(engine: Engine, contract: Contract, known: list[Fault]) -> list[str]:
+def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTimes]) -> list[str]:
     successes(engine, kept=bool(known))
     reasons = []
     # Where the first ones are enough, the others need not be counted.
@@ -216,7 +216,7 @@ def _drain_reasons(engine: Engine) -> list[str]:
 
 
 def _recovery(
-    engine: Engine, contract: Contract, known: list[Fault], fault: Fault, healed: int
+    engine: Engine, contract: Contract, known: list[FaultTimes], fault: FaultTimes, healed: int
 ) -> tuple[list[Recovery], list[Finding]]:
     limit = healed + contract.deadline
     others = [other for other in known if other.id != fault.id and other.injected is not None]
@@ -287,7 +287,9 @@ SUBJECTS: Final = (
 )
 
 
-def _late(contract: Contract, fault: Fault, healed: int, row: Row, what: str, time: int | None, tries: int) -> Finding:
+def _late(
+    contract: Contract, fault: FaultTimes, healed: int, row: Row, what: str, time: int | None, tries: int
+) -> Finding:
     when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
     return Finding(
         anomaly=NO_RECOVERY,

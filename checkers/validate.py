@@ -149,8 +149,8 @@ def _operation(row: Row) -> str:
             return f"operation {row['index']} ended {row['outcome']}, but has no ret; only info has none"
         case "ret":
             return (
-                f"operation {row['index']} ended info, but has the ret {_stamp(row['ret'])}; info means that nobody "
-                "knows whether or when it took effect"
+                f"operation {row['index']} ended info, but has the ret {_stamp(row['ret'])}; info means that "
+                "it is not known whether or when it took effect"
             )
         case _:
             return (

@@ -10,25 +10,25 @@ import pyarrow.dataset as ds
 
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryReader
-from assay.reports.failure_text import Evidence, forbidden_findings, operations_wanted
+from assay.reports.failure_text import EvidenceLines, forbidden_findings, operations_wanted
 
 NANOSECONDS: Final = 1_000_000_000
 RESULT_WIDTH: Final = 100
 
 
-def look_up(history: HistoryReader, judgement: Judgement) -> Evidence:
+def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
     """What :func:`assay.reports.failure_text.describe` asks for; empty when nothing was found."""
     operations = operations_wanted(judgement)
     faults = {number for finding in forbidden_findings(judgement)[:1] for number in finding.faults}
     if not operations and not faults:
-        return Evidence()
-    return Evidence(_operations(history.dataset("ops"), operations), _faults(history, faults))
+        return EvidenceLines()
+    return EvidenceLines(_operations(history.dataset("ops"), operations), _faults(history, faults))
 
 
-def operations_of(ops: ds.Dataset, judgement: Judgement) -> Evidence:
+def operations_of(ops: ds.Dataset, judgement: Judgement) -> EvidenceLines:
     """The same from operations alone, of a history without faults."""
     wanted = operations_wanted(judgement)
-    return Evidence(_operations(ops, wanted) if wanted else {})
+    return EvidenceLines(_operations(ops, wanted) if wanted else {})
 
 
 def _operations(ops: ds.Dataset, indexes: Sequence[int]) -> dict[int, str]:

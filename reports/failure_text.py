@@ -25,7 +25,7 @@ REASONS: Final = 6
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceLines:
     """What the failure text takes from the history: one line each, by operation index and by fault id."""
 
     operations: Mapping[int, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Ending:
     digest: str | None = None
 
 
-def describe(judgement: Judgement, evidence: Evidence, ending: Ending) -> str:
+def describe(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> str:
     """At most 25 lines; begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed)."""
     footer = list(_footer(ending))
     body = list(islice(_body(judgement, evidence, ending), LINES - len(footer)))
@@ -59,7 +59,7 @@ def forbidden_findings(judgement: Judgement) -> list[Finding]:
     return [finding for finding in judgement.findings if finding.anomaly in judgement.forbidden]
 
 
-def _body(judgement: Judgement, evidence: Evidence, ending: Ending) -> Iterator[str]:
+def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iterator[str]:
     if judgement.verdict is Verdict.UNKNOWN:
         yield from _unknown(judgement, ending)
         yield from _tolerated(judgement)
@@ -82,7 +82,7 @@ def _body(judgement: Judgement, evidence: Evidence, ending: Ending) -> Iterator[
         yield f"not judged: {'; '.join(judgement.unknown[:REASONS])}"
 
 
-def _first(finding: Finding, evidence: Evidence) -> Iterator[str]:
+def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
     yield f"FAIL {finding.anomaly}: {finding.claim}"
     for index in finding.operations[:OPERATIONS]:
         yield f"  {evidence.operations.get(index, f'operation {index}')}"

@@ -365,4 +365,4 @@ LOG_VIEWS: Final = (
     GONE,
 )
 """In order. They also read ``log_compacted`` (key) and ``log_declared`` (linearizable_ends), the contract's part, and
-``log_effects``: the effects, less what the contract allows a log to lose (``checkers/unflushed.py``)."""
+``log_effects``: the effects, less what the contract allows a log to lose (``unflushed``)."""

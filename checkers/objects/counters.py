@@ -219,7 +219,7 @@ def _prepare(engine: Engine) -> list[str]:
         engine,
         "counter_unclear",
         lambda row: (
-            f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not told"
+            f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not known"
         ),
         lambda more: f"nor can {more} other counters, for the same reason",
     )

@@ -1,6 +1,6 @@
 """The family of register checks: unique writes, reads, and CAS operations that chain values together.
 
-``register_views`` says how a workload records itself. A key without a finding has a linearizable history, and one with
+``views`` says how a workload records itself. A key without a finding has a linearizable history, and one with
 a finding has none: these checks are exact, but for versions in a key where some value has none (they do not order it)
 and failed CAS operations that do not return the current value (they are dropped). ``lost-update`` is a family of its
 own, so that a history without a CAS owes no data for it.

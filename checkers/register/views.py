@@ -109,7 +109,7 @@ WRITTEN: Final = View(
 """``certain`` 1: acknowledged or read; 0: not known, unless a kept CAS expected it."""
 
 SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
-"""In order; then ``register_chains.keep`` makes ``register_kept`` of ``register_written``."""
+"""In order; then ``chains.keep`` makes ``register_kept`` of ``register_written``."""
 
 SEEN: Final = View(
     "register_seen",
@@ -165,7 +165,7 @@ VERSIONED: Final = View(
 )
 
 CLUSTER_VIEWS: Final = (SEEN, LINKS, CLUSTERS, VERSIONED)
-"""In order; then ``register_chains.climb`` makes ``register_ancestors``."""
+"""In order; then ``chains.climb`` makes ``register_ancestors``."""
 
 PLACED: Final = View(
     "register_placed",

@@ -2,7 +2,7 @@
 
 Adya's direct dependencies (Weak Consistency, MIT 1999): ``ww`` (the next version is the target's), ``wr`` (the target
 read the source's version), ``rw`` (the source read a version older than the target's). Of lists the order of versions
-is known (``txn_views``). Of registers only what holds in every history is used: nothing comes before the initial value,
+is known (``views``). Of registers only what holds in every history is used: nothing comes before the initial value,
 and what a transaction writes after it read a version is later than that version. Were it not, reading that version
 would close a cycle of ww and wr; so it is reported as the wr edge that it then is, and a claim is never too strong.
 

@@ -1,7 +1,7 @@
 """The families of transaction checks: list-append and registers, after Adya and Elle.
 
-``assay.harness.core.transactions`` says how transactions are recorded, ``txn_views`` what counts and what order lists
-have, ``txn_edges`` which transaction must come before which. For lists the checks are exact: there is no finding iff
+``assay.harness.core.transactions`` says how transactions are recorded, ``views`` what counts and what order lists
+have, ``edges`` which transaction must come before which. For lists the checks are exact: there is no finding iff
 some serial order of the committed transactions explains every read (and, where the contract declares an order of
 processes or of real time, one that respects it). For registers they are sound: the order of versions is inferred only
 where it holds in every history.

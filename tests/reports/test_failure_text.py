@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.verdict import Finding, Judgement, Verdict
-from assay.reports.failure_text import LINES, WIDTH, Ending, Evidence, describe
+from assay.reports.failure_text import LINES, WIDTH, Ending, EvidenceLines, describe
 
 ENDING = Ending(seed=7, command="pytest t --seed=7", report="store/latest/report.html", digest="ab" * 32)
 
@@ -31,7 +31,7 @@ def finding(anomaly: str = "lost-write", operations: int = 2, claim: str = "offs
 def test_a_failure_tells_claim_evidence_faults_command_and_report() -> None:
     text = describe(
         judgement(Verdict.FAIL, finding(), tolerated=3),
-        Evidence(operations={0: "op 0: send", 1: "op 1: poll"}, faults={1: "kill n2 from 2.0 s"}),
+        EvidenceLines(operations={0: "op 0: send", 1: "op 1: poll"}, faults={1: "kill n2 from 2.0 s"}),
         ENDING,
     )
     lines = text.splitlines()
@@ -47,15 +47,15 @@ def test_a_failure_tells_claim_evidence_faults_command_and_report() -> None:
 
 def test_unknown_begins_so_and_says_why() -> None:
     text = describe(
-        judgement(Verdict.UNKNOWN, unknown=("no operation succeeded", "kill did not bite")), Evidence(), ENDING
+        judgement(Verdict.UNKNOWN, unknown=("no operation succeeded", "kill did not bite")), EvidenceLines(), ENDING
     )
     assert text.startswith("UNKNOWN: no operation succeeded\n  kill did not bite\n")
 
 
 def test_an_interrupted_run_says_so() -> None:
     told = ("the run was interrupted",)
-    assert "interrupted" in describe(judgement(Verdict.UNKNOWN, unknown=told), Evidence(), ENDING)
-    assert "interrupted" in describe(judgement(Verdict.FAIL, finding(), unknown=told), Evidence(), ENDING)
+    assert "interrupted" in describe(judgement(Verdict.UNKNOWN, unknown=told), EvidenceLines(), ENDING)
+    assert "interrupted" in describe(judgement(Verdict.FAIL, finding(), unknown=told), EvidenceLines(), ENDING)
 
 
 @given(
@@ -68,7 +68,7 @@ def test_an_interrupted_run_says_so() -> None:
 def test_never_more_than_25_lines_and_the_command_is_always_there(
     verdict: Verdict, findings: list[Finding], unknown: list[str]
 ) -> None:
-    text = describe(judgement(verdict, *findings, unknown=tuple(unknown)), Evidence(), ENDING)
+    text = describe(judgement(verdict, *findings, unknown=tuple(unknown)), EvidenceLines(), ENDING)
     lines = text.split("\n")
     assert len(lines) <= LINES
     assert len(text.splitlines()) <= LINES
