@@ -19,8 +19,9 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from assay.cluster.sim.process import PROCESS, Process
+from assay.cluster.sim.sender import Kernel
 from assay.cluster.sim.server import SimServer
-from assay.cluster.sim.transport import Kernel, SimSocket, SimTransport
+from assay.cluster.sim.transport import SimSocket, SimTransport
 
 if TYPE_CHECKING:
     from assay.cluster.sim.loop import SimLoop

@@ -1,0 +1,290 @@
+"""The kernel of a simulated connection's end as sender: packets on their way, cut links, retransmission.
+
+What is kept of TCP: bytes arrive in order, once; each message takes a latency of its own, so connections overtake each
+other; a sender that is too far ahead of its receiver is told to pause. A packet that meets a cut link is dropped and
+counted, and sent again with exponential back-off, hence a healed link carries data again only at the next
+retransmission. A cut link in the other direction starves the acknowledgements: data still arrives up to the window, but
+the sender retransmits and, like one whose data cannot arrive, gives up with ``ETIMEDOUT`` after
+:data:`RETRANSMISSION_LIMIT` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from assay.cluster.sim.process import Process
+
+if TYPE_CHECKING:
+    from assay.cluster.sim.network import Host, Network
+    from assay.cluster.sim.transport import SimTransport
+
+SEND_BUFFER = 256 * 1024
+"""Bytes that both kernels hold for a connection before asyncio's own buffer begins to fill."""
+HIGH_WATER = 64 * 1024
+WINDOW = 64 * 1024
+"""Bytes that may be out without an acknowledgement."""
+RTO_MINIMUM = 0.2
+"""First retransmission, seconds (Linux TCP_RTO_MIN); doubles."""
+RTO_MAXIMUM = 2.0
+"""Linux allows 120 s; simulated runs last some 30 s and still have to see what comes after a heal."""
+RETRANSMISSION_LIMIT = 15.0
+"""Seconds (Linux: tcp_retries2, about 15 minutes by default; production brokers lower it)."""
+
+
+class Mark:
+    """What travels in the flight and is not data."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+FIN = Mark("FIN")
+RESET = Mark("RESET")
+
+
+class Kernel:
+    """A kernel's timer: runs whatever state the processes are in."""
+
+    __slots__ = ("_args", "_call")
+
+    def __init__(self, call: Callable[..., object], *args: Any) -> None:
+        self._call = call
+        self._args = args
+
+    def _fire(self) -> None:
+        self._call(*self._args)
+
+
+class Sender(asyncio.Transport):
+    """The base of :class:`assay.cluster.sim.transport.SimTransport`; ``peer`` is the other end."""
+
+    __slots__ = (
+        "_closing", "_context", "_eof_sent", "_flight", "_high", "_last_due", "_loop", "_lost", "_low", "_network",
+        "_outstanding", "_process", "_protocol", "_retrying", "_rto", "_stalled", "_tail_at", "_unacknowledged",
+        "_unreachable_since", "_void", "_write_paused", "host", "peer",
+    )  # fmt: skip
+
+    peer: SimTransport
+
+    def __init__(
+        self, network: Network, host: Host, process: Process | None, context: Context, extra: dict[str, Any]
+    ) -> None:
+        self._extra: dict[str, Any] = extra
+        self._network = network
+        self._loop: Any = network.loop
+        self.host = host
+        self._process = process
+        self._context = context
+        self._protocol: Any = None
+        self._closing = False
+        self._lost = False
+        # sending
+        self._flight: deque[list[bytes] | Mark] = deque()
+        self._tail_at = -1.0
+        self._last_due = 0.0
+        self._outstanding = 0
+        self._high = SEND_BUFFER + HIGH_WATER
+        self._low = SEND_BUFFER + HIGH_WATER // 4
+        self._write_paused = False
+        self._eof_sent = False
+        # retransmission
+        self._stalled = False
+        self._void = 0
+        self._retrying = False
+        self._rto = RTO_MINIMUM
+        self._unacknowledged = 0
+        self._unreachable_since = -1.0
+
+    def _send(self, item: list[bytes] | Mark) -> None:
+        self._flight.append(item)
+        if self._stalled:
+            return
+        due = self._loop.time() + self._network.latency()
+        if due < self._last_due:
+            due = self._last_due
+        self._last_due = due
+        self._loop.schedule(due, self)
+
+    def _pause_if_full(self) -> None:
+        if self._outstanding > self._high and not self._write_paused and not self._closing:
+            self._write_paused = True
+            self._protocol.pause_writing()
+
+    def _consumed(self, size: int) -> None:
+        """The receiver took that much."""
+        self._outstanding -= size
+        if self._write_paused and self._outstanding <= self._low:
+            self._write_paused = False
+            if not self._lost:
+                self._loop.call_soon(self._protocol.resume_writing, context=self._context)
+
+    def _fire(self) -> None:
+        """The head of the flight reaches the peer's machine, unless a cut link or the window is in the way."""
+        peer = self.peer
+        if self._void or self._unacknowledged or self.host.filtering or peer.host.filtering:
+            if self._passes():
+                self._deliver(self._flight.popleft())
+            return
+        item = self._flight.popleft()
+        process = peer._process
+        if (  # the usual case, in one step
+            type(item) is list
+            and peer._reading
+            and not peer._closing
+            and not peer._arrived
+            and peer._protocol is not None
+            and (process is None or process.running)
+        ):
+            data = item[0] if len(item) == 1 else b"".join(item)
+            self._outstanding -= len(data)
+            if self._write_paused:
+                self._consumed(0)
+            peer._receive(data)
+        else:
+            self._deliver(item)
+
+    def _passes(self) -> bool:
+        """Does the head of the flight reach the peer's machine? If not, all that follows from it has been done."""
+        if self._void:  # a packet that was out when the connection stalled: it is sent again later
+            self._void -= 1
+            self._network.count(self.host, self.peer.host)
+            return False
+        host, other = self.host, self.peer.host
+        network = self._network
+        if network.cut(host, other):
+            return self._cut_off(network.silenced(host, other))
+        if network.cut(other, host):
+            if network.silenced(other, host):
+                return self._deliver_unacknowledged()
+            network.count(other, host)  # the acknowledgement is rejected: the receiver's end is reset
+            self.peer._send_back_reset()
+        if self._unacknowledged:
+            self._acknowledged()
+        return True
+
+    def _cut_off(self, silenced: bool) -> bool:
+        """The link forth is cut. Only a reset may pass, where packets are rejected."""
+        network, host, other = self._network, self.host, self.peer.host
+        reset = self._flight[0] is RESET
+        if reset and not silenced:
+            return True
+        network.count(host, other)
+        if reset:  # never sent again: the peer learns nothing
+            self._flight.popleft()
+        elif silenced or network.silenced(other, host):
+            self._stall()
+        else:
+            self._flight.popleft()
+            self._send_back_reset()
+        return False
+
+    def _deliver_unacknowledged(self) -> bool:
+        """The link back is cut: the packet arrives, if the window allows, but its acknowledgement does not."""
+        head = self._flight[0]
+        if head is RESET:
+            return True
+        size = 1 if isinstance(head, Mark) else sum(map(len, head))
+        refused = self.peer._lost
+        if refused or (self._unacknowledged and self._unacknowledged + size > WINDOW):
+            self._network.count(self.peer.host, self.host)
+            self._stall()
+            return False
+        self._network.count(self.peer.host, self.host)
+        self._unacknowledged += size
+        self._retry_later()
+        return True
+
+    def _stall(self) -> None:
+        self._stalled = True
+        self._void += len(self._flight) - 1
+        self._retry_later()
+
+    def _retry_later(self) -> None:
+        if self._retrying:
+            return
+        self._retrying = True
+        if self._unreachable_since < 0:
+            self._unreachable_since = self._loop.time()
+            self._rto = RTO_MINIMUM
+        wait = self._rto * (1.0 + 0.2 * self._network.random.random())
+        self._rto = min(2 * self._rto, RTO_MAXIMUM)
+        self._loop.schedule(self._loop.time() + wait, Kernel(self._retransmit))
+
+    def _retransmit(self) -> None:
+        self._retrying = False
+        if not (self._stalled or self._unacknowledged):
+            return
+        network, host, other = self._network, self.host, self.peer.host
+        forth, back = network.cut(host, other), network.cut(other, host)
+        if not (forth or back):
+            self._acknowledged()
+            if self._stalled:
+                self._stalled = False
+                self._last_due = max(self._loop.time() + network.latency(), self._last_due)
+                for _ in range(len(self._flight)):
+                    self._loop.schedule(self._last_due, self)
+            return
+        if forth:
+            network.count(host, other)
+            if not (network.silenced(host, other) or network.silenced(other, host)):
+                self._send_back_reset()
+                return
+        else:
+            network.count(other, host)
+        if self._loop.time() - self._unreachable_since >= RETRANSMISSION_LIMIT:
+            self._time_out()
+        else:
+            self._retry_later()
+
+    def _acknowledged(self) -> None:
+        self._unacknowledged = 0
+        self._unreachable_since = -1.0
+
+    def _time_out(self) -> None:
+        self._flight_ends()
+        self._fail(OSError(errno.ETIMEDOUT, f"Connection timed out: no acknowledgement from {self.peer.host.name}"))
+
+    def _send_back_reset(self) -> None:
+        """Data came for an end that is closed, or for a machine that rejects them."""
+        self._loop.schedule(self._loop.time() + self._network.latency(), Kernel(self._reset_arrives))
+
+    def _reset_arrives(self) -> None:
+        if self._network.silenced(self.peer.host, self.host):
+            self._network.count(self.peer.host, self.host)
+        elif not self._lost:
+            self._flight_ends()
+            if self._process is not None and self._process.stopped:
+                self._process.hold_back(Kernel(self._receive_mark, RESET))
+            elif self._protocol is not None:
+                self._receive_mark(RESET)
+
+    def _flight_ends(self) -> None:
+        """Nothing that is still out matters any more."""
+        if not self._stalled:
+            self._void += len(self._flight)
+        self._flight.clear()
+        self._stalled = False
+        self._unacknowledged = 0
+
+    def not_before(self, due: float) -> None:
+        """What this end sends arrives no earlier than that."""
+        self._last_due = due
+
+    def _deliver(self, item: list[bytes] | Mark) -> None:
+        """The peer's machine has it."""
+        raise NotImplementedError
+
+    def _receive_mark(self, mark: Mark) -> None:
+        """An end or a reset has come from the peer."""
+        raise NotImplementedError
+
+    def _fail(self, error: OSError) -> None:
+        """The connection is lost."""
+        raise NotImplementedError
