@@ -9,7 +9,7 @@ f         argument                            result
 
 The sets of a burst go to one partition, a little time apart, and none waits for the outcome of the one before. Those
 that are acknowledged must lie in the log in the order in which they were sent. A burst is ``ok`` where any of them is
-acknowledged, ``fail`` where all certainly failed; each set has an outcome of its own besides. All other operations
+acknowledged, ``fail`` where all certainly failed; each set has an outcome of its own, too. All other operations
 are those of ``assay.workloads.log_operations``.
 """
 
@@ -28,7 +28,7 @@ from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import log_operations
-from assay.workloads.log_client import SEND_SECONDS, LogClient, node_name, split, told
+from assay.workloads.log_client import SEND_SECONDS, LogClient, described, node_name, split
 
 BURST: Final = "burst"
 SHORTEST: Final = 4
@@ -83,7 +83,7 @@ class BurstClient(LogClient):
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """A row for each set, also where nobody knows of any of them."""
+        """A row for each set, also where the fate of all of them is unknown."""
         operation = completed.operation
         if operation.f != BURST:
             return log_operations.effects(completed)
@@ -113,4 +113,4 @@ def _known(found: SendResult | BaseException) -> dict[str, Any]:
     if not isinstance(found, ClientError):
         raise found
     outcome = Outcome.FAIL if isinstance(found, SendFailed) else Outcome.INFO
-    return {"outcome": outcome, "offset": None, "node": None, "error": told(found)}
+    return {"outcome": outcome, "offset": None, "node": None, "error": described(found)}

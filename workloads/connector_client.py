@@ -8,10 +8,10 @@ each commit that was tried in the operation, also of the one that a member makes
 partitions.
 
 A member takes part in its group all the time, and not only while it is polled. But it begins to let go only while an
-operation is in hand, so that the history can say when: an operation that tells of a release was called before it. What
-it gave up between two operations, because its session may have been over or it took too long, is not told: that hold
-ended with the last operation under it. A generator finds them in ``over``, as ``[key, assignment]``. A commit that did
-not begin in the operation that tells of it is told as one of unknown outcome, for it was called earlier than that.
+operation is in hand, so that the history can say when: an operation that reports a release was called before it. What
+it gave up between two operations, because its session may have been over or it took too long, is not reported: that
+hold ended with the last operation under it. A generator finds them in ``over``, as ``[key, assignment]``. A commit that
+did not begin in the operation that reports it has an unknown outcome, for it was called earlier than that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
-from assay.workloads.log_client import LARGEST, LogClient, number, told
+from assay.workloads.log_client import LARGEST, LogClient, described, number
 from assay.workloads.log_operations import END, POLL, SEND
 
 TOPIC: Final = "orders"
@@ -56,7 +56,7 @@ MODES: Final = {
 
 
 class Member:
-    """Of one group, and what there is to tell of it. ``numbers`` gives each hold a number of its own."""
+    """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
 
     def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
         storage, dual = MODES[mode]
@@ -92,7 +92,7 @@ class Member:
             traits=client_traits(endpoint.defects),
         )
 
-    def tell(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """What happened to it since this was last asked."""
         notes, self._notes = self._notes, []
         commits, self._commits = self._commits, []
@@ -101,7 +101,7 @@ class Member:
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
-        """Only inside it does the member let go of anything; whoever has begun to is waited for."""
+        """Only inside it does the member let go of anything. It waits for a release that has begun."""
         self._operations += 1
         self._in_hand.set()
         try:
@@ -131,7 +131,7 @@ class Member:
         ]
 
     async def commit(self) -> None:
-        """Raises ``CommitFailed``; what is committed may move while it is, and then nobody knows which it was."""
+        """Raises ``CommitFailed``; what is committed may move while it is, and then it is unknown which it was."""
         before, began_in = self.connector.positions, self._operation_in_hand
         try:
             positions = await self.connector.commit_offsets()
@@ -145,8 +145,8 @@ class Member:
 
     def _note_commit(self, outcome: str, positions: dict[tuple[str, int], int]) -> None:
         if positions:
-            told = [[f"{topic}-{index}", offset] for (topic, index), offset in positions.items()]
-            self._commits.append({"outcome": outcome, "positions": told})
+            committed = [[f"{topic}-{index}", offset] for (topic, index), offset in positions.items()]
+            self._commits.append({"outcome": outcome, "positions": committed})
 
     async def _before_release(self) -> None:
         await self._in_hand.wait()
@@ -197,7 +197,7 @@ class ConnectorClient:
         await self._log.open(endpoint, runtime)
 
     async def close(self) -> None:
-        """Whatever it owned is free then, or when its session is over."""
+        """All that it owned is free then, or when its session is over."""
         for member in self._members.values():
             await member.connector.shutdown()
         await self._log.close()
@@ -223,7 +223,7 @@ class ConnectorClient:
             self._members[group] = member
         async with member.operation():
             completion = await self._ask(operation.f, group, member)
-        result = (completion.result or {}) | {name: parting[name] + more for name, more in member.tell().items()}
+        result = (completion.result or {}) | {name: parting[name] + more for name, more in member.report().items()}
         return Completion(completion.outcome, result, completion.error)
 
     async def _ask(self, f: str, group: str, member: Member) -> Completion:
@@ -233,16 +233,16 @@ class ConnectorClient:
                 return Completion(Outcome.OK)
             return Completion(Outcome.OK, {"reads": await member.poll()})
         except ReadFailed as error:
-            return Completion(Outcome.FAIL, error=told(error))
+            return Completion(Outcome.FAIL, error=described(error))
         except ConnectionError as error:
             del self._members[group]  # it never found ZooKeeper
             await member.connector.shutdown()
             return Completion(Outcome.FAIL, error=f"no-zookeeper: {error}")
         except CommitFailed as error:
             if error.outcome is Certainty.NOT_DONE:
-                return Completion(Outcome.FAIL, error=told(error))
-            # It was tried, and its rows say that nobody knows; the member goes on, as any consumer would.
-            return Completion(Outcome.OK, {"unknown": told(error)})
+                return Completion(Outcome.FAIL, error=described(error))
+            # It was tried, and its rows say that it is indeterminate; the member goes on, as any consumer would.
+            return Completion(Outcome.OK, {"unknown": described(error)})
 
     async def _part(self, group: str, member: Member) -> dict[str, Any]:
         async with member.operation():
@@ -251,7 +251,7 @@ class ConnectorClient:
                     await member.commit()
             await member.connector.shutdown()
         del self._members[group]
-        return member.tell()
+        return member.report()
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:

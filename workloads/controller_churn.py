@@ -44,7 +44,7 @@ def churn() -> Generator:
 def moves(keys: Sequence[str], brokers: int, replication: int) -> Generator:
     """For ever: one of these partitions moves to any of the brokers 1, 2, ..., or its preferred leader is to lead.
 
-    Most moves are refused, as one is under way: what comes next is asked for soon enough.
+    Most moves are rejected, as one is under way: what comes next is asked for soon enough.
     """
 
     def step(number: int, context: Context) -> tuple[Operation, int]:

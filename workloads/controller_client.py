@@ -1,4 +1,4 @@
-"""Drives topics through the brokers' admin client, and a log beside them; one client is one process of the history.
+"""Drives topics through the brokers' admin client, and a log next to them; one client is one process of the history.
 
 Operations besides those of ``assay.workloads.log_operations``, which go to the log that stays (``key`` is
 ``topic-partition`` there, a topic's name here):
@@ -32,7 +32,7 @@ from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
-from assay.workloads.log_client import LogClient, error_name, node_name, told
+from assay.workloads.log_client import LogClient, described, error_name, node_name
 
 CREATE: Final = "create"
 DELETE: Final = "delete"
@@ -89,9 +89,9 @@ class ControllerClient:
                 case _:
                     return await self._touch(operation.key, operation.argument)
         except (SendFailed, ReadFailed) as error:
-            return Completion(Outcome.FAIL, error=told(error))
+            return Completion(Outcome.FAIL, error=described(error))
         except SendUnknown as error:
-            return Completion(Outcome.INFO, error=told(error))
+            return Completion(Outcome.INFO, error=described(error))
 
     async def _create(self, topic: str, partitions: int) -> Completion:
         wanted = NewTopic(topic, partitions, REPLICATION, configs={"min.insync.replicas": str(MIN_INSYNC)})
@@ -124,7 +124,7 @@ def _leader(partition: PartitionView) -> str | None:
 
 
 def changed(known: TopicOutcome) -> Completion:
-    """A refusal is ``fail``; where nobody knows, the topic may come, or go, at any time later: ``info``."""
+    """A rejection is ``fail``; where it is unknown, the topic may come, or go, at any time later: ``info``."""
     if known.outcome is Certainty.DONE:
         return Completion(Outcome.OK)
     named = "no-answer" if known.error is None else error_name(known.error)

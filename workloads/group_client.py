@@ -1,7 +1,7 @@
 """Drives consumer groups through the client library; one client is one process of the history, and one member of each
 group that it polls.
 
-A member hears of what it owns and owns no more while it polls, and tells it with that answer, or with the next one that
+A member learns what it owns and owns no more while it polls, and reports it with that answer, or with the next one that
 it can give. Sends and log ends are those of ``assay.workloads.log_client``.
 """
 
@@ -24,7 +24,7 @@ from assay.system_under_test.client.membership import CommitFailed, Generation, 
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
-from assay.workloads.log_client import LARGEST, LogClient, number, told
+from assay.workloads.log_client import LARGEST, LogClient, described, number
 from assay.workloads.log_operations import END, POLL, SEND
 
 TOPIC: Final = "orders"
@@ -34,14 +34,14 @@ CALL_SECONDS: Final = 2.0
 """Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
 operation's time (5 s) unless all three go wrong."""
 DREAMY_SECONDS: Final = 0.5
-"""One that wakes works on for so long before its first heartbeat tells it that it was taken for dead."""
+"""One that wakes works on for so long before its first heartbeat shows that it was taken for dead."""
 POLL_SECONDS: Final = 0.1
 """Short, for a member has other things to do than to wait at the end of its partitions."""
 
 
 @dataclass
 class Hold:
-    """Of one partition, from when the member was told to own it.
+    """Of one partition, from when the member learned that it owns it.
 
     ``position``: the offset that is read next; ``chain``: the assignment that reads bear, another one after a reset.
     """
@@ -54,7 +54,7 @@ class Hold:
 
 
 class Member:
-    """Of one group, and what there is to tell of it. ``numbers`` gives each hold a number of its own."""
+    """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
 
     def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
         self._numbers = numbers
@@ -84,7 +84,9 @@ class Member:
             found = [record for record in received if (record.topic, record.partition) == partition]
             begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
             first = found[0].offset if found else hold.position
-            if first < begin:  # its place was gone, and it began anew; one that goes on further on has read all between
+            if (
+                first < begin
+            ):  # its place was gone, and it began again; one that goes on further on has read all between
                 hold.chain, begin = next(self._numbers), first
                 reads.append({"key": _key(partition), "reset": begin, "assignment": hold.chain})
             reads.append(
@@ -116,7 +118,7 @@ class Member:
         await asyncio.sleep(seconds)
 
     async def leave(self) -> None:
-        """And tells the group."""
+        """And notifies the group."""
         self._parting = "release"
         await self._consumer.close()
 
@@ -162,7 +164,7 @@ class GroupClient:
         await self._log.open(endpoint, runtime)
 
     async def close(self) -> None:
-        """As one who dies: the groups are told nothing."""
+        """As one that dies: the groups are not notified."""
         for member in self._members.values():
             await member.die()
         await self._log.close()
@@ -189,7 +191,7 @@ class GroupClient:
         try:
             reads = await member.poll()
         except (JoinFailed, ReadFailed) as error:
-            return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=told(error))
+            return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=described(error))
         return Completion(Outcome.OK, {"ownership": member.ownership(), "reads": reads})
 
     async def _commit(self, group: str, number: int) -> Completion:
@@ -201,7 +203,7 @@ class GroupClient:
             await member.commit(number)
         except CommitFailed as error:
             known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
-            return Completion(known, standing, error=told(error))
+            return Completion(known, standing, error=described(error))
         return Completion(Outcome.OK, standing)
 
     async def _part(self, group: str, f: str) -> Completion:

@@ -1,14 +1,14 @@
 """The end of a run of a consumer group: a sentinel in every partition, then a fresh group reads everything.
 
 As ``assay.workloads.log_drain``, but the reading is done as the workload does it, by all processes together as members
-of a group. Nothing is committed in it, so whoever gets a partition reads it from the beginning. It is over when
-somebody was past each sentinel, or when the deadline is; what could not be drained then is for the checks to judge
+of a group. Nothing is committed in it, so the owner of a partition reads it from the beginning. It is over when
+some member was past each sentinel, or at the deadline; what could not be drained then is for the checks to judge
 (``unseen``).
 
 A fresh group shows what the log holds, and nothing of the members that worked: one that had stopped to read is not in
-it. So they have to catch up afterwards. One of them leaves and comes back, so that whoever keeps a partition is set
-back to what was committed; when they have settled there is one more sentinel in every partition, for them alone, which
-they reach from where they stand. One that they never read is ``unseen``, whatever else was drained.
+it. So they have to catch up afterwards. One of them leaves and comes back, so that the one that keeps a partition is
+set back to what was committed; when they have settled there is one more sentinel in every partition, for them alone,
+which they reach from where they stand. One that they never read is ``unseen``, although the rest was drained.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def drain(keys: Sequence[str], *, seconds: float) -> Generator:
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
-    """After the drain, when nobody reads for it any more: a rebalance of ``group``, then sentinels that its members
+    """After the drain, when no one reads for it any longer: a rebalance of ``group``, then sentinels that its members
     reach within ``seconds`` from where they stand.
     """
     leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)

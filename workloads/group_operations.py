@@ -14,19 +14,20 @@ f             argument                            result
 
 A **poll** joins the group first, if the member has to, and then asks once for what is new in each partition owned.
 ``reads`` has ``{"key", "begin", "records": [[offset, value], ...], "end", "assignment"}`` of each, and before it
-``{"key", "reset": offset, "assignment"}`` where the place to read from was not there any more, with the number that
+``{"key", "reset": offset, "assignment"}`` where the place to read from was gone, with the number that
 reads bear from then on. ``until`` has each sentinel's offset, in the drain.
 
 ``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
 "generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
 ``number`` is what the group had committed), ``key`` and those after ``assignment`` null for a generation in which it
 owns nothing; ``lost`` and ``release`` with the same columns up to ``assignment``. A hold, from an acquire on, has an
-assignment number of its own. An answer that failed tells of ownership nonetheless.
+assignment number of its own. An answer that failed reports ownership, too.
 
 A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
-are all that it may concern, for where nobody can tell which it did. A member that **leaves** tells the group; one that
+are all that it may concern, for when it is unknown which it did. A member that **leaves** notifies the group; one that
 **dies** does not; both join again, as another member, with their next poll. One that is **silent** sends no heartbeat
-and does nothing else for so long, and goes on then as if nothing were, until a heartbeat or a commit is refused.
+and does nothing else for so long, and goes on then as if nothing had happened, until a heartbeat or a commit is
+rejected.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SILENCE: Final = "silence"
 WORKERS: Final = "workers"
 """The group that reads while faults come and go."""
 DRAIN: Final = "drain"
-"""The group that reads everything at the end; nobody commits in it, so each of its members begins at the beginning."""
+"""The group that reads everything at the end; no one commits in it, so each of its members starts at the beginning."""
 
 SESSION_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 3.0
@@ -113,14 +114,14 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def _idle(completed: Completed) -> Iterator[Effect]:
-    """A member that owns nothing tells that too: one that may be at work is in doubt, and nothing an orphan then."""
+    """A member that owns nothing reports that, too: otherwise no partition could count as orphaned."""
     if "ownership" in (completed.completion.result or {}):
         group = _group(completed)
         yield Effect("idle", group, group=group, outcome=Outcome.OK)
 
 
 def _ownership(completed: Completed) -> Iterator[Effect]:
-    """It happened, whatever became of the operation in which the member heard of it."""
+    """It happened, also if the operation in which the member learned of it failed."""
     group = _group(completed)
     for note in (completed.completion.result or {}).get("ownership", ()):
         key = note["key"] if note["key"] is not None else group
@@ -163,7 +164,7 @@ def _reads(completed: Completed) -> Iterator[Effect]:
 
 
 def _commits(completed: Completed) -> Iterator[Effect]:
-    """One row for each partition; each that it may have been where an answer is missing and nobody knows."""
+    """One row for each partition; without an answer, one for each that it may have been."""
     group, number = _group(completed), completed.operation.argument["number"]
     result = completed.completion.result
     if result is None:

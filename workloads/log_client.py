@@ -4,7 +4,7 @@ What an error means is the library's to say: a send that was certainly not appen
 an acknowledgement is ``info``. Reads change nothing, so one that failed is ``fail`` and leaves no effect. The library
 repeats definite failures by itself, within its time limits, which lie below the usual time limit of an operation (5 s).
 
-Positions are the client's own: a new process begins anew, where the operation says.
+Positions are the client's own: a new process starts again, where the operation says.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class LogClient:
                 case "end":
                     return await self._end(operation.key)
         except (SendFailed, ReadFailed) as error:
-            return Completion(Outcome.FAIL, error=told(error))
+            return Completion(Outcome.FAIL, error=described(error))
         except SendUnknown as error:
-            return Completion(Outcome.INFO, error=told(error))
+            return Completion(Outcome.INFO, error=described(error))
         raise ValueError(f"a log knows {SEND}, {POLL}, {GLANCE} and {END}, not {operation.f!r}")
 
     async def _send(self, key: str, values: Sequence[int]) -> Completion:
@@ -105,7 +105,7 @@ class LogClient:
         begin = self._positions[key]
         fetched = await self._consumer.fetch(topic, partition, begin, max_wait=LONGEST_WAIT)
         if fetched.error is not ErrorCode.NONE:
-            # Out of range above all: whoever reads on starts anew, as a consumer with auto.offset.reset would.
+            # Out of range above all: the reader starts again, as a consumer with auto.offset.reset would.
             del self._positions[key]
             return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
         result = self._seen(begin, fetched, self._assignments[key])
@@ -129,7 +129,7 @@ class LogClient:
         return Completion(Outcome.OK, self._seen(begin, fetched, self._started) | {"start": first, "sought": True})
 
     def _seen(self, begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
-        """What a poll from ``begin`` has to tell."""
+        """What a poll from ``begin`` reports."""
         return {
             "begin": begin,
             "records": [[message.offset, number(message.value)] for message in fetched.messages],
@@ -160,14 +160,14 @@ def node_name(broker: int) -> str:
 
 
 def number(value: bytes | None) -> int | None:
-    """None for what nobody of ours has written, for the checks to wonder at."""
+    """None for what none of our clients has written; the checks report it."""
     try:
         return None if value is None else int(value)
     except ValueError:
         return None
 
 
-def told(error: ClientError) -> str:
+def described(error: ClientError) -> str:
     """A short stable name, then what happened."""
     name = error_name(error.error) if error.error is not None else type(error).__name__
     return f"{name}: {error}"

@@ -1,6 +1,6 @@
 """Asks the leader of a partition for its log end together with its epoch.
 
-The public ListOffsets does not tell the epoch, without which nobody can say whether an end that went back is a
+The public ListOffsets does not return the epoch, without which no one can say whether an end that went back is a
 violation: the broker answers a private request for it (``EndOffsetsRequest``), by the same rules.
 """
 

@@ -119,7 +119,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def _appends(completed: Completed) -> Iterator[Effect]:
-    """One row per value, whatever the outcome: a value whose send failed must never be read."""
+    """One row per value, with every outcome: a value whose send failed must never be read."""
     result: Mapping[str, Any] = completed.completion.result or {}
     first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
     for rank, value in enumerate(completed.operation.argument):

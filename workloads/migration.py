@@ -29,14 +29,14 @@ LAST_POLLS: Final = 15
 
 
 class Rolled(msgspec.Struct, frozen=True):
-    """A worker's member, as far as anybody knows: its process, and the step whose mode it is in, None before any."""
+    """A worker's member, as far as it is known: its process, and the step whose mode it is in, None before any."""
 
     process: int
     step: int | None = None
 
 
 class Migration(Generator, frozen=True):
-    """``holders``: of each partition the holds that were told of and not given up, as (process, assignment) -> step."""
+    """``holders``: per partition the holds reported and not given up, as (process, assignment) -> step."""
 
     keys: tuple[str, ...]
     step: int = 0
@@ -91,7 +91,7 @@ class Migration(Generator, frozen=True):
         return True
 
     def _may_roll(self, context: Context, worker: int, step: int) -> bool:
-        """One after the other, in the workers' order; whoever is new begins in the present mode anyway."""
+        """One after the other, in the workers' order; a new one begins in the present mode anyway."""
         behind = [one for one, known in sorted(self.members.items()) if known.step is not None and known.step != step]
         return bool(behind) and behind[0] == worker
 

@@ -1,13 +1,13 @@
 """Drives a group's coordinator: members that come and go, commits in their generation and on purpose in an older one,
 and fetches. One client is one process of the history, and one member of the group ``members``; to the group ``tools``,
-which has none, anybody may commit.
+which has none, any client may commit.
 
 ==========  =====================  ============================================================================
 f           argument               result
 ==========  =====================  ============================================================================
 ``enter``   none                   ``{"generation", "owner", "partitions"}``
 ``leave``   none                   none
-``commit``  ``{"number","offset"}``  ``{"generation", "owner"}``, null for one who is no member
+``commit``  ``{"number","offset"}``  ``{"generation", "owner"}``, null for one that is no member
 ``zombie``  the same               as of a commit; it says to be in the generation before the present one
 ``fetch``   none                   ``{"number", "offset"}``, null and -1 where nothing is committed
 ==========  =====================  ============================================================================
@@ -28,7 +28,7 @@ from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
-from assay.workloads.log_client import split, told
+from assay.workloads.log_client import described, split
 
 ENTER: Final = "enter"
 LEAVE: Final = "leave"
@@ -43,7 +43,7 @@ REBALANCE_SECONDS: Final = 3.0
 CALL_SECONDS: Final = 2.0
 """Two of them, to join and to commit, fit into an operation's time (5 s)."""
 TOOLS_RETENTION: Final = 24 * 3600.0
-"""Seconds: what nobody is a member of would be forgotten where brokers are told to keep offsets for a moment only."""
+"""Seconds: a group without members would be forgotten where brokers are set to keep offsets for a moment only."""
 
 
 class OffsetsClient:
@@ -89,12 +89,12 @@ class OffsetsClient:
                 case "fetch":
                     return await self._fetch(operation)
         except JoinFailed as error:
-            return Completion(Outcome.FAIL, error=told(error))
+            return Completion(Outcome.FAIL, error=described(error))
         except ReadFailed as error:
-            return Completion(Outcome.FAIL, error=told(error))
+            return Completion(Outcome.FAIL, error=described(error))
         except CommitFailed as error:
             known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
-            return Completion(known, {"generation": self._said, "entered": self._entered}, error=told(error))
+            return Completion(known, {"generation": self._said, "entered": self._entered}, error=described(error))
         raise ValueError(f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE} and {FETCH}, not {operation.f!r}")
 
     async def _enter(self, member: Membership) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class OffsetsClient:
         operation, result = completed.operation, completed.completion.result or {}
         rows: list[Effect] = []
         entered = result if operation.f == ENTER else result.get("entered")
-        if entered and completed.ret is not None:  # it was in, whatever became of the commit
+        if entered and completed.ret is not None:  # it was in, also if the commit failed
             rows += _acquired(entered)
         if operation.f in (COMMIT, ZOMBIE):
             assert operation.key is not None

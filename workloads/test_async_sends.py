@@ -3,7 +3,7 @@
 pytest workloads/test_async_sends.py --nemesis=partition-one-way
 pytest workloads/test_async_sends.py --cluster=sim --nemesis=kill,partition-one-way
 
-A set that is refused, by a leader without enough followers or by one that is just going, is sent again after a moment,
+A set that is rejected, by a leader without enough followers or by one that is just going, is sent again after a moment,
 while others of the same client wait behind it.
 """
 

@@ -1,9 +1,9 @@
-"""Leaders and controllers: one of each per epoch, and nobody who goes back to an older controller.
+"""Leaders and controllers: one of each per epoch, and no broker goes back to an older controller.
 
 Topics come and go while clients write to a log that stays, so that every controller has leaders to elect and every
 leader something to append. Faults do the rest: each controller and each leader that they hit costs an epoch.
 
-In ``test_moves`` it is the log's own partitions that are moved between brokers, and led by whoever is first.
+In ``test_moves`` it is the log's own partitions that are moved between brokers, and led by the first of their replicas.
 
 pytest workloads/test_controller.py --nemesis=stop --nemesis-target=controller
 pytest workloads/test_controller.py -k moves --nodes=4 --nemesis=kill
@@ -34,7 +34,7 @@ MOVES_EVERY = 0.5
 
 @experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT)
 def test_controller(settings: Settings) -> Generator:
-    """One leader and one controller per epoch, whatever becomes of them."""
+    """One leader and one controller per epoch, under every fault."""
     keys = SYSTEM.keys()
     return mix(traffic(keys), stagger(CHANGES_EVERY, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)
 

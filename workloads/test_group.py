@@ -3,7 +3,7 @@
 pytest workloads/test_group.py --nemesis=stop
 pytest workloads/test_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
 
-Whoever owns a partition reads on from what the group has committed. Each commit is judged as the write of a register
+The owner of a partition reads on from what the group has committed. Each commit is judged as the write of a register
 and in its generation, what members own in theirs, and what they read as what any reader of the log reads. At the end a
 fresh group reads everything from the beginning, and the members that worked read on to the end from where they stand.
 """
@@ -24,7 +24,7 @@ from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
 from assay.workloads.group_operations import WORKERS, traffic
 
-# Fewer partitions than members: some own nothing. What is acknowledged is on the disk, whatever becomes of the power.
+# Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
 CONTRACT = forbid(
     *LOG_ANOMALIES,
@@ -33,12 +33,12 @@ CONTRACT = forbid(
     *REGISTER.anomalies,
     *OWNERSHIP_ANOMALIES,
     *REPLICA_ANOMALIES,
-    may_stall=["power-loss"],  # where all lose power nobody serves until it is back, and that is what is asked for
+    may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
 )
 
 
 @experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, client_nodes=True)
 def test_group(settings: Settings) -> Generator:
-    """Members share what was acknowledged, each partition with one owner, and nobody of an old generation commits."""
+    """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
     keys, seconds = SYSTEM.keys(), CONTRACT.recovery_deadline
     return traffic(keys) | drain(keys, seconds=seconds) | catch_up(keys, seconds=seconds)

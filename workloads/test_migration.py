@@ -3,7 +3,7 @@
 pytest workloads/test_migration.py --nemesis=kill
 pytest workloads/test_migration.py --cluster=sim --nemesis=partition --repeat=60 --rate=100 -q
 
-Whoever begins to own a partition reads on from what was committed last, wherever that is by then: an offset that was
+A new owner of a partition reads on from what was committed last, wherever that is by then: an offset that was
 acknowledged is never followed by a lower one.
 """
 

@@ -1,10 +1,11 @@
-"""Offsets of consumer groups: one register for each group and partition, which nobody of an old generation can write.
+"""Offsets of consumer groups: one register for each group and partition, which no member of an old generation can
+write.
 
 pytest workloads/test_offsets.py --nemesis=kill
 pytest workloads/test_offsets.py --cluster=sim --nemesis=partition,stop
 
 Members of one group join, leave and fall silent all through the run, so that generations come and go; now and then one
-of them commits on purpose as a member of the generation before. To another group, without members, anybody commits.
+of them commits on purpose as a member of the generation before. To another group, without members, any client commits.
 Of one partition hardly ever anything is committed, and it is asked for as often as the others.
 """
 
@@ -43,5 +44,5 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 @experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, client_nodes=True)
 def test_offsets(settings: Settings) -> Generator:
-    """A fetch tells the latest commit, and no commit of an old generation is one."""
+    """A fetch returns the latest commit, and no commit of an old generation is accepted."""
     return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]

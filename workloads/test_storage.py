@@ -7,7 +7,7 @@ Every record is on the disk before it counts (``flush.messages=1``), so that no 
 ``test_unflushed`` only every fortieth of a partition is. Segments and
 index intervals are small, so that a run has many of each, and readers look into the middle of the log as well, all
 through the run and all over the log at its end. Records have few sizes, multiples of the smallest: one that is led to
-the wrong place finds another record there as often as not, and is told something rather than nonsense.
+the wrong place finds another record there as often as not, and gets a valid answer rather than nonsense.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SYSTEM = (
     .with_setting("segment.bytes", "16384")
     .with_setting("index.interval.bytes", "128")
 )
-# Where all lose power nobody serves until it is back, and that is what is asked for.
+# Where all lose power none serves until it is back, and that is the purpose.
 CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, may_stall=["power-loss"])
 UNIT = 48
 """Bytes of the smallest record on the disk; others are twice or three times as large."""
@@ -44,7 +44,7 @@ FLUSH_MESSAGES = 40
 
 
 class StorageClient(LogClient):
-    """Records that bear a key of one of three lengths beside their value."""
+    """Records that have a key of one of three lengths in addition to their value."""
 
     def records(self, values: Sequence[int]) -> Sequence[Record]:
         return [(_key(value), str(value).encode()) for value in values]
@@ -57,7 +57,7 @@ def _key(value: int) -> bytes:
 
 @experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT)
 def test_storage(settings: Settings) -> Generator:
-    """What was acknowledged is there, whatever became of the disks of a minority, or of everybody's power."""
+    """What was acknowledged is there, also after damage to the disks of a minority, or a loss of power of all."""
     return _body()
 
 

@@ -3,7 +3,7 @@
 pytest workloads/test_zookeeper_group.py --nemesis=zookeeper-kill
 pytest workloads/test_zookeeper_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
 
-There are no generations: what tells one owner from the next is time alone, so what is judged are times in which two
+There are no generations: only time separates one owner from the next, so what is judged are times in which two
 members certainly held the same partition. At the end a fresh group reads everything from the beginning.
 """
 
@@ -33,15 +33,15 @@ CONTRACT = forbid(
     *OFFSETS.anomalies,
     *CONSUMER_ANOMALIES,
     # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at most;
-    # none of it asks for the consent of one who is away, so no fault excuses an orphan once it is healed.
+    # none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
     rebalance_deadline=10.0,
-    may_stall=["power-loss"],  # where all lose power nobody serves until it is back, and that is what is asked for
+    may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
 ).tolerate_under(
     "double-ownership",
     faults=["stop-consumer", "freeze", "clock", "zookeeper-pause"],
     because=(
-        "the old design has no fence: nobody takes a partition from a consumer that sleeps, or whose clock runs slow, "
-        "but time, and it may believe in it until it looks at a clock again; and a ZooKeeper server that lags answers "
+        "the old design has no fence: only time takes a partition from a consumer that sleeps, or whose clock runs "
+        "slow, and it may believe in it until it looks at a clock again; and a ZooKeeper server that lags answers "
         "for sessions which the one that leads lets expire"
     ),
 )

@@ -99,7 +99,7 @@ def test_what_is_let_go_after_the_operation_is_not_told_as_of_the_next_one(
         member.connector = connector  # type: ignore[assignment]
         async with member.operation():
             member._changed(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 0))
-        assert [note["kind"] for note in member.tell()["ownership"]] == ["acquire"]
+        assert [note["kind"] for note in member.report()["ownership"]] == ["acquire"]
 
         async def let_go() -> None:
             await member._before_release()
@@ -110,10 +110,10 @@ def test_what_is_let_go_after_the_operation_is_not_told_as_of_the_next_one(
             await asyncio.sleep(0)  # it has begun to commit
             if not slow:
                 connector.committed.set()
-        now = member.tell()
+        now = member.report()
         connector.committed.set()
         await letting
-        told = member.tell()
+        told = member.report()
         if slow:
             assert now == {"ownership": [], "commits": [], "over": []}
             commits = [{"outcome": "info", "positions": [["orders-1", 7]]}]
