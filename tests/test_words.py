@@ -80,6 +80,10 @@ CLEAN = (
     "system_under_test/registrar.py",
     "system_under_test/runtime.py",
     "system_under_test/tasks.py",
+    "harness/core",
+    "harness/foreign",
+    "harness/synthetic",
+    "workloads",
 )
 """Files and folders that are held to it."""
 

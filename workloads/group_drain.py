@@ -23,9 +23,9 @@ from assay.harness.core.generator import (
     PENDING,
     Answer,
     Context,
-    Event,
     Generator,
     Invoke,
+    OperationEvent,
     Pending,
     in_phase,
     phases,
@@ -83,7 +83,7 @@ class GroupDrain(Generator, frozen=True):
         later = [partition.not_before for partition in missing if not partition.open]
         return Pending(min([until, *later])), following
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         if event.completed is None:
             return self
         completion = event.completed.completion

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from assay.harness.core.generator import EXHAUSTED, Answer, Context, Event, Generator, Invoke, Pending
+from assay.harness.core.generator import EXHAUSTED, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.stamps import NANOSECONDS
 from assay.workloads.log_operations import EARLIEST, POLL, SEND
@@ -57,7 +57,7 @@ class Drain(Generator, frozen=True):
         later = [time for time in times if time > context.time]
         return Pending(min(later, default=None)), Drain(self.partitions, self.seconds, until)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         if event.completed is None or event.operation.phase is Phase.MAIN:
             return self
         for partition in self.partitions:
@@ -90,7 +90,7 @@ class Drain(Generator, frozen=True):
         return Drain(partitions, self.seconds, until)
 
 
-def _after(partition: Partition, event: Event) -> Partition:
+def _after(partition: Partition, event: OperationEvent) -> Partition:
     change = msgspec.structs.replace
     assert event.completed is not None
     completion = event.completed.completion

@@ -13,7 +13,16 @@ from typing import Final
 
 import msgspec
 
-from assay.harness.core.generator import PENDING, Answer, Context, Event, Generator, Invoke, each_process, repeat
+from assay.harness.core.generator import (
+    PENDING,
+    Answer,
+    Context,
+    Generator,
+    Invoke,
+    OperationEvent,
+    each_process,
+    repeat,
+)
 from assay.harness.core.generator.context import bits
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.workloads.connector_client import MODES, TO_TOPIC
@@ -60,7 +69,7 @@ class Migration(Generator, frozen=True):
             return Invoke(Operation(LEAVE, argument=argument), worker), following
         return Invoke(Operation(POLL, argument=argument), worker), following
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         if event.completed is None or event.operation.f not in (POLL, COMMIT, LEAVE):
             return self
         argument, completion = event.operation.argument, event.completed.completion

@@ -78,7 +78,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         operations = ", ".join(map(str, planted.operations))
         place = "" if planted.key is None else f" in {planted.key}"
         print(f"planted: {planted.anomaly}{place}{where}{what}, from {when}, operations {operations}")
-    family = CATALOGUE[arguments.model].family
-    check = f"assay check {arguments.out}" + ("" if family is None else f" --family={family}")
+    check = f"assay check {arguments.out}"
     print(f"in {made.seconds:.1f} s; to check it: {check}", file=sys.stderr)
     return Exit.PASS

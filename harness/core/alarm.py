@@ -1,4 +1,4 @@
-"""How a scheduler sleeps: until somebody wakes it, or until a time."""
+"""How a scheduler sleeps: until another task wakes it, or until a time."""
 
 from __future__ import annotations
 

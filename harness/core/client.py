@@ -36,9 +36,9 @@ class Endpoint:
 
 
 class Client(Protocol):
-    """One logical process's connection. Opened anew, under a new process id, after an operation that ended ``info``.
+    """One logical process's connection. Opened again, under a new process id, after an operation that ended ``info``.
 
-    ``invoke`` never raises for what the system does: it tells the outcome. An exception that escapes is recorded as
+    ``invoke`` never raises for what the system does: it returns the outcome. An exception that escapes is recorded as
     ``info`` and makes the run's verdict unknown, with its traceback.
     """
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from assay.harness.core.alarm import Alarm
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator.base import Generator, Source, as_generator
-from assay.harness.core.generator.context import Event, Exhausted, Invoke, bits
+from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, bits
 from assay.harness.core.generator.roster import Roster
 from assay.harness.core.operation import Completed, Completion, Effect, Outcome
 from assay.harness.core.report import RunReport
@@ -195,7 +195,7 @@ class Interpreter:
             self._invoke(answer, now)
             if self._listening:
                 worker = answer.worker
-                event = Event(worker, self._roster.processes[worker], answer.operation, now)
+                event = OperationEvent(worker, self._roster.processes[worker], answer.operation, now)
                 generator = generator.update(self._roster.context(now), event)
 
     def _invoke(self, answer: Invoke, now: int) -> None:
@@ -245,7 +245,7 @@ class Interpreter:
         for hook in self._hooks:
             hook(completed)
         if self._listening:
-            event = Event(number, process, worker.operation, worker.ret, completed)
+            event = OperationEvent(number, process, worker.operation, worker.ret, completed)
             self._generator = self._generator.update(self._roster.context(self.stamps.now()), event)
 
     def _effects(self, worker: Worker, completed: Completed) -> Sequence[Effect]:

@@ -1,7 +1,7 @@
 """What a client is asked to do, and what became of it.
 
 An operation completes ``ok`` (it happened, with this result), ``fail`` (it certainly did not happen, in any of the
-client's own retries either) or ``info`` (nobody knows: it timed out, the connection broke after sending, ...). When in
+client's own retries either) or ``info`` (indeterminate: it timed out, the connection broke after sending, ...). When in
 doubt a client says ``info``; a false ``fail`` makes false alarms.
 """
 
@@ -45,7 +45,7 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """An operation with all that the history knows of it. Times: nanoseconds since the run began, strictly increasing.
+    """An operation with all that the history has of it. Times: nanoseconds since the run began, strictly increasing.
 
     ``ret`` is None for ``info``: any time from ``call`` on, or never.
     """

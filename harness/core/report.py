@@ -1,4 +1,4 @@
-"""What a run tells besides its history: counts, and all that went wrong in the harness and its clients."""
+"""What a run reports in addition to its history: counts, and all that went wrong in the harness and its clients."""
 
 from __future__ import annotations
 

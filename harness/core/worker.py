@@ -152,7 +152,7 @@ class Worker:
                 return self.client
             except BlockingClientError:
                 raise
-            except Exception as error:  # noqa: BLE001 - nodes that are down refuse in many ways; counted, tried again
+            except Exception as error:  # noqa: BLE001 - nodes that are down fail in many ways; counted, tried again
                 self._around.report.open_failed(self.endpoint.node, error)
             await self.close_client()
             await asyncio.sleep(wait)

@@ -1,7 +1,7 @@
 """Histories in the formats of others, read into the ``ops`` table of our own.
 
 ``read`` (a file to its operations), ``recognise`` (which format a file is in); one module per format: ``jepsen_edn``
-(``history.edn``), ``jepsen_log`` (lines of ``jepsen.log``), both on ``edn`` (the notation); ``event`` (what one line or
+(``history.edn``), ``jepsen_log`` (lines of ``jepsen.log``), both on ``edn`` (the notation); ``entry`` (what one line or
 map says), ``keys`` (whose state it is about), ``pairing`` (calls and completions to operations), ``shapes`` (what each
 model's operations look like), ``plain`` (values as JSON), ``source`` (text of a file) and ``malformed`` (errors).
 """

@@ -25,7 +25,7 @@ from assay.harness.foreign.source import moved
 DEEPEST: Final = 100
 """Levels of nesting. A history's values have a few; a stack is not for a file to fill."""
 LONGEST_NUMBER: Final = 1000
-"""Digits; Python refuses integers of more than 4300, and takes time over them that grows with the square."""
+"""Digits; Python rejects integers of more than 4300, and takes time over them that grows with the square."""
 REMEMBERED: Final = 10_000
 """Keywords and symbols that are kept: a history has few of them, again and again."""
 
@@ -79,7 +79,7 @@ class Tagged:
 
 
 class _More(Exception):
-    """The buffer ends amid a value."""
+    """The buffer ends inside a value."""
 
 
 class _Bad(Exception):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign import edn
-from assay.harness.foreign.event import INVOKE, Event, process_of, type_of
+from assay.harness.foreign.entry import INVOKE, Entry, process_of, type_of
 from assay.harness.foreign.malformed import MalformedError, Place, shown
 from assay.harness.foreign.plain import text_of
 from assay.harness.foreign.source import Read, lines
@@ -38,7 +38,7 @@ class LogReader:
         self._values: dict[str, tuple[Any, int]] = {}
         self.skipped = 0
 
-    def events(self, read: Read) -> Iterator[Event]:
+    def entries(self, read: Read) -> Iterator[Entry]:
         """Raises ``MalformedError`` for a line that is half an operation, or two, or the last and without end."""
         for number, line, ended in lines(self._path, read):
             if not ended and line.strip():
@@ -51,7 +51,7 @@ class LogReader:
             if match is None:
                 self.skipped += 1
                 continue
-            yield self._event(number, line, match)
+            yield self._entry(number, line, match)
 
     def _refuse_damaged(self, number: int, line: str, found: bool) -> None:
         """What would otherwise be passed over, and an operation with it."""
@@ -68,7 +68,7 @@ class LogReader:
             place = Place(number, begun[0].start() + 1)
             raise MalformedError(self._path, place, f"{shown(line[begun[0].start() :])} is cut behind the process")
 
-    def _event(self, number: int, line: str, match: re.Match[str]) -> Event:
+    def _entry(self, number: int, line: str, match: re.Match[str]) -> Entry:
         place = Place(number, match.start("process") + 1)
         process, kind = match["process"], match["type"]
         nemesis = process.startswith(":")
@@ -79,10 +79,10 @@ class LogReader:
                 self._path, place, f"{shown(line[match.start('process') :])} is not process, :type, :f and value"
             )
         if nemesis:
-            return Event(place, None, type, rest["f"], None)
+            return Entry(place, None, type, rest["f"], None)
         at = match.start("rest") + rest.start("value")
         value, error = self._value(Place(number, at + 1), type, rest["value"])
-        return Event(place, self._process(place, process), type, rest["f"], value, error=error)
+        return Entry(place, self._process(place, process), type, rest["f"], value, error=error)
 
     def _process(self, place: Place, text: str) -> int:
         return process_of(self._path, place, int(text) if len(text) < 20 else text)

@@ -1,4 +1,4 @@
-"""Whose state an operation is about: the key beside the value, or inside it.
+"""Whose state an operation is about: the key next to the value, or inside it.
 
 Jepsen's ``independent`` lifts a test of one register to many: the value ``v`` becomes the tuple ``[k v]``. Some
 versions print it under a tag of its own; most as a plain vector, which a compare-and-set ``[from to]`` is, too.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign.edn import Tagged
-from assay.harness.foreign.event import NO_KEY, Event
+from assay.harness.foreign.entry import NO_KEY, Entry
 from assay.harness.foreign.malformed import MalformedError, Place, shown
 from assay.harness.foreign.plain import text_of, to_json
 
@@ -47,60 +47,60 @@ class Keyed:
         self._first = Place(1, 1)
         self._names: dict[str, str] = {}
 
-    def call(self, event: Event) -> tuple[str | None, Any]:
+    def call(self, entry: Entry) -> tuple[str | None, Any]:
         """(key, argument) of an invocation. Raises ``MalformedError`` for one unlike those before it."""
-        field = event.key is not NO_KEY
+        field = entry.key is not NO_KEY
         if self._field is None:
-            self._field, self._first = field, event.place
+            self._field, self._first = field, entry.place
             if self._tuples is None:
-                self._tuples = not field and _is_tuple(event.f, event.value)
+                self._tuples = not field and _is_tuple(entry.f, entry.value)
         if field != self._field:
-            self._fail(event, "has a :key" if field else "has no :key", "--keys=none or leave out what has none")
+            self._fail(entry, "has a :key" if field else "has no :key", "--keys=none or leave out what has none")
         if field:
-            return self._name(event, event.key), event.value
+            return self._name(entry, entry.key), entry.value
         if not self._tuples:
-            if self._asked is Keys.AUTO and _must_be_tuple(event.f, event.value):
-                self._fail(event, f"has the tuple {shown(to_json(event.value))}", "--keys=tuples, or --keys=none")
-            return None, event.value
-        pair = untagged(event.value)
-        if not _is_pair(pair) or (event.f == CAS and not _is_pair(pair[1]) and self._asked is Keys.AUTO):
-            self._fail(event, f"has {shown(to_json(event.value))}, no tuple of key and value", "--keys=none")
-        return self._name(event, pair[0]), pair[1]
+            if self._asked is Keys.AUTO and _must_be_tuple(entry.f, entry.value):
+                self._fail(entry, f"has the tuple {shown(to_json(entry.value))}", "--keys=tuples, or --keys=none")
+            return None, entry.value
+        pair = untagged(entry.value)
+        if not _is_pair(pair) or (entry.f == CAS and not _is_pair(pair[1]) and self._asked is Keys.AUTO):
+            self._fail(entry, f"has {shown(to_json(entry.value))}, no tuple of key and value", "--keys=none")
+        return self._name(entry, pair[0]), pair[1]
 
-    def completion(self, event: Event, key: str | None) -> Any:
+    def completion(self, entry: Entry, key: str | None) -> Any:
         """The value that an operation on ``key`` ended with. Raises ``MalformedError`` when it names another key."""
         if self._field:
-            if event.key is not NO_KEY:
-                self._same(event, key, event.key)
-            return event.value
-        pair = untagged(event.value)
+            if entry.key is not NO_KEY:
+                self._same(entry, key, entry.key)
+            return entry.value
+        pair = untagged(entry.value)
         if not self._tuples:
-            return event.value
+            return entry.value
         if not _is_pair(pair):
-            if event.type == "ok":
-                self._fail(event, f"has {shown(to_json(event.value))}, no tuple of key and value", "--keys=none")
-            return event.value  # an error's name, in place of the value
-        self._same(event, key, pair[0])
+            if entry.type == "ok":
+                self._fail(entry, f"has {shown(to_json(entry.value))}, no tuple of key and value", "--keys=none")
+            return entry.value  # an error's name, in place of the value
+        self._same(entry, key, pair[0])
         return pair[1]
 
-    def _same(self, event: Event, key: str | None, other: Any) -> None:
-        if self._name(event, other) != key:
+    def _same(self, entry: Entry, key: str | None, other: Any) -> None:
+        if self._name(entry, other) != key:
             raise MalformedError(
-                self._path, event.place, f"this operation was called on key {key}, and ends on key {text_of(other)}"
+                self._path, entry.place, f"this operation was called on key {key}, and ends on key {text_of(other)}"
             )
 
-    def _name(self, event: Event, key: Any) -> str:
+    def _name(self, entry: Entry, key: Any) -> str:
         name, exact = text_of(key), to_json(key)
         if self._names.setdefault(name, exact) != exact:
             raise MalformedError(
-                self._path, event.place, f"the keys {self._names[name]} and {exact} would have one name, {name}"
+                self._path, entry.place, f"the keys {self._names[name]} and {exact} would have one name, {name}"
             )
         return name
 
-    def _fail(self, event: Event, what: str, instead: str) -> None:
+    def _fail(self, entry: Entry, what: str, instead: str) -> None:
         raise MalformedError(
             self._path,
-            event.place,
+            entry.place,
             f"this operation {what}, unlike the first one, at line {self._first.line}; if values are meant otherwise "
             f"say {instead}",
         )

@@ -1,7 +1,7 @@
 """Calls and completions to operations: rows of the ``ops`` table.
 
-An operation that never ends, or ends ``:info``, has no return: nobody knows whether or when it took effect. Only the
-result of one that ended ``:ok`` is kept; what others ended with is their ``error``. Stamps must all differ, so an event
+An operation that never ends, or ends ``:info``, has no return: it is unknown whether or when it took effect. Only the
+result of one that ended ``:ok`` is kept; what others ended with is their ``error``. Stamps must all differ, so an entry
 that has the time of the one before it counts as one nanosecond later: the order in the file decides.
 """
 
@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 
 from assay.harness.core.history import OPS
 from assay.harness.core.operation import Outcome, Phase
-from assay.harness.foreign.event import INVOKE, Event
+from assay.harness.foreign.entry import INVOKE, Entry
 from assay.harness.foreign.keys import CAS, Keyed, Keys
 from assay.harness.foreign.malformed import MalformedError, shown
 from assay.harness.foreign.plain import text_of, to_json
 from assay.harness.foreign.shapes import ANY, Shape
 
 STEP: Final = 1_000_000
-"""Nanoseconds from one event to the next where the file tells no time: event 14203 is told as 14.203 s."""
-REFUSED: Final = "false"
+"""Nanoseconds from one entry to the next where the file has no times: entry 14203 is shown as 14.203 s."""
+REJECTED: Final = "false"
 """The result of a CAS that took place and found another value than it expected."""
 OPEN: Final = -1
 """The return of what has none, in the arrays."""
@@ -40,7 +40,7 @@ class Order(enum.StrEnum):
 
 
 class Pairing:
-    """Takes events in the order of the file. Raises ``MalformedError`` for one that cannot follow those before it."""
+    """Takes entries in the order of the file. Raises ``MalformedError`` for one that cannot follow those before it."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Pairing:
         self._stamp = -1
         self._time = 0
         self._last_index = -1
-        self._events = 0
+        self._entries = 0
         self.nemesis = 0
-        self._open: dict[int, tuple[int, Event]] = {}
-        self._crashed: dict[int, Event] = {}
+        self._open: dict[int, tuple[int, Entry]] = {}
+        self._crashed: dict[int, Entry] = {}
         self._index, self._call, self._ret, self._process = array("q"), array("q"), array("q"), array("q")
         self._f: list[str] = []
         self._key: list[str | None] = []
@@ -79,19 +79,19 @@ class Pairing:
     def __len__(self) -> int:
         return len(self._index)
 
-    def add(self, event: Event) -> None:
-        """The next event of the file."""
-        position = self._events
-        self._events += 1
-        if event.process is None:
+    def add(self, entry: Entry) -> None:
+        """The next entry of the file."""
+        position = self._entries
+        self._entries += 1
+        if entry.process is None:
             self.nemesis += 1
             return
-        index = self._indexed_as(event, position)
-        stamp = self._stamped(event, position)
-        if event.type == INVOKE:
-            self._called(event, event.process, index, stamp)
+        index = self._indexed_as(entry, position)
+        stamp = self._stamped(entry, position)
+        if entry.type == INVOKE:
+            self._called(entry, entry.process, index, stamp)
         else:
-            self._ended(event, event.process, stamp)
+            self._ended(entry, entry.process, stamp)
 
     def table(self) -> pa.Table:
         """All operations so far, in the order of their calls; those still open are of unknown outcome."""
@@ -114,27 +114,27 @@ class Pairing:
         }
         return pa.Table.from_arrays([columns[field.name] for field in OPS], schema=OPS)
 
-    def _called(self, event: Event, process: int, index: int, stamp: int) -> None:
+    def _called(self, entry: Entry, process: int, index: int, stamp: int) -> None:
         if process in self._open:
             self._fail(
-                event,
+                entry,
                 f"process {process} has two open calls: this one, and the one at line "
                 f"{self._open[process][1].place.line}, which has not ended",
             )
         if process in self._crashed:
             self._fail(
-                event,
+                entry,
                 f"process {process} ended :info at line {self._crashed[process].place.line}, so it may still be at "
-                "that; whoever goes on after it does so as another process (process + concurrency)",
+                "that; the worker goes on as another process (process + concurrency)",
             )
-        shape = self._shape(event)
-        key, argument = self._keyed.call(event)
+        shape = self._shape(entry)
+        key, argument = self._keyed.call(entry)
         if not shape.takes(argument):
-            self._fail(event, f":{event.f} takes {shape.taken}, not {shown(to_json(argument))}")
-        self._open[process] = (len(self._index), event)
+            self._fail(entry, f":{entry.f} takes {shape.taken}, not {shown(to_json(argument))}")
+        self._open[process] = (len(self._index), entry)
         self._index.append(index)
         self._process.append(process)
-        self._f.append(self._kept(event.f))
+        self._f.append(self._kept(entry.f))
         self._key.append(None if key is None else self._kept(key))
         self._argument.append(self._kept(to_json(argument)))
         self._result.append(None)
@@ -143,89 +143,89 @@ class Pairing:
         self._outcome.append(Outcome.INFO.value)
         self._error.append(None)
 
-    def _ended(self, event: Event, process: int, stamp: int) -> None:
-        row, call = self._open.pop(process, (-1, event))
+    def _ended(self, entry: Entry, process: int, stamp: int) -> None:
+        row, call = self._open.pop(process, (-1, entry))
         if row < 0:
-            self._fail(event, f"process {process} ends :{event.f}, but has no open call")
-        if call.f != event.f:
-            self._fail(event, f"process {process} ends :{event.f}, but called :{call.f} at line {call.place.line}")
-        value = self._keyed.completion(event, self._key[row])
-        if self._refused(event, value, row):
-            self._outcome[row], self._result[row], self._ret[row] = Outcome.OK.value, REFUSED, stamp
+            self._fail(entry, f"process {process} ends :{entry.f}, but has no open call")
+        if call.f != entry.f:
+            self._fail(entry, f"process {process} ends :{entry.f}, but called :{call.f} at line {call.place.line}")
+        value = self._keyed.completion(entry, self._key[row])
+        if self._refused(entry, value, row):
+            self._outcome[row], self._result[row], self._ret[row] = Outcome.OK.value, REJECTED, stamp
             return
-        self._outcome[row] = Outcome(event.type).value
-        if event.type == Outcome.OK:
-            shape = self._shape(event)
+        self._outcome[row] = Outcome(entry.type).value
+        if entry.type == Outcome.OK:
+            shape = self._shape(entry)
             if not shape.gives(value):
-                self._fail(event, f"the result of :{event.f} is {shape.given}, not {shown(to_json(value))}")
+                self._fail(entry, f"the result of :{entry.f} is {shape.given}, not {shown(to_json(value))}")
             if shape.repeats and value is not None and shape.takes(value) and to_json(value) != self._argument[row]:
                 self._fail(
-                    event,
-                    f"process {process} ends :{event.f} with {shown(to_json(value))}, but called it with "
+                    entry,
+                    f"process {process} ends :{entry.f} with {shown(to_json(value))}, but called it with "
                     f"{shown(self._argument[row])} at line {call.place.line}: which of the two it did is not said",
                 )
             self._result[row] = None if value is None else self._kept(to_json(value))
-        elif event.error is None and value is not None and to_json(value) != self._argument[row]:
+        elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
             self._error[row] = self._kept(text_of(value))
-        if event.error is not None:
-            self._error[row] = self._kept(event.error)
-        if event.type == Outcome.INFO:
-            self._crashed[process] = event
+        if entry.error is not None:
+            self._error[row] = self._kept(entry.error)
+        if entry.type == Outcome.INFO:
+            self._crashed[process] = entry
         else:
             self._ret[row] = stamp
 
-    def _refused(self, event: Event, value: Any, row: int) -> bool:
-        """Whether a CAS failed because of what it found; any other reason would be told as the error."""
+    def _refused(self, entry: Entry, value: Any, row: int) -> bool:
+        """Whether a CAS failed because of what it found; any other reason would be in the error."""
         return (
             self._refusals
-            and (event.f, event.type, event.error) == (CAS, Outcome.FAIL, None)
+            and (entry.f, entry.type, entry.error) == (CAS, Outcome.FAIL, None)
             and (value is None or to_json(value) == self._argument[row])
         )
 
-    def _shape(self, event: Event) -> Shape:
+    def _shape(self, entry: Entry) -> Shape:
         if self._shapes is None:
             return ANY
-        shape = self._shapes.get(event.f)
+        shape = self._shapes.get(entry.f)
         if shape is None:
-            self._fail(event, f":{event.f} is no operation of {self._model}, which has {', '.join(self._shapes)}")
+            self._fail(entry, f":{entry.f} is no operation of {self._model}, which has {', '.join(self._shapes)}")
             raise AssertionError("unreachable")
         return shape
 
-    def _indexed_as(self, event: Event, position: int) -> int:
-        has = event.index is not None
+    def _indexed_as(self, entry: Entry, position: int) -> int:
+        has = entry.index is not None
         if self._indexed is None:
             self._indexed = has
         if has != self._indexed:
-            self._fail(event, "some operations have an :index, and some have none")
-        index = position if event.index is None else event.index
+            self._fail(entry, "some operations have an :index, and some have none")
+        index = position if entry.index is None else entry.index
         if index <= self._last_index:
-            self._fail(event, f":index {index} does not follow :index {self._last_index}")
+            self._fail(entry, f":index {index} does not follow :index {self._last_index}")
         self._last_index = index
         return index
 
-    def _stamped(self, event: Event, position: int) -> int:
+    def _stamped(self, entry: Entry, position: int) -> int:
         if self._order is Order.FILE:
             return position * STEP
-        has = event.time is not None
+        has = entry.time is not None
         if self._timed is None:
             self._timed = has
         if has != self._timed:
-            self._fail(event, "some operations have a :time, and some have none; --order=file goes without it")
-        if event.time is None:
+            self._fail(entry, "some operations have a :time, and some have none; --order=file goes without it")
+        if entry.time is None:
             return position * STEP
-        if event.time < self._time:
+        if entry.time < self._time:
             self._fail(
-                event,
-                f"time goes backwards: this is at {event.time} ns, what stands before it at {self._time} ns; "
+                entry,
+                f"time goes backwards: this is at {entry.time} ns, what stands before it at {self._time} ns; "
                 "--order=file takes the order in the file, and leaves the times out",
             )
-        self._time = event.time
-        self._stamp = max(event.time, self._stamp + 1)
+        self._time = entry.time
+        self._stamp = max(entry.time, self._stamp + 1)
         return self._stamp
 
     def _kept(self, text: str) -> str:
         """One object for equal texts, of which a history has few or each once."""
         return self._texts.setdefault(text, text)
 
-    def _fail(self, event: Event, reason: str) -> None:
-        raise MalformedError(self._path, event.place, reason)
+    def _fail(self, entry: Entry, reason: str) -> None:
+        raise MalformedError(self._path, entry.place, reason)

@@ -21,7 +21,7 @@ __all__ = ["Foreign", "Format", "read"]
 
 @dataclass(frozen=True)
 class Foreign:
-    """``ops`` has the schema of a history's; beside it how much was left out, and of what."""
+    """``ops`` has the schema of a history's; the rest says how much was left out, and of what."""
 
     ops: pa.Table
     nemesis: int
@@ -32,7 +32,7 @@ class Foreign:
     """That reading took."""
 
     @property
-    def told(self) -> str:
+    def left_out(self) -> str:
         """What was left out, in words."""
         return f"{self.nemesis} events of the nemesis and {self.skipped} other lines left out"
 
@@ -47,15 +47,15 @@ def read(
     refusals: bool = False,
     progress: Read = lambda done: None,
 ) -> Foreign:
-    """The operations of a file. Those of one of ``MODELS`` must be the model's; of any other, whatever they are.
+    """The operations of a file. Those of one of ``MODELS`` must be the model's; of any other, all of them.
 
     ``refusals``: a CAS that ended ``:fail`` without an error found another value there, which then is a result (false).
-    ``progress`` is told how many bytes were read. Raises ``MalformedError`` naming file, line, column and reason for
-    the first thing that is wrong, ``OSError`` when it cannot be opened.
+    ``progress`` is called with the number of bytes read. Raises ``MalformedError`` naming file, line, column and reason
+    for the first thing that is wrong, ``OSError`` when it cannot be opened.
     """
     begun = time.perf_counter()
     pairing = Pairing(path, MODELS.get(model), model, keys, order, refusals=refusals)
     log = LogReader(path)
-    for event in jepsen_edn.events(path, progress) if format is Format.EDN else log.events(progress):
-        pairing.add(event)
+    for entry in jepsen_edn.entries(path, progress) if format is Format.EDN else log.entries(progress):
+        pairing.add(entry)
     return Foreign(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)

@@ -38,7 +38,7 @@ def _collection(value: Any) -> bool:
 class Shape:
     """``takes``: of the call's value; ``gives``: of the value of an ok completion; each with what it should be.
 
-    ``repeats``: such a value of an ok completion is the call's once more. If it is another, nobody knows which of the
+    ``repeats``: such a value of an ok completion is the call's once more. If it is another, it is unknown which of the
     two took effect.
     """
 

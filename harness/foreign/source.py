@@ -13,7 +13,7 @@ CHUNK: Final = 1 << 20
 """Bytes read at a time."""
 
 Read = Callable[[int], None]
-"""Told how many bytes of the file have been read so far."""
+"""Called with the number of bytes of the file that have been read so far."""
 
 
 def pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:

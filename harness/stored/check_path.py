@@ -108,12 +108,14 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
     judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
-    return _described(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.told)
+    return _described(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.left_out)
 
 
 def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:
     """What was left out belongs to what the judgement rests on."""
-    reading = Examined(check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.told)
+    reading = Examined(
+        check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.left_out
+    )
     return msgspec.structs.replace(judgement, examined=(reading, *judgement.examined))
 
 

@@ -5,5 +5,5 @@ processes, outcomes), ``state`` (what objects remember), ``segments`` (running s
 one after the other), ``rows`` (columns to Arrow), ``behind`` (who writes them), ``values``, ``scene`` (the few
 operations of an anomaly), ``alone`` (what comes after the main phase). Kinds of objects: ``log``, ``register``,
 ``group``, ``offsets``, ``lease``, ``txn``, ``queue``, ``sets``, ``max_register``, ``counter``, some with their
-``_scenes`` and their ``_drain`` beside them.
+``_scenes`` and their ``_drain``.
 """

@@ -1,4 +1,4 @@
-"""What can be made, and what can be planted in it; told without loading what makes it."""
+"""What can be made, and what can be planted in it; listed without loading what makes it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ class Entry:
     """With its article."""
     about: str
     anomalies: tuple[str, ...]
-    family: str | None = None
-    """What `assay check --family` must be told, where the effects do not say which kind of object they are of."""
 
 
 CATALOGUE: Final[Mapping[str, Entry]] = {
@@ -46,7 +44,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     ),
     "lease": Entry(
         "a lease",
-        "acquire, renew and release with fencing tokens; guarded operations; refused when stale, and so told as lost",
+        "acquire, renew and release with fencing tokens; guarded operations; rejected when stale, and then lost",
         ("fencing-violation", "double-ownership"),
     ),
     "txn": Entry(
@@ -71,19 +69,16 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "a set",
         "add, and reads of all elements, of sets of some fifty elements one after the other",
         ("set-lost", "set-stale", "set-vanished", "set-phantom"),
-        family="set",
     ),
     "max-register": Entry(
         "a max register",
         "writes, and reads of the largest value written so far",
         ("max-phantom", "max-order"),
-        family="max-register",
     ),
     "counter": Entry(
         "a counter",
         "fetch-and-add(1) and reads",
         ("counter-duplicate", "counter-order", "counter-phantom"),
-        family="counter",
     ),
 }  # fmt: skip
 """By the name that `assay generate` takes."""

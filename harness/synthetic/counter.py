@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.slots import INFO
 from assay.harness.synthetic.state import Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
@@ -29,8 +29,8 @@ class CounterTraffic(Traffic):
         self._counts = Tally(plan.keys)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        def step(f: str, value: int, begin: int, end: int) -> Step:
-            return Step(f, begin, end, (Effect(f"counter-{f}", at.key, value=value),), result=value)
+        def step(f: str, value: int, begin: int, end: int) -> SceneStep:
+            return SceneStep(f, begin, end, (Effect(f"counter-{f}", at.key, value=value),), result=value)
 
         count = at.count
         steps, takes, value = {

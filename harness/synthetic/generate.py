@@ -3,7 +3,7 @@
     assay generate log --operations=10000000 --plant=lost-write --out=DIR
     assay check DIR
 
-The history is in ``DIR/history``; ``DIR/planted.json`` tells how to make it again and what is wrong in it, which the
+The history is in ``DIR/history``; ``DIR/planted.json`` says how to make it again and what is wrong in it, which the
 check must find, and nothing else. It is written in bounded memory, and is the same for the same options.
 """
 
@@ -36,7 +36,7 @@ from assay.harness.synthetic.txn import TxnListTraffic, TxnRegisterTraffic
 PLANTED: Final = "planted.json"
 HISTORY: Final = "history"
 UNFINISHED: Final = ".unfinished"
-"""Where the history is written; a process that is killed leaves it under this name, under which nobody looks."""
+"""Where the history is written; a process that is killed leaves it under this name, where no one looks."""
 
 MODELS: Final[Mapping[str, type[Traffic]]] = {
     traffic.model: traffic
@@ -59,7 +59,7 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
 def generate(model: str, plan: Plan, out: Path) -> Made:
     """Writes a history of one of ``MODELS`` into the folder ``out``, which must hold nothing yet.
 
-    Raises ``PlanError`` for what cannot be made, ``HistoryError`` when the folder is in use. Whatever is raised on the
+    Raises ``PlanError`` for what cannot be made, ``HistoryError`` when the folder is in use. What is raised on the
     way, ``KeyboardInterrupt`` too, nothing is left behind.
     """
     begun = time.perf_counter()

@@ -4,7 +4,7 @@ Each group has some partitions to itself, and some seats; a seat is a client's, 
 groups, where there are many, and acts in one after the other. A process that acts in a seat for the first time joins
 the group, and so begins a generation; some join again. In the generation n of a group with m seats, partition p belongs
 to seat (p + n) % m. Each other member learns of a new generation with its next operation, as it enters it; or its
-commit is refused first. A process that is not heard of any more keeps what it has until its seat's next one joins.
+commit is rejected first. A process that has stopped keeps what it has until its seat's next one joins.
 
 A commit bears its operation's index + 1.
 """
@@ -43,7 +43,7 @@ SEATS: Final = 4
 """Of one group, if there are so many clients."""
 EMPTY: Final = 0
 """Nothing committed, in the arrays; no commit bears it."""
-NOBODY: Final = -1
+NO_ONE: Final = -1
 FAILURES: Final = ("illegal-generation",)
 
 
@@ -60,7 +60,7 @@ class Turns:
     known: Ints
     """The one that the member knew."""
     old: Flags
-    """It has been told one before."""
+    """It has had one before."""
     joins: Flags
     """Begins a generation, if it takes effect."""
     bumps: Flags
@@ -93,7 +93,7 @@ class GroupTraffic(Traffic):
         self._objects = pa.concat_arrays([self._partitions, self._groups])
         self._members = [f"member-{client}" for client in range(plan.clients)]
         self._generations = Tally(groups)
-        self._processes = Latest(self._taken, NOBODY)
+        self._processes = Latest(self._taken, NO_ONE)
         self._known = Latest(self._taken)
         self._logs = Tally(plan.keys)
         self._cursors = Cursors(plan.keys)
@@ -189,13 +189,13 @@ class GroupTraffic(Traffic):
         known, _ = self._known.follow(seat, seated & ~open_ended & ~rash, generation)
         stale = seated & ~joins & (known < before)
         share = self._shares(group, seat, known)
-        refused = stale & (verb == COMMIT) & (rash | open_ended)
-        enters = joins | (stale & ~refused)
+        rejected = stale & (verb == COMMIT) & (rash | open_ended)
+        enters = joins | (stale & ~rejected)
         outcome = np.where(enters & (slots.outcome == FAIL), OK, slots.outcome)
-        outcome = np.where(refused & (share.count > 0) & (outcome == OK), FAIL, outcome).astype(np.int8)
+        outcome = np.where(rejected & (share.count > 0) & (outcome == OK), FAIL, outcome).astype(np.int8)
         return Turns(
             seat=seat, group=group, outcome=outcome, before=before, generation=generation, known=known, old=old,
-            joins=joins, bumps=bumps, enters=enters, stale=refused, acts=seated & ~enters,
+            joins=joins, bumps=bumps, enters=enters, stale=rejected, acts=seated & ~enters,
         )  # fmt: skip
 
     def _shares(self, group: Ints, seat: Ints, generation: Ints) -> Share:
@@ -205,7 +205,7 @@ class GroupTraffic(Traffic):
         return Share(first, np.maximum(0, -(-(most - first) // self._seats)))
 
     def _ownership(self, slots: Slots, turns: Turns) -> list[rows.Part]:
-        """Who enters tells what it had, and what it has now: of each partition, or of the group if of none."""
+        """A member that enters reports what it had and has: of each partition, or of the group if of none."""
         entered = turns.enters & slots.ok
         former = self._shares(turns.group, turns.seat, turns.known)
         nothing, had = np.zeros_like(turns.seat), np.where(entered & turns.old, np.maximum(former.count, 1), 0)

@@ -1,6 +1,6 @@
 """One scene for each anomaly of groups. Each uses up two generations, and ends with a commit.
 
-In the first of the two are members of the scene alone; whoever comes to the group afterwards finds the second.
+In the first of the two are members of the scene alone; those that come to the group afterwards find the second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic.register_scenes import LAST
-from assay.harness.synthetic.scene import Event, Scene, Step
+from assay.harness.synthetic.scene import Scene, SceneEvent, SceneStep
 from assay.harness.synthetic.slots import SCENE_SLOTS
 from assay.harness.synthetic.values import offset_of
 
@@ -37,15 +37,15 @@ class Place:
     partition: str
     generation: int
 
-    def enter(self, owner: str, begin: int) -> Step:
+    def enter(self, owner: str, begin: int) -> SceneStep:
         effect = Effect("acquire", self.partition, epoch=self.generation, owner=owner, group=self.group)
-        return Step("enter", begin, begin + 1, (effect,))
+        return SceneStep("enter", begin, begin + 1, (effect,))
 
-    def commit(self, generation: int, begin: int) -> Step:
+    def commit(self, generation: int, begin: int) -> SceneStep:
         """Of what the group has committed after every scene."""
         key = f"{self.group}/{self.partition}"
         effect = Effect("commit", key, position=offset_of(LAST), value=LAST, epoch=generation, group=self.group)
-        return Step("commit", begin, begin + 1, (effect,))
+        return SceneStep("commit", begin, begin + 1, (effect,))
 
 
 def _zombie_commit(at: Place) -> GroupScene:
@@ -62,10 +62,10 @@ def _fencing_violation(at: Place) -> GroupScene:
     lease = f"{at.partition}-lock"
     steps = (
         at.enter("scene-a", 0),
-        Step("acquire", 2, 3, (Effect("acquire", lease, epoch=41, owner="scene-b"),)),
-        Step("guarded", 4, 5, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
-        Step("acquire", 6, 7, (Effect("acquire", lease, epoch=42, owner="scene-c"),)),
-        Step("guarded", 8, 9, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
+        SceneStep("acquire", 2, 3, (Effect("acquire", lease, epoch=41, owner="scene-b"),)),
+        SceneStep("guarded", 4, 5, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
+        SceneStep("acquire", 6, 7, (Effect("acquire", lease, epoch=42, owner="scene-c"),)),
+        SceneStep("guarded", 8, 9, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
         at.commit(at.generation, 10),
     )
     return GroupScene(key=lease, about=at.group, steps=steps, value=42, takes=GENERATIONS)
@@ -74,7 +74,7 @@ def _fencing_violation(at: Place) -> GroupScene:
 def _generation_reuse(at: Place) -> GroupScene:
     """Two coordinators store it, each for its own members."""
     events = tuple(
-        Event("group-generation", begin, node, key=at.group, epoch=at.generation)
+        SceneEvent("group-generation", begin, node, key=at.group, epoch=at.generation)
         for begin, node in ((0, "n1"), (3, "n2"))
     )
     steps = (at.enter("scene-a", 1), at.commit(at.generation, 4))
@@ -82,26 +82,26 @@ def _generation_reuse(at: Place) -> GroupScene:
 
 
 def _orphaned_partition(at: Place) -> GroupScene:
-    """Of a group of its own, with two members and two partitions: one is given up, and nobody gets it."""
+    """Of a group of its own, with two members and two partitions: one is given up, and no one gets it."""
     group, topic = f"{at.group}-audit", f"{at.partition}-audit"
     orphan, other = f"{topic}-0", f"{topic}-1"
 
     def hold(kind: str, key: str, member: int) -> Effect:
         return Effect(kind, key, epoch=1, owner=f"scene-{'ab'[member]}", group=group, assignment=1)
 
-    def poll(begin: int) -> Step:
+    def poll(begin: int) -> SceneStep:
         effects = tuple(
             Effect(kind, other, position=0, group=group, assignment=1) for kind in ("observe-begin", "observe-end")
         )
-        return Step("poll", begin, begin + 1, effects, process=1)
+        return SceneStep("poll", begin, begin + 1, effects, process=1)
 
     last = SCENE_SLOTS - 4
     steps = (
-        Step("enter", 0, 1, (hold("acquire", orphan, 0),), process=0),
-        Step("enter", 2, 3, (hold("acquire", other, 1),), process=1),
-        Step("poll", 4, 5, (hold("release", orphan, 0),), process=0),
+        SceneStep("enter", 0, 1, (hold("acquire", orphan, 0),), process=0),
+        SceneStep("enter", 2, 3, (hold("acquire", other, 1),), process=1),
+        SceneStep("poll", 4, 5, (hold("release", orphan, 0),), process=0),
         *(poll(begin) for begin in range(6, last, 4)),
-        Step("poll", last, last + 1, (Effect("idle", group, group=group),), process=0),
+        SceneStep("poll", last, last + 1, (Effect("idle", group, group=group),), process=0),
         at.commit(at.generation, last + 2),
     )
     return GroupScene(

@@ -1,8 +1,8 @@
 """The history of correct leases: clients acquire, renew and release them, and do things under their tokens.
 
 Each lease has a few clients that want it. One gets it, with the next token, when it asks and the lease has run out. The
-one before learns that it lost the lease when it is refused under its token, which is stale then. A client that goes on
-as a new process knows no token any more.
+one before learns that it lost the lease when it is rejected under its token, which is stale then. A client that goes on
+as a new process has no token any longer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAILURES: Final = ("held", "stale-epoch")
 HELD: Final = 0
 STALE: Final = 1
 LOST: Final = "lost"
-"""Told by an operation that failed, and true."""
+"""Reported by an operation that failed, and true."""
 
 
 class LeaseTraffic(Traffic):
@@ -50,8 +50,8 @@ class LeaseTraffic(Traffic):
         # By client and lease: the token it was given last, and the process that was given it.
         self._given = Latest(plan.clients * self._each, NOTHING)
         self._holders = Latest(plan.clients * self._each, NOTHING)
-        # And the last one that it was refused under.
-        self._refused = Latest(plan.clients * self._each, NOTHING)
+        # And the last one that it was rejected under.
+        self._rejected = Latest(plan.clients * self._each, NOTHING)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         return LEASE_SCENES[anomaly](at)
@@ -68,21 +68,24 @@ class LeaseTraffic(Traffic):
         # Who has no token can but ask for one, and gets none, for the lease is held.
         verb = np.where(known == NOTHING, ACQUIRE, drawn)
         held, stale = (verb == ACQUIRE) & (drawn != ACQUIRE), (verb != ACQUIRE) & (known < before)
-        refused = (slots.outcome == OK) & (held | stale)
-        outcome = np.where(refused, FAIL, slots.outcome).astype(np.int8)
+        rejected = (slots.outcome == OK) & (held | stale)
+        outcome = np.where(rejected, FAIL, slots.outcome).astype(np.int8)
         used = np.where(verb == ACQUIRE, token, known)
-        told = (verb != ACQUIRE) | (outcome == OK)
-        lost = refused & stale
+        shown = (verb != ACQUIRE) | (outcome == OK)
+        lost = rejected & stale
         return Acts(
             verb=verb,
             key=names,
             parts=[
-                *(self._part(block, names, verb == number, kind, used, told) for number, kind in enumerate(self.verbs)),
-                self._part(block, names, lost, LOST, used, told, sub=1),
+                *(
+                    self._part(block, names, verb == number, kind, used, shown)
+                    for number, kind in enumerate(self.verbs)
+                ),
+                self._part(block, names, lost, LOST, used, shown, sub=1),
             ],
             count=before,
             outcome=outcome,
-            failures=rows.Failures(np.where(refused, np.where(held, HELD, STALE), -1), FAILURES),
+            failures=rows.Failures(np.where(rejected, np.where(held, HELD, STALE), -1), FAILURES),
             argument=rows.numbers(used[block.keep], (verb != ACQUIRE)[block.keep]),
         )
 
@@ -94,16 +97,16 @@ class LeaseTraffic(Traffic):
         known, _ = self._given.follow(wisher, given | over, np.where(given, token, NOTHING))
         holder, _ = self._holders.follow(wisher, given, slots.process)
         known = np.where(holder == slots.process, known, NOTHING)
-        # Once stale a token stays so, and only the first refusal under it tells.
+        # Once stale a token stays so, and only the first rejection under it is reported.
         stale = block.keep & (drawn != ACQUIRE) & slots.ok & (known != NOTHING) & (known < before)
-        refused, _ = self._refused.follow(wisher, stale, known)
-        return np.where(refused == known, NOTHING, known)
+        rejected, _ = self._rejected.follow(wisher, stale, known)
+        return np.where(rejected == known, NOTHING, known)
 
     def _part(
-        self, block: Block, key: rows.Named, mine: Flags, kind: str, used: Ints, told: Flags, sub: int = 0
+        self, block: Block, key: rows.Named, mine: Flags, kind: str, used: Ints, shown: Flags, sub: int = 0
     ) -> rows.Part:
         at: NDArray[np.int64] = np.flatnonzero(block.keep & mine)
-        token = rows.Known(used[at], told[at])
+        token = rows.Known(used[at], shown[at])
         return rows.Part(kind, at, key.at(at), {
             "epoch": token, "assignment": token, "owner": rows.Named(block.slots.client[at], self._owners),
         }, sub=sub, outcome=np.zeros(len(at), np.int8) if kind == LOST else None)  # fmt: skip

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from assay.harness.core.operation import Effect
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 
 
-def _step(f: str, lease: str, token: int | None, owner: str, begin: int) -> Step:
+def _step(f: str, lease: str, token: int | None, owner: str, begin: int) -> SceneStep:
     """Without a token, under a lease that has none."""
     effect = Effect(f, lease, epoch=token, owner=f"scene-{owner}", assignment=token or 1)
     process = ord(owner) - ord("a")
-    return Step(f, begin, begin + 1, (effect,), process=process, argument=None if f == "acquire" else token)
+    return SceneStep(f, begin, begin + 1, (effect,), process=process, argument=None if f == "acquire" else token)
 
 
 def _fencing_violation(at: Opening) -> Scene:

@@ -39,7 +39,7 @@ class LogTraffic(Traffic):
         self._readers = max(plan.keys, plan.clients)
         self._cursors = Cursors(self._readers)
         self._events = NodeEvents(self.schedule, self.names)
-        # The slot from which on nobody polls a key.
+        # The slot from which on no one polls a key.
         self._closed = np.full(plan.keys, plan.operations, dtype=np.int64)
         self._closed[self.scene_keys] = self.schedule.scenes
 

@@ -1,6 +1,6 @@
 """What the nodes of a log say of themselves: who leads which partition, and who controls them all.
 
-Leaders change with the epoch of the slots, and the controller with them. A node tells of the first append that it
+Leaders change with the epoch of the slots, and the controller with them. A node reports the first append that it
 accepted in each epoch; the controller that it became one; and every node that it obeyed it.
 """
 
@@ -25,7 +25,7 @@ WORDS: Final = ("first-append-in-epoch", "became-controller", "request-obeyed")
 
 
 class NodeEvents:
-    """Event logs of some logs, chunk by chunk."""
+    """SceneEvent logs of some logs, chunk by chunk."""
 
     def __init__(self, schedule: Schedule, names: pa.Array) -> None:
         self._schedule = schedule

@@ -1,4 +1,4 @@
-"""The effects of sends, polls and looks at a log's end, whoever makes them.
+"""The effects of sends, polls and looks at a log's end, by any client.
 
 Arrays have an entry for every operation.
 """

@@ -1,7 +1,7 @@
 """One scene for each log anomaly, and what it leaves in the log.
 
 A scene appends a few records to one key; what the log really holds there afterwards may differ from what was
-acknowledged. Nobody polls that key after the scene but the final reading, so that a scene is one anomaly and not two.
+acknowledged. Only the final reading polls that key after the scene, so that a scene is one anomaly and not two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic.log_rows import NODES
-from assay.harness.synthetic.scene import Event, Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneEvent, SceneStep
 from assay.harness.synthetic.slots import SCENE_SLOTS
 from assay.harness.synthetic.values import SCENE_VALUES, value_at
 
@@ -26,7 +26,7 @@ class LogScene(Scene):
 
     records: tuple[int | None, ...]
     log_start: int | None = None
-    """Where the final reading begins, told as the log's start."""
+    """Where the final reading begins, reported as the log's start."""
     cut: int | None = None
     """Where the final reading breaks off and goes on under a new assignment."""
     diverges: bool = False
@@ -52,8 +52,8 @@ class _Stage:
         """Rank and the ordinary value there."""
         return rank, self.value(rank)
 
-    def send(self, begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> Step:
-        """(rank or None for an offset that was not told, value) of one message set."""
+    def send(self, begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> SceneStep:
+        """(rank or None for an offset that was not returned, value) of one message set."""
         effects = tuple(
             Effect(
                 "append", self.key, position=None if rank is None else self.base + rank, value=value,
@@ -61,28 +61,28 @@ class _Stage:
             )
             for rank, value in records
         )  # fmt: skip
-        return Step("send", begin, end, effects, failed=failed)
+        return SceneStep("send", begin, end, effects, failed=failed)
 
-    def poll(self, begin: int, end: int | None, first: int, last: int, *records: tuple[int, int]) -> Step:
+    def poll(self, begin: int, end: int | None, first: int, last: int, *records: tuple[int, int]) -> SceneStep:
         """From rank ``first`` up to, not including, ``last``, by the scene's consumer."""
         shown = [Effect("observe", self.key, position=self.base + rank, value=value, assignment=1)
                  for rank, value in records]  # fmt: skip
         before = Effect("observe-begin", self.key, position=self.base + first, assignment=1)
         after = Effect("observe-end", self.key, position=self.base + last, assignment=1)
         ending = [] if end is None else [after]
-        return Step("poll", begin, end, (before, *shown, *ending), process=0)
+        return SceneStep("poll", begin, end, (before, *shown, *ending), process=0)
 
-    def end(self, begin: int, end: int, rank: int) -> Step:
-        return Step("end", begin, end, (Effect("end", self.key, position=self.base + rank, epoch=self.epoch),))
+    def end(self, begin: int, end: int, rank: int) -> SceneStep:
+        return SceneStep("end", begin, end, (Effect("end", self.key, position=self.base + rank, epoch=self.epoch),))
 
     def aside(self, epoch: int) -> LogScene:
-        """What is wrong is no matter of the log, but of a controller's epoch."""
+        """What is wrong concerns not the log, but a controller's epoch."""
         scene = self.scene((self.send(0, 1, self.at(0)),), (self.value(0),), rank=None, value=epoch)
         return replace(scene, key=None, about=self.key)
 
     def scene(
         self,
-        steps: tuple[Step, ...],
+        steps: tuple[SceneStep, ...],
         records: tuple[int | None, ...],
         *,
         rank: int | None = 0,
@@ -150,7 +150,7 @@ def _real_time_order(on: _Stage) -> LogScene:
 def _nonmonotonic_send(on: _Stage) -> LogScene:
     """Two message sets of one operation."""
     first, second = on.send(0, 3, on.at(1)), on.send(1, 3, on.at(0))
-    both = Step("send", 0, 3, (*first.effects, *second.effects))
+    both = SceneStep("send", 0, 3, (*first.effects, *second.effects))
     return on.scene((both,), (on.value(0), on.value(1)), value=on.value(0))
 
 
@@ -182,23 +182,25 @@ def _two_leaders(on: _Stage) -> LogScene:
     """Two nodes that both append in one epoch."""
     steps = (on.send(0, 1, on.at(0)), on.send(2, 3, on.at(1)))
     events = tuple(
-        Event("first-append-in-epoch", 2 * rank, on.node(rank), key=on.key, epoch=on.epoch, position=on.base + rank)
+        SceneEvent(
+            "first-append-in-epoch", 2 * rank, on.node(rank), key=on.key, epoch=on.epoch, position=on.base + rank
+        )
         for rank in (0, 1)
     )
     return replace(on.scene(steps, (on.value(0), on.value(1)), rank=1), events=events)
 
 
 def _two_controllers(on: _Stage) -> LogScene:
-    """Of an epoch that is nobody else's."""
+    """Of an epoch of its own."""
     epoch = OWN_EPOCHS + on.slot
-    events = tuple(Event("became-controller", tick, on.node(tick), controller_epoch=epoch) for tick in (0, 1))
+    events = tuple(SceneEvent("became-controller", tick, on.node(tick), controller_epoch=epoch) for tick in (0, 1))
     return replace(on.aside(epoch), events=events)
 
 
 def _stale_epoch_obeyed(on: _Stage) -> LogScene:
     """In a life of the node that begins and ends with the scene."""
     events = tuple(
-        Event("request-obeyed", tick, on.node(0), controller_epoch=on.epoch + 1 - tick, incarnation=on.slot + 2)
+        SceneEvent("request-obeyed", tick, on.node(0), controller_epoch=on.epoch + 1 - tick, incarnation=on.slot + 2)
         for tick in (0, 1)
     )
     return replace(on.aside(on.epoch), events=events)

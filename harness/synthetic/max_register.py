@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.segments import Ints
 from assay.harness.synthetic.state import Highest
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
@@ -45,10 +45,10 @@ class MaxRegisterTraffic(Traffic):
         """Each leaves behind the second value above all that were written before."""
         first, second = self._own(at.slot) + 1, self._own(at.slot) + 2
 
-        def step(f: str, value: int, begin: int) -> Step:
+        def step(f: str, value: int, begin: int) -> SceneStep:
             argument, result = (value, None) if f == "write" else (None, value)
             effect = Effect(f"max-{f}", at.key, value=value)
-            return Step(f, begin, begin + 1, (effect,), argument=argument, result=result)
+            return SceneStep(f, begin, begin + 1, (effect,), argument=argument, result=result)
 
         steps = {
             "max-phantom": (step("read", first, 0), step("write", second, 2)),

@@ -1,5 +1,5 @@
 """The history of correct offsets, of each group in one partition: of groups that rewind, where a commit is a register's
-write and bears a number of its own, and of groups that only read on, where no offset goes back.
+write and has a number of its own, and of groups that only read on, where no offset goes back.
 
 A commit's number is its operation's index + 1. Key n has a group of each sort, ``group-n`` and ``reader-n``.
 """
@@ -16,7 +16,7 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.register_scenes import LAST, SHARED_SCENES, Committed
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.state import Latest, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import offset_of
@@ -29,7 +29,7 @@ MOST_READ: Final = 5
 """Offsets between one commit of a reader and the next."""
 CLEAR: Final = MOST_READ + 2
 """So far on, the offset below is beyond what any commit before asked for: one of unknown outcome might have come late,
-and an owner that is told of its offset proves nothing."""
+and an owner that learns its offset proves nothing."""
 EMPTY: Final = 0
 """Nothing committed, in the arrays; no commit bears it."""
 REGRESSION: Final = "offset-regression"
@@ -57,8 +57,8 @@ class OffsetsTraffic(Traffic):
         group, offset = f"reader-{number}", at.count + CLEAR
         key = f"{group}/orders-{number}"
         steps = (
-            Step("advance", 0, 1, (Effect("advance", key, position=offset, group=group),), argument=offset),
-            Step("resume", 2, 3, (Effect("resume", key, position=offset - 1, group=group),), result=offset - 1),
+            SceneStep("advance", 0, 1, (Effect("advance", key, position=offset, group=group),), argument=offset),
+            SceneStep("resume", 2, 3, (Effect("resume", key, position=offset - 1, group=group),), result=offset - 1),
         )
         return Scene(key=key, steps=steps, position=offset, takes=CLEAR)
 
@@ -94,7 +94,7 @@ class OffsetsTraffic(Traffic):
                 "position": position[resumes],
             }),
         ]  # fmt: skip
-        told = np.where(verb == COMMIT, value, position + step)[keep]
+        number = np.where(verb == COMMIT, value, position + step)[keep]
         seen = np.where(verb == FETCH, current, position)[keep]
         verbs, good = verb[keep], ok[keep]
         looked = ((verbs == RESUME) | ((verbs == FETCH) & (seen != EMPTY))) & good
@@ -103,6 +103,6 @@ class OffsetsTraffic(Traffic):
             key=rows.Named(np.where(verb >= ADVANCE, self.plan.keys, 0) + key, self._both),
             parts=parts,
             count=position,
-            argument=rows.numbers(told, (verbs == COMMIT) | (verbs == ADVANCE)),
+            argument=rows.numbers(number, (verbs == COMMIT) | (verbs == ADVANCE)),
             result=pc.if_else(((verbs == FETCH) | (verbs == RESUME)) & good, rows.numbers(seen, looked), rows.NONE),
         )

@@ -15,7 +15,7 @@ from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import queue_drain, rows
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.slots import FAIL, INFO, OK
 from assay.harness.synthetic.state import Cursors, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
@@ -40,11 +40,13 @@ class QueueTraffic(Traffic):
         """Of elements that have no place in the queue, so that what is in it stays as it is."""
         value = SCENE_VALUES
 
-        def enqueue(begin: int) -> Step:
-            return Step("enqueue", begin, begin + 1, (Effect("queue-enqueue", at.key, value=value),), argument=value)
+        def enqueue(begin: int) -> SceneStep:
+            return SceneStep(
+                "enqueue", begin, begin + 1, (Effect("queue-enqueue", at.key, value=value),), argument=value
+            )
 
-        def dequeue(begin: int) -> Step:
-            return Step("dequeue", begin, begin + 1, (Effect("queue-dequeue", at.key, value=value),), result=value)
+        def dequeue(begin: int) -> SceneStep:
+            return SceneStep("dequeue", begin, begin + 1, (Effect("queue-dequeue", at.key, value=value),), result=value)
 
         steps = {
             "queue-lost": (enqueue(0),),

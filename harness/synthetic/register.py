@@ -2,7 +2,7 @@
 start at the initial value or at a write.
 
 A write's value is its operation's index + 1. A CAS expects the current value, or, to fail, the one before it; half of
-those that fail tell the current value as a read of their own.
+those that fail return the current value, recorded as a read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ READ: Final = 0
 WRITE: Final = 1
 CAS: Final = 2
 CAS_FAILS: Final = 0.3
-CAS_TELLS: Final = 0.5
+CAS_SHOWS: Final = 0.5
 
 EMPTY: Final = 0
 """The initial value, in the arrays; no write has it."""
 
 NEVER: Final = 1 << 41
-"""What nobody ever writes begins here."""
+"""Values that are never written begin here."""
 
 
 class RegisterTraffic(Traffic):
@@ -49,17 +49,17 @@ class RegisterTraffic(Traffic):
         slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)
         length = len(verb)
         fits = (verb != CAS) | (self.rng.random(length) >= CAS_FAILS)
-        tells = self.rng.random(length) < CAS_TELLS
+        shows = self.rng.random(length) < CAS_SHOWS
         value = np.where(block.opening, LAST, slots.index + 1)
         # An info that took effect did so in its own slot: any moment from its call on will do.
         done = (block.landed & (verb != READ) & fits) | block.opening
         current, before = self._registers.follow(block.key, done, value)
-        refused = (slots.outcome == OK) & ~fits
-        outcome = np.where(refused, FAIL, slots.outcome).astype(np.int8)
+        rejected = (slots.outcome == OK) & ~fits
+        outcome = np.where(rejected, FAIL, slots.outcome).astype(np.int8)
         # To expect a value that is not there: the former one, or one that never is.
         expected = np.where(fits, current, np.where(before == current, NEVER + value, before))
         writes, swaps = np.flatnonzero(block.keep & (verb == WRITE)), np.flatnonzero(block.keep & (verb == CAS))
-        reads, told = np.flatnonzero(block.keep & (verb == READ)), np.flatnonzero(block.keep & refused & tells)
+        reads, shown = np.flatnonzero(block.keep & (verb == READ)), np.flatnonzero(block.keep & rejected & shows)
         seen = rows.Known(current[reads], (current[reads] != EMPTY) & slots.ok[reads])
         parts = [
             rows.Part("register-write", writes, key.at(writes), {"value": value[writes]}),
@@ -67,9 +67,9 @@ class RegisterTraffic(Traffic):
                 "value": value[swaps], "expected": rows.Known(expected[swaps], expected[swaps] != EMPTY),
             }),
             rows.Part("register-read", reads, key.at(reads), {"value": seen}),
-            rows.Part("register-read", told, key.at(told), {
-                "value": rows.Known(current[told], current[told] != EMPTY),
-            }, sub=1, outcome=np.zeros(len(told), np.int8)),
+            rows.Part("register-read", shown, key.at(shown), {
+                "value": rows.Known(current[shown], current[shown] != EMPTY),
+            }, sub=1, outcome=np.zeros(len(shown), np.int8)),
         ]  # fmt: skip
         keep = block.keep
         new, old = rows.numbers(value[keep]), rows.numbers(expected[keep], expected[keep] != EMPTY)
@@ -80,10 +80,10 @@ class RegisterTraffic(Traffic):
             key=key,
             parts=parts,
             outcome=outcome,
-            failures=rows.Failures(np.where(refused, 0, -1), ("mismatch",)),
+            failures=rows.Failures(np.where(rejected, 0, -1), ("mismatch",)),
             argument=pc.choose(verb[keep], "null", new, swap),
             result=pc.if_else(
-                looked[keep] | (refused & tells)[keep],
+                looked[keep] | (rejected & shows)[keep],
                 rows.numbers(current[keep], current[keep] != EMPTY),
                 rows.NONE,
             ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.harness.core.operation import Effect
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.values import offset_of
 
 OWN_VALUES: Final = 1 << 40
@@ -27,15 +27,15 @@ class Register:
 
     key: str
 
-    def write(self, value: int, begin: int) -> Step:
-        return Step("write", begin, begin + 1, (Effect("register-write", self.key, value=value),), argument=value)
+    def write(self, value: int, begin: int) -> SceneStep:
+        return SceneStep("write", begin, begin + 1, (Effect("register-write", self.key, value=value),), argument=value)
 
-    def read(self, value: int, begin: int) -> Step:
-        return Step("read", begin, begin + 1, (Effect("register-read", self.key, value=value),), result=value)
+    def read(self, value: int, begin: int) -> SceneStep:
+        return SceneStep("read", begin, begin + 1, (Effect("register-read", self.key, value=value),), result=value)
 
-    def cas(self, expected: int, value: int, begin: int, end: int) -> Step:
+    def cas(self, expected: int, value: int, begin: int, end: int) -> SceneStep:
         effect = Effect("register-cas", self.key, value=value, expected=expected)
-        return Step("cas", begin, end, (effect,), argument=(expected, value))
+        return SceneStep("cas", begin, end, (effect,), argument=(expected, value))
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Committed(Register):
 
     group: str
 
-    def write(self, value: int, begin: int) -> Step:
+    def write(self, value: int, begin: int) -> SceneStep:
         effect = Effect("commit", self.key, position=offset_of(value), value=value, group=self.group)
-        return Step("commit", begin, begin + 1, (effect,), argument=value)
+        return SceneStep("commit", begin, begin + 1, (effect,), argument=value)
 
-    def read(self, value: int, begin: int) -> Step:
+    def read(self, value: int, begin: int) -> SceneStep:
         effect = Effect("fetched", self.key, position=offset_of(value), value=value, group=self.group)
-        return Step("fetch", begin, begin + 1, (effect,), result=value)
+        return SceneStep("fetch", begin, begin + 1, (effect,), result=value)
 
 
 def _missing_writer(on: Register) -> Scene:

@@ -97,7 +97,7 @@ def taken(column: Column, at: Ints) -> Column:
 
 @dataclass(frozen=True)
 class Failures:
-    """Why operations failed: ``codes`` into ``names``, below zero where nobody says."""
+    """Why operations failed: ``codes`` into ``names``, below zero where none is given."""
 
     codes: NDArray[Any]
     names: Sequence[str]
@@ -175,8 +175,8 @@ def workers(client: NDArray[Any], clients: int) -> Named:
 
 def _outcomes(outcome: NDArray[Any], failures: Failures | None, at: Any) -> Columns:
     """Outcome and error, which go together. ``at``: where the failure of each row stands."""
-    told = -1 if failures is None else np.where(failures.codes[at] < 0, -1, failures.codes[at] + 1)
-    error = np.where(outcome == INFO, 0, np.where(outcome == FAIL, told, -1))
+    code = -1 if failures is None else np.where(failures.codes[at] < 0, -1, failures.codes[at] + 1)
+    error = np.where(outcome == INFO, 0, np.where(outcome == FAIL, code, -1))
     names = ["timeout", *(() if failures is None else failures.names)]
     return {"outcome": Named(outcome, OUTCOMES), "error": Named(error, names)}
 

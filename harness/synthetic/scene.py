@@ -1,7 +1,7 @@
 """The few operations that make one anomaly, in the middle of ordinary traffic.
 
 A scene has some slots for itself: nothing ordinary takes effect there, though ordinary operations may be open
-meanwhile. Its ticks are slots; its processes are its own.
+at the same time. Its ticks are slots; its processes are its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Step:
+class SceneStep:
     """One operation from tick ``begin`` to tick ``end``; without an end it is info."""
 
     f: str
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Event:
+class SceneEvent:
     """A line of a node's event log, written at tick ``begin``."""
 
     event: str
@@ -69,8 +69,8 @@ class Scene:
     """What the finding will name."""
     about: str | None = None
     """The key of the operations, where that is another."""
-    steps: tuple[Step, ...]
-    events: tuple[Event, ...] = ()
+    steps: tuple[SceneStep, ...]
+    events: tuple[SceneEvent, ...] = ()
     """At ticks of their own, so that no two are at one place of a node's log."""
     lasts: int = 0
     """Nanoseconds that its slots must last together; 0: no matter how long."""

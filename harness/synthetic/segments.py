@@ -11,7 +11,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _APART = 1 << 42
-"""Values are below half of this, and groups fewer than 2**20, so that groups can be told apart inside one int64."""
+"""Values are below half of this, and groups fewer than 2**20, so that groups stay apart inside one int64."""
 
 
 def sorted_by(group: NDArray[Any]) -> tuple[Ints, Flags]:

@@ -1,6 +1,6 @@
 """The history of correct sets: elements are added, and reads return all of them.
 
-Sets come one after the other, ``lives`` tells how. The n-th element of a set is a function of n.
+Sets come one after the other, as ``lives`` describes. The n-th element of a set is a function of n.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows, segments
 from assay.harness.synthetic.lives import Lives
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, value_at, values_at
 
@@ -36,12 +36,12 @@ class SetTraffic(Traffic):
         elements = [value_at(place) for place in range(at.count + 1)]
         before, own = elements[:-1], elements[-1]
 
-        def add(value: int) -> Step:
-            return Step("add", 0, 1, (Effect("set-add", at.key, value=value),), argument=value)
+        def add(value: int) -> SceneStep:
+            return SceneStep("add", 0, 1, (Effect("set-add", at.key, value=value),), argument=value)
 
-        def read(values: list[int], begin: int) -> Step:
+        def read(values: list[int], begin: int) -> SceneStep:
             effects = tuple(Effect("set-read", at.key, value=value) for value in values or (None,))
-            return Step("read", begin, begin + 1, effects, result=values)
+            return SceneStep("read", begin, begin + 1, effects, result=values)
 
         lost = SCENE_VALUES
         steps, value, takes = {

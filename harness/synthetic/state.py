@@ -1,6 +1,6 @@
-"""What the synthetic objects remember from one chunk to the next: a few numbers for each key, whatever the history.
+"""What the synthetic objects remember from one chunk to the next: a few numbers for each key, however long the history.
 
-Each takes the operations of one chunk in the order of their slots, with the key of each, and tells what each finds.
+Each takes the operations of one chunk in the order of their slots, with the key of each, and returns what each finds.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Acts:
     """JSON, as in ``ops``; of the operations of ``keep`` alone, as is ``result``."""
     result: rows.Column | None = None
     events: pa.RecordBatch | None = None
-    """What the nodes' event logs say meanwhile."""
+    """What the nodes' event logs say during it."""
 
 
 class Traffic(abc.ABC):

@@ -46,7 +46,7 @@ class Micros:
     key: Ints
     writes: Flags
     landed: Flags
-    told: Flags
+    known: Flags
     """A read whose result is known."""
 
 
@@ -69,14 +69,14 @@ class TxnTraffic(Traffic):
         micros = Micros(op, rank, key, writes, block.landed[op], ~writes & slots.ok[op])
         names, parts, written, seen = self.perform(block, micros)
         asked = _micros(self.lists, names, written, micros.writes, pa.scalar("null"))
-        told = _micros(self.lists, names, written, micros.writes, seen)
+        texts = _micros(self.lists, names, written, micros.writes, seen)
         return Acts(
             verb=np.zeros_like(many),
-            # A transaction is about no key; where a scene opens is told all the same.
+            # A transaction is about no key; the scene that opens there is recorded all the same.
             key=rows.Named(np.where(block.opening, block.key, -1), self.names),
             parts=parts,
             argument=_joined(asked, many, block.keep),
-            result=pc.if_else(slots.ok[block.keep], _joined(told, many, block.keep), rows.NONE),
+            result=pc.if_else(slots.ok[block.keep], _joined(texts, many, block.keep), rows.NONE),
         )
 
     @abc.abstractmethod
@@ -100,9 +100,9 @@ class TxnListTraffic(TxnTraffic):
         count = self._lives.follow(key, (micros.writes & micros.landed).astype(np.int64))
         value = np.where(micros.landed, values_at(count), UNLANDED + index[micros.op] * MOST_MICROS + micros.rank)
         # An empty list has one row, without an index.
-        height = np.where(micros.told, np.maximum(count, 1), micros.writes).astype(np.int64)
+        height = np.where(micros.known, np.maximum(count, 1), micros.writes).astype(np.int64)
         sub = _before(height, micros.rank)
-        appends, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.told)
+        appends, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.known)
         shown, place = segments.ranks(reads, height[reads])
         there = count[shown] > 0
         parts = [
@@ -111,7 +111,7 @@ class TxnListTraffic(TxnTraffic):
                 "list_index": rows.Known(place, there), "value": rows.Known(values_at(place), there),
             }, sub=sub[shown] + place),
         ]  # fmt: skip
-        return names, parts, value, rows.prefixes(count, micros.told)
+        return names, parts, value, rows.prefixes(count, micros.known)
 
 
 class TxnRegisterTraffic(TxnTraffic):
@@ -126,15 +126,15 @@ class TxnRegisterTraffic(TxnTraffic):
         names = rows.Named(micros.key, self.names)
         value = block.slots.index[micros.op] * MOST_MICROS + micros.rank + 1
         current, _ = self._registers.follow(micros.key, micros.writes & micros.landed, value)
-        sub = _before((micros.writes | micros.told).astype(np.int64), micros.rank)
-        writes, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.told)
+        sub = _before((micros.writes | micros.known).astype(np.int64), micros.rank)
+        writes, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.known)
         parts = [
             rows.Part("txn-write", micros.op[writes], names.at(writes), {"value": value[writes]}, sub=sub[writes]),
             rows.Part("txn-read", micros.op[reads], names.at(reads), {
                 "value": rows.Known(current[reads], current[reads] != EMPTY),
             }, sub=sub[reads]),
         ]  # fmt: skip
-        return names, parts, value, rows.numbers(current, micros.told & (current != EMPTY))
+        return names, parts, value, rows.numbers(current, micros.known & (current != EMPTY))
 
 
 def _before(height: Ints, rank: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""One scene for each anomaly of transactions, on two keys that nobody else has.
+"""One scene for each anomaly of transactions, on two keys that no one else has.
 
 The store holds lists or registers. What is on a cycle is open at the same time, so that no order but that of the
 dependencies speaks against it.
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import TRANSACTION, effects
-from assay.harness.synthetic.scene import Opening, Scene, Step
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.values import SCENE_VALUES
 
 A: Final = SCENE_VALUES
@@ -48,74 +48,74 @@ class Store:
         return list(values) if self.lists else next(iter(values), None)
 
 
-def _step(micros: tuple[Micro, ...], begin: int, end: int, failed: bool = False) -> Step:
+def _step(micros: tuple[Micro, ...], begin: int, end: int, failed: bool = False) -> SceneStep:
     asked = [[f, key, None if f == "r" else value] for f, key, value in micros]
-    told = None if failed else [list(micro) for micro in micros]
+    result = None if failed else [list(micro) for micro in micros]
     outcome = Outcome.FAIL if failed else Outcome.OK
-    completed = Completed(0, 0, "", Operation(TRANSACTION, None, asked), Completion(outcome, told), begin, end)
-    return Step(TRANSACTION, begin, end, tuple(effects(completed)), failed=failed, argument=asked, result=told)
+    completed = Completed(0, 0, "", Operation(TRANSACTION, None, asked), Completion(outcome, result), begin, end)
+    return SceneStep(TRANSACTION, begin, end, tuple(effects(completed)), failed=failed, argument=asked, result=result)
 
 
-def _together(*transactions: tuple[Micro, ...]) -> tuple[Step, ...]:
+def _together(*transactions: tuple[Micro, ...]) -> tuple[SceneStep, ...]:
     return tuple(_step(micros, turn, len(transactions) + turn) for turn, micros in enumerate(transactions))
 
 
-def _in_turn(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[Step, ...]:
+def _in_turn(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[SceneStep, ...]:
     return tuple(_step(micros, begin + 2 * turn, begin + 2 * turn + 1) for turn, micros in enumerate(transactions))
 
 
-def _g0(on: Store) -> tuple[Step, ...]:
+def _g0(on: Store) -> tuple[SceneStep, ...]:
     """Each is ahead of the other in one of the lists."""
     seen = (on.read_x(A, B), on.read_y(B, A))
     return (*_together((on.x(A), on.y(A)), (on.x(B), on.y(B))), *_in_turn(seen, begin=4))
 
 
-def _g1a(on: Store) -> tuple[Step, ...]:
+def _g1a(on: Store) -> tuple[SceneStep, ...]:
     return (_step((on.x(A),), 0, 1, failed=True), *_in_turn((on.read_x(A),), begin=2))
 
 
-def _g1b(on: Store) -> tuple[Step, ...]:
+def _g1b(on: Store) -> tuple[SceneStep, ...]:
     return _together((on.x(A), on.x(B)), (on.read_x(A),))
 
 
-def _g1c(on: Store) -> tuple[Step, ...]:
+def _g1c(on: Store) -> tuple[SceneStep, ...]:
     return _together((on.x(A), on.read_y(B)), (on.read_x(A), on.y(B)))
 
 
-def _g_single(on: Store) -> tuple[Step, ...]:
+def _g_single(on: Store) -> tuple[SceneStep, ...]:
     """Read skew; or, in every second slot, a lost update."""
     if on.slot % 2:
         return _together((on.read_x(), on.x(A)), (on.read_x(), on.x(B)))
     return _together((on.read_x(), on.read_y(B)), (on.x(A), on.y(B)))
 
 
-def _g_nonadjacent(on: Store) -> tuple[Step, ...]:
+def _g_nonadjacent(on: Store) -> tuple[SceneStep, ...]:
     """A long fork: two see two writes in two orders."""
     return _together((on.read_x(), on.read_y(B)), (on.x(A),), (on.read_x(A), on.read_y()), (on.y(B),))
 
 
-def _g2_item(on: Store) -> tuple[Step, ...]:
+def _g2_item(on: Store) -> tuple[SceneStep, ...]:
     """Write skew."""
     return _together((on.read_x(), on.y(B)), (on.x(A), on.read_y()))
 
 
-def _garbage_read(on: Store) -> tuple[Step, ...]:
+def _garbage_read(on: Store) -> tuple[SceneStep, ...]:
     return _in_turn((on.read_x(A),))
 
 
-def _internal(on: Store) -> tuple[Step, ...]:
+def _internal(on: Store) -> tuple[SceneStep, ...]:
     return _in_turn((on.x(A), on.read_x()))
 
 
-def _duplicate_elements(on: Store) -> tuple[Step, ...]:
+def _duplicate_elements(on: Store) -> tuple[SceneStep, ...]:
     return _in_turn((on.x(A),), (on.read_x(A, A),))
 
 
-def _incompatible_order(on: Store) -> tuple[Step, ...]:
+def _incompatible_order(on: Store) -> tuple[SceneStep, ...]:
     return (*_together((on.x(A),), (on.x(B),)), *_in_turn((on.read_x(A, B),), (on.read_x(B, A),), begin=4))
 
 
-_SCENES: Final[Mapping[str, Callable[[Store], tuple[Step, ...]]]] = {
+_SCENES: Final[Mapping[str, Callable[[Store], tuple[SceneStep, ...]]]] = {
     "G0": _g0,
     "G1a": _g1a,
     "G1b": _g1b,

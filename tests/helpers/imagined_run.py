@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from assay.harness.core.generator import Context, Event, Exhausted, Generator, Invoke
+from assay.harness.core.generator import Context, Exhausted, Generator, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.stamps import NANOSECONDS
 
@@ -60,4 +60,6 @@ class ImaginedRun:
 
     def tell(self, worker: int, operation: Operation, done: Completed | None) -> None:
         process = done.process if done else self.processes[worker]
-        self.generator = self.generator.update(self.context(), Event(worker, process, operation, self.time, done))
+        self.generator = self.generator.update(
+            self.context(), OperationEvent(worker, process, operation, self.time, done)
+        )

@@ -1,8 +1,8 @@
 """Generators: values that say what to do next.
 
 After Jepsen's (jepsen.generator): ``op(context)`` answers with an operation, ``Pending`` or ``EXHAUSTED`` and with the
-generator as it is afterwards; ``update(context, event)`` tells it what happened. A generator never changes and has no
-clock, so that a whole test plan can be tested with no cluster and replayed from a seed.
+generator as it is afterwards; ``update(context, event)`` is called with what happened. A generator never changes and
+has no clock, so that a whole test plan can be tested with no cluster and replayed from a seed.
 
 Wherever a generator is expected these will do: an ``Operation`` (emitted once), a function of the context
 (called again and again until it returns None), a list or tuple of such things (one after the other), None (nothing).
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from assay.harness.core.generator.context import EXHAUSTED, PENDING, Answer, Context, Event, Exhausted, Invoke
+from assay.harness.core.generator.context import EXHAUSTED, PENDING, Answer, Context, Exhausted, Invoke, OperationEvent
 from assay.harness.core.operation import Operation
 
 
@@ -27,7 +27,7 @@ class Generator(msgspec.Struct, frozen=True):
         """What to do now, and the generator to ask next. Must not answer ``Invoke`` when ``context.free`` is 0."""
         raise TypeError(f"{type(self).__name__} does not define op")
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         """The generator after ``event``; ``context`` is that of the moment after it."""
         return self
 
@@ -45,7 +45,7 @@ class Generator(msgspec.Struct, frozen=True):
         return self.then(following)
 
 
-Step = Callable[[Any, Context], tuple[Operation | None, Any]]
+StepFunction = Callable[[Any, Context], tuple[Operation | None, Any]]
 Source: TypeAlias = "Generator | Operation | Callable[[Context], Operation | None] | Sequence[Any] | None"
 
 
@@ -81,7 +81,7 @@ class One(Generator, frozen=True):
 class Unfold(Generator, frozen=True):
     """See :func:`unfold`."""
 
-    step: Step
+    step: StepFunction
     state: Any
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
@@ -135,7 +135,7 @@ class InSequence(Generator, frozen=True):
                 return PENDING, self._with((NOTHING, *parts))
         return EXHAUSTED, NOTHING
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         head = self.parts[0].update(context, event)
         return self if head is self.parts[0] else self._with((head, *self.parts[1:]))
 
@@ -162,7 +162,7 @@ def as_generator(source: Source) -> Generator:
     raise TypeError(f"not a generator, an operation, a function of the context or a list of these: {source!r}")
 
 
-def unfold(step: Step, state: Any) -> Generator:
+def unfold(step: StepFunction, state: Any) -> Generator:
     """Operations made from a state: ``step(state, context)`` returns one and the next state; None for it ends this.
 
     ``step`` must be pure and the state must never be changed in place. Unique values are

@@ -1,4 +1,4 @@
-"""Generators made of generators, whoever invokes their operations: mix, limit, once, repeat, transform, in phase."""
+"""Generators made of generators, on any worker: mix, limit, once, repeat, transform, in phase."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
-from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Exhausted, Invoke, Pending, sooner
+from assay.harness.core.generator.context import (
+    EXHAUSTED,
+    Answer,
+    Context,
+    Exhausted,
+    Invoke,
+    OperationEvent,
+    Pending,
+    sooner,
+)
 from assay.harness.core.operation import Operation, Phase
 
 
@@ -63,7 +72,7 @@ class Mix(Generator, frozen=True):
         weights = _weights(self.bounds)
         return Mix(tuple(parts[at] for at in kept), _bounds([weights[at] for at in kept]))
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return Mix(tuple(part.update(context, event) for part in self.parts), self.bounds)
 
     @property
@@ -83,7 +92,7 @@ class Limit(Generator, frozen=True):
         answer, after = self.source.op(context)
         return answer, Limit(after, self.left - 1 if isinstance(answer, Invoke) else self.left)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return Limit(self.source.update(context, event), self.left)
 
     @property
@@ -112,7 +121,7 @@ class Repeat(Generator, frozen=True):
                 return EXHAUSTED, NOTHING
             current, fresh = self.source, True
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return Repeat(self.source, self.current.update(context, event), self.left, self.fresh)
 
     @property
@@ -132,7 +141,7 @@ class Transform(Generator, frozen=True):
             answer = Invoke(self.function(answer.operation), answer.worker, answer.scheduled)
         return answer, self if after is self.source else Transform(self.function, after)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return Transform(self.function, self.source.update(context, event))
 
     @property

@@ -1,4 +1,4 @@
-"""What a generator is told when it is asked, and what it may answer.
+"""What a generator is called with, and what it may answer.
 
 Sets of workers are integers with one bit per worker: immutable, compared at a glance, restricted with ``&``; building
 one costs nothing on the path that every operation takes. Randomness is a number in the context: the interpreter
@@ -118,7 +118,7 @@ EXHAUSTED = Exhausted()
 Answer = Invoke | Pending | Exhausted
 
 
-class Event(msgspec.Struct, frozen=True):
+class OperationEvent(msgspec.Struct, frozen=True):
     """An operation was invoked (``completed`` is None) or has completed."""
 
     worker: int

@@ -10,9 +10,9 @@ from assay.harness.core.generator.context import (
     PENDING,
     Answer,
     Context,
-    Event,
     Exhausted,
     Invoke,
+    OperationEvent,
     Pending,
     sooner,
 )
@@ -21,14 +21,14 @@ from assay.harness.core.generator.context import (
 class Until(Generator, frozen=True):
     """See :func:`until`."""
 
-    predicate: Callable[[Event], bool]
+    predicate: Callable[[OperationEvent], bool]
     source: Generator
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         answer, after = self.source.op(context)
         return answer, self if after is self.source else Until(self.predicate, after)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         if self.predicate(event):
             return NOTHING
         return Until(self.predicate, self.source.update(context, event))
@@ -37,7 +37,7 @@ class Until(Generator, frozen=True):
 class OnEvent(Generator, frozen=True):
     """See :func:`on_event`. ``queue`` holds the answers to events that are not exhausted yet."""
 
-    react: Callable[[Event], Source]
+    react: Callable[[OperationEvent], Source]
     source: Generator
     queue: tuple[Generator, ...] = ()
 
@@ -61,7 +61,7 @@ class OnEvent(Generator, frozen=True):
             answer = sooner(waiting, answer) if isinstance(answer, Pending) else waiting
         return answer, following
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         queue = tuple(part.update(context, event) for part in self.queue)
         answer = self.react(event)
         if answer is not None:
@@ -69,12 +69,12 @@ class OnEvent(Generator, frozen=True):
         return OnEvent(self.react, self.source.update(context, event), queue)
 
 
-def until(predicate: Callable[[Event], bool], source: Source) -> Generator:
+def until(predicate: Callable[[OperationEvent], bool], source: Source) -> Generator:
     """``source`` up to the first event, invocation or completion, for which the pure ``predicate`` holds."""
     return Until(predicate, as_generator(source))
 
 
-def on_event(react: Callable[[Event], Source], source: Source) -> Generator:
+def on_event(react: Callable[[OperationEvent], Source], source: Source) -> Generator:
     """``source``, and besides what the pure ``react`` returns for an event, which goes first.
 
     It ends when ``source`` and all answers are exhausted and nothing is under way.

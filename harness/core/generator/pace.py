@@ -2,13 +2,13 @@
 
 Without any of these the pace is a closed loop: every worker takes its next operation when its last one has completed.
 A closed loop slows down with the system and so hides how long callers would have waited (coordinated omission, Tene
-2013). :func:`rate` keeps to its schedule whatever the system does and hands the scheduled time along.
+2013). :func:`rate` keeps to its schedule, however slow the system is, and hands the scheduled time along.
 """
 
 from __future__ import annotations
 
 from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
-from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Event, Invoke, Pending, sooner
+from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, OperationEvent, Pending, sooner
 from assay.harness.core.stamps import NANOSECONDS
 
 
@@ -28,7 +28,7 @@ class TimeLimit(Generator, frozen=True):
             answer = sooner(answer, Pending(end))
         return answer, TimeLimit(after, self.span, end)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return TimeLimit(self.source.update(context, event), self.span, self.end)
 
     @property
@@ -52,7 +52,7 @@ class Stagger(Generator, frozen=True):
         gap = ((context.random >> 32) * 2 * self.mean) >> 32
         return answer, Stagger(after, self.mean, context.time + gap)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return Stagger(self.source.update(context, event), self.mean, self.due)
 
     @property
@@ -61,7 +61,9 @@ class Stagger(Generator, frozen=True):
 
 
 class Rate(Generator, frozen=True):
-    """See :func:`rate`. Operation *n* is due at ``start + n / per_second``, reckoned anew each time: no drift."""
+    """See :func:`rate`. Operation *n* is due at ``start + n / per_second``, computed from the start each time: no
+    drift.
+    """
 
     source: Generator
     per_second: float
@@ -78,7 +80,7 @@ class Rate(Generator, frozen=True):
             return answer, Rate(after, self.per_second, start, self.count)
         return Invoke(answer.operation, answer.worker, due), Rate(after, self.per_second, start, self.count + 1)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return Rate(self.source.update(context, event), self.per_second, self.start, self.count)
 
     @property

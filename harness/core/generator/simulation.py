@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from assay.harness.core.generator.base import Generator, Source, as_generator
-from assay.harness.core.generator.context import Event, Exhausted, Invoke
+from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent
 from assay.harness.core.generator.roster import Roster
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 
@@ -24,8 +24,8 @@ def perfect(operation: Operation, process: int) -> tuple[int, Outcome]:
 
 def simulate(
     source: Source, *, workers: int = 3, respond: Respond = perfect, seed: int = 0, most: int = 10_000
-) -> list[Event]:
-    """The invocations and completions of a run, in order, as a generator would hear of them.
+) -> list[OperationEvent]:
+    """The invocations and completions of a run, in order, as a generator is notified of them.
 
     ``respond(operation, process)`` says after how many nanoseconds an operation ends, and how. The run ends when
     ``source`` is exhausted, or after ``most`` invocations. Raises ``RuntimeError`` when it would wait for ever.
@@ -40,10 +40,10 @@ class _Simulation:
         self.roster = Roster(workers, seed, free=True)
         self.time = 0
         self.index = 0
-        self.open: list[tuple[int, int, Event, Outcome]] = []
-        self.events: list[Event] = []
+        self.open: list[tuple[int, int, OperationEvent, Outcome]] = []
+        self.events: list[OperationEvent] = []
 
-    def run(self, most: int) -> list[Event]:
+    def run(self, most: int) -> list[OperationEvent]:
         exhausted = False
         while self.index < most and not exhausted:
             answer, self.generator = self.generator.op(self.roster.context(self.time))
@@ -65,11 +65,11 @@ class _Simulation:
         process = self.roster.processes[answer.worker]
         if not self.roster.occupy(answer.worker):
             raise RuntimeError(f"{answer} is for a worker that is not free")
-        event = Event(answer.worker, process, answer.operation, self.time)
+        event = OperationEvent(answer.worker, process, answer.operation, self.time)
         after, outcome = self.respond(answer.operation, process)
         heapq.heappush(self.open, (self.time + after, self.index, event, outcome))
         self.index += 1
-        self.tell(event)
+        self.notify(event)
 
     def complete(self) -> None:
         ret, index, event, outcome = heapq.heappop(self.open)
@@ -89,8 +89,8 @@ class _Simulation:
             event.time,
             None if info else ret,
         )
-        self.tell(Event(event.worker, event.process, event.operation, ret, completed))
+        self.notify(OperationEvent(event.worker, event.process, event.operation, ret, completed))
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: OperationEvent) -> None:
         self.events.append(event)
         self.generator = self.generator.update(self.roster.context(self.time), event)

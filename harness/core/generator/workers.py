@@ -16,9 +16,9 @@ from assay.harness.core.generator.context import (
     PENDING,
     Answer,
     Context,
-    Event,
     Exhausted,
     Invoke,
+    OperationEvent,
     Pending,
     bits,
     sooner,
@@ -50,7 +50,7 @@ class EachProcess(Generator, frozen=True):
             return EXHAUSTED, NOTHING
         return pending or PENDING, following
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         if event.worker >= len(self.copies) or not context.workers >> event.worker & 1:
             return self
         entry = self.copies[event.worker]
@@ -99,7 +99,7 @@ class Reserve(Generator, frozen=True):
         here = next((at for at, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
         return [*range(here, len(self.parts)), *range(here)]
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         return Reserve(
             tuple(
                 (mask, part.update(context.restrict(mask), event) if mask >> event.worker & 1 else part)
@@ -146,7 +146,7 @@ class ByKey(Generator, frozen=True):
             return EXHAUSTED, NOTHING
         return pending, self._with(groups, following)
 
-    def update(self, context: Context, event: Event) -> Generator:
+    def update(self, context: Context, event: OperationEvent) -> Generator:
         if not self.groups:
             return self
         at = min(event.worker // self.size, len(self.groups) - 1)

@@ -143,7 +143,7 @@ class HistoryReader:
             raise HistoryError(f"{folder} is missing: a history has a folder of Parquet parts for each data set")
         paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
         if not paths and not optional:
-            raise HistoryError(f"{folder} has no part: each data set has at least an empty one, which tells its schema")
+            raise HistoryError(f"{folder} has no part: each data set has at least an empty one, with its schema")
         return paths
 
     def _read_closed(self) -> Closed | None:

@@ -192,9 +192,9 @@ class HistoryWriter:
         detail: Any = None,
     ) -> None:
         """One line of a node's event log; ``seq`` is its order on that node and incarnation."""
-        told = to_json({} if detail is None else detail, f"detail of event {event}")
+        text = to_json({} if detail is None else detail, f"detail of event {event}")
         self._events.pending.append(
-            (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, told)
+            (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, text)
         )
         self._added(self._events)
 

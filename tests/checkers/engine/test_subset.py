@@ -18,6 +18,7 @@ from assay.checkers.register.chains import climb_round, climb_start, kept_end, k
 from assay.checkers.register.views import CLUSTER_VIEWS, PLACE_VIEWS, SOURCE_VIEWS
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.views import SOURCE_VIEWS as TRANSACTION_VIEWS
+from assay.harness.core.history import SCHEMAS, format_1
 
 CHECKS = [check for family in FAMILIES for check in family.checks]
 ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *climb_start(), *climb_round(0))
@@ -25,6 +26,7 @@ ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *clim
 TEXTS = [
     *(view for family in FAMILIES for view in family.views),
     *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS, *HOLD_VIEWS),
+    *(View(text.name, text.sql) for name in SCHEMAS for text in format_1.views(name)),
     *(KINDS, *COUNTER_VIEWS, *MAX_VIEWS, *SET_VIEWS, *QUEUE_VIEWS),
     *(*TRANSACTION_VIEWS, *EDGE_VIEWS),
     *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),

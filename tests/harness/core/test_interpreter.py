@@ -16,7 +16,7 @@ from assay.harness.core.blocking import BlockingClientError
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import (
     Context,
-    Event,
+    OperationEvent,
     Generator,
     Invoke,
     Pending,
@@ -510,9 +510,9 @@ def test_an_open_loop_hands_its_schedule_to_the_history() -> None:
 
 
 def test_generators_hear_of_invocations_and_completions() -> None:
-    heard: list[Event] = []
+    heard: list[OperationEvent] = []
 
-    def enough(event: Event) -> bool:
+    def enough(event: OperationEvent) -> bool:
         heard.append(event)
         return event.completed is not None and event.operation.argument == 3
 

@@ -149,7 +149,7 @@ MALFORMED = {
     ),
     "a call after :info": (
         f"{CALL}}}\n{{:process 0, :type :info, :f :read}}\n{CALL}}}", 3, 1,
-        "process 0 ended :info at line 2, so it may still be at that; whoever goes on after it does so as another",
+        "process 0 ended :info at line 2, so it may still be at that; the worker goes on as another process",
     ),
     "another operation's end": (
         f"{CALL}}}\n{{:process 0, :type :ok, :f :write, :value 1}}", 2, 1,

@@ -13,7 +13,7 @@ from assay.harness.core.generator import (
     EXHAUSTED,
     Answer,
     Context,
-    Event,
+    OperationEvent,
     Exhausted,
     Generator,
     Invoke,
@@ -54,15 +54,15 @@ def some(f: str, count: int) -> Generator:
     return limit(count, numbers(f))
 
 
-def invoked(events: list[Event]) -> list[Event]:
+def invoked(events: list[OperationEvent]) -> list[OperationEvent]:
     return [event for event in events if event.completed is None]
 
 
-def arguments(events: list[Event]) -> list[Any]:
+def arguments(events: list[OperationEvent]) -> list[Any]:
     return [event.operation.argument for event in invoked(events)]
 
 
-def verbs(events: list[Event]) -> list[str]:
+def verbs(events: list[OperationEvent]) -> list[str]:
     return [event.operation.f for event in invoked(events)]
 
 
@@ -111,7 +111,7 @@ def test_a_value_answers_the_same_question_the_same_way(generator: Generator, wo
                 assert after.op(probe)[0] == other.op(probe)[0]
             return first, Twice(after)
 
-        def update(self, context: Context, event: Event) -> Generator:
+        def update(self, context: Context, event: OperationEvent) -> Generator:
             return Twice(self.inner.update(context, event))
 
     bounded = time_limit(3.0, generator)  # processes that always end info begin their copies anew for ever
@@ -348,7 +348,7 @@ def test_until_ends_with_the_event() -> None:
 
 
 def test_on_event_answers_and_waits_for_what_may_call_for_an_answer() -> None:
-    def react(event: Event) -> Operation | None:
+    def react(event: OperationEvent) -> Operation | None:
         if event.completed is not None and event.operation.f == "a":
             return Operation("answer", argument=event.operation.argument)
         return None

@@ -18,11 +18,11 @@ LARGEST: Final = 2**63
 LATEST: Final = 2**62
 """Nanoseconds, 146 years: later ones leave no room for the nanoseconds between events of one time."""
 NO_KEY: Final = object()
-"""An event without ``:key``; nil is a key like any other."""
+"""An entry without ``:key``; nil is a key like any other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Entry:
     """``process`` None: the nemesis, whose events say nothing of the state. ``type``: one of ``TYPES``."""
 
     place: Place
@@ -36,7 +36,7 @@ class Event:
     error: str | None = None
 
 
-def from_map(path: Path, place: Place, value: Any) -> Event:
+def from_map(path: Path, place: Place, value: Any) -> Entry:
     """An operation of ``history.edn``: a map, or a record that prints as one. Raises ``MalformedError``."""
     if isinstance(value, Tagged) and isinstance(value.value, Map):
         value = value.value
@@ -48,7 +48,7 @@ def from_map(path: Path, place: Place, value: Any) -> Event:
             raise MalformedError(path, place, f"this operation has no :{name}")
     process = said["process"]
     error = said.get("error")
-    return Event(
+    return Entry(
         place=place,
         process=None if type(process) is Keyword else process_of(path, place, process),
         type=type_of(path, place, said["type"]),
