@@ -16,9 +16,9 @@ from assay.harness.core.blocking import BlockingClientError
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import (
     Context,
-    OperationEvent,
     Generator,
     Invoke,
+    OperationEvent,
     Pending,
     each_process,
     in_phase,
