@@ -29,7 +29,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import Message
 
 YIELD_BYTES: Final = 64 * 1024
-"""How much is read or written before other tasks get a turn."""
+"""How much is read or written before other tasks run."""
 DIGEST_SIZE: Final = 16
 """Bytes: keys may be long, and there may be many."""
 
@@ -44,7 +44,7 @@ class Work:
     end: int
     """Where the segments end, and the next one begins."""
     horizon: int
-    """The tombstones below this offset have had their time."""
+    """The time of the tombstones below this offset is over."""
     ratio: float
     """Which part of the segments' bytes is dirty."""
     cuts: int
@@ -71,11 +71,11 @@ class Cleaning:
 
 
 class Interrupted(Exception):
-    """The log was cut, closed or found damaged while it was being cleaned; what was done so far is done."""
+    """The log was cut, closed or found damaged while it was being cleaned. What was done until then stays."""
 
 
 def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | None:
-    """What is to be done, if it is time: enough is dirty, or tombstones have had their time.
+    """What is to be done, if a pass is due: enough is dirty, or the time of tombstones is over.
 
     ``limit``: the high watermark. Raises :class:`CorruptLog` when the messages' times cannot be read.
     """
@@ -126,7 +126,7 @@ async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int]
 
 
 async def note(log: Log, cleaning: Cleaning) -> bool:
-    """Durably notes the tombstones' time; false, and nothing is to be noted, when the log was cut or closed since.
+    """Durably notes the tombstones' time. False, and nothing is noted, when the log was cut or closed since.
 
     No cut may begin before this has returned.
     """
@@ -225,7 +225,7 @@ class _Pass:
             yield block[1]
 
     async def _breathe(self, size: int) -> None:
-        """Lets the others have a turn when it is time."""
+        """Lets other tasks run when it is time."""
         self._breath += size
         if self._breath >= YIELD_BYTES:
             self._breath = 0

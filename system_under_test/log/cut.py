@@ -1,4 +1,4 @@
-"""Where a log is cut, so that it ends at an offset: a message set is cut off whole, and compaction has left gaps."""
+"""Where to cut a log so that it ends at an offset: a compressed set goes as a whole, and compaction leaves gaps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Cut:
 
 
 def cut_at(segments: Sequence[Segment], keep: int, offset: int) -> Cut:
-    """The cut that leaves what is below ``offset``, where the last of the first ``keep`` segments ends or holds that.
+    """The cut that leaves what is below ``offset``, which is in or at the end of the last of the first ``keep``
+    segments.
 
     Raises ``CorruptLog``.
     """

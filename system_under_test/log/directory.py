@@ -24,9 +24,10 @@ class DirectoryError(Exception):
 
 
 async def make_root(storage: Storage, root: str) -> None:
-    """The log directory and its parents, durably: a folder whose entry in its parent is lost takes all in it along.
+    """Makes the log directory and its parents durable: a folder whose entry in its parent is lost is lost with all in
+    it.
 
-    Also when it is there already, since the process that made it may have come no further.
+    Also when it exists, since the process that made it may have been killed before this.
     """
     storage.mkdir(root)
     names = root.split("/")
@@ -79,7 +80,7 @@ async def take_clean_marker(storage: Storage, root: str = "") -> int | None:
 
 
 async def write_clean_marker(storage: Storage, clean_since: int, root: str = "") -> None:
-    """To be awaited last, once every log is closed and every checkpoint written.
+    """Await it last, once every log is closed and every checkpoint written.
 
     ``clean_since``: the registration (czxid) of the first life in the unbroken row of lives that all stopped cleanly,
     up to this one: what any of them had, this directory still has.

@@ -1,7 +1,7 @@
 """Which leader epoch began at which offset: a partition's ``leader-epoch-checkpoint``.
 
-Formats 0 and 1 do not carry the epoch in the messages, so this history is the only thing that lets two replicas
-find where they part (KIP-101; KIP-279 for what a leader answers about an epoch that it never had). An entry says:
+Messages of formats 0 and 1 do not carry the epoch, so two replicas find the point at which they differ by this history
+alone (KIP-101; KIP-279 for a leader's answer about an epoch that it never had). An entry says:
 the messages from this offset up to the next entry's offset were appended under this epoch. Epochs rise strictly;
 offsets do not fall, and an epoch in which nothing was appended keeps its entry (KAFKA-7415).
 """
@@ -92,8 +92,8 @@ class EpochHistory:
         self._entries = tuple(entry for entry in self._entries if entry.start_offset < offset)
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drops the entries of epochs that have no message left at ``offset`` or beyond; that of the epoch to which
-        ``offset`` belongs begins there now (Kafka's ``clearAndFlushEarliest``).
+        """Drops the entries of epochs that have no message left at ``offset`` or beyond. The epoch to which ``offset``
+        belongs begins there now (Kafka's ``clearAndFlushEarliest``).
         """
         kept = tuple(entry for entry in self._entries if entry.start_offset >= offset)
         gone = self._entries[: len(self._entries) - len(kept)]
@@ -106,7 +106,7 @@ class EpochHistory:
         self._entries = _ordered(self._path, (EpochStart(*entry) for entry in entries))
 
     async def close(self) -> None:
-        """The directory is about to go: nothing is written from now on."""
+        """The directory is about to be removed: nothing is written from now on."""
         async with self._writing:
             self._closed = True
 

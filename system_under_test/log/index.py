@@ -40,7 +40,7 @@ class OffsetIndex:
         return self._positions[-1] if self._positions else 0
 
     def load(self, segment_size: int) -> bool:
-        """Reads the file; False when it cannot be the index of a segment of that size, and then it is empty."""
+        """Reads the file; False, and the index stays empty, when it cannot be that of a segment of this size."""
         data = self._file.read(0, self._file.size)
         if len(data) % ENTRY.size:
             return False
@@ -62,7 +62,7 @@ class OffsetIndex:
         self._positions.append(position)
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """``(offset, position)`` of the last indexed entry at or below ``offset``; the segment's start when none is."""
+        """``(offset, position)`` of the last indexed entry at or below ``offset``; the segment's start without one."""
         index = bisect_right(self._offsets, offset) - 1
         return (self._offsets[index], self._positions[index]) if index >= 0 else (self.base_offset, 0)
 

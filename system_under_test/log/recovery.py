@@ -1,12 +1,12 @@
-"""Opening a log: which of the bytes on the disk are the log.
+"""Opening a log: how many of the bytes on the disk belong to it.
 
-After a clean stop the files are believed, each segment's last block is looked at, and older blocks are checked when
-they are first read. After an unclean one everything from the segment of the recovery point on is scanned and ends
-at the first entry that is cut short, fails its CRC or has the wrong offset: a torn tail and nonsense added at the
-tail are treated alike. Segments after that end are removed, since they would leave a hole.
+After a clean stop the files are believed: each segment's last block is checked at once, older blocks when they are
+first read. After an unclean stop everything from the segment of the recovery point on is scanned. The log ends at the
+first entry that is cut short, fails its CRC or has the wrong offset, so a torn tail and garbage at the tail are treated
+alike. Segments after that end are removed, since they would leave a hole.
 
-Below the recovery point all had been fsynced and perhaps acknowledged, so damage there is no matter of cutting: the
-log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
+Everything below the recovery point had been fsynced and perhaps acknowledged, so damage there is not cut: the log opens
+*damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
 YIELD_BYTES = 1 << 20
-"""How much is scanned before other tasks get a turn."""
+"""How much is scanned before other tasks run."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ async def _run(scan: SegmentScan) -> None:
 async def _settle(
     storage: Storage, directory: str, good: list[Segment], dropped: list[Segment], durable_below: int | None
 ) -> None:
-    """Removes what is not the log, and fsyncs: a killed process's last bytes may be in the page cache alone.
+    """Removes what is not the log, and fsyncs: the last bytes of a killed process may be in the page cache only.
 
     ``durable_below`` is the offset below which nothing needs that; None: nothing at all does.
     """

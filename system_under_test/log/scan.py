@@ -1,8 +1,8 @@
-"""Reading a segment to its end, checking every entry, and making its index on the way.
+"""Reads a segment to its end, checks every entry, and builds its indexes.
 
 Used where nothing is known: after an unclean stop, beyond the last entry of an index (all of a segment, when its
 index is missing), and when a block turned out bad. It works in steps of about one index interval, so that a
-coroutine can let the loop breathe between them.
+coroutine can let other tasks run between them.
 """
 
 from __future__ import annotations

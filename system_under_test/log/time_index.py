@@ -1,7 +1,7 @@
 """The sparse index of a segment by time: how young its messages were up to some of them.
 
 On disk as Kafka has it: 12 bytes an entry, a timestamp in milliseconds (int64) and an offset relative to the segment's
-base (uint32). An entry says: no message up to this one is younger, and this one is just so old. Both rise strictly.
+base (uint32). An entry says: this message has this timestamp, and no message before it is younger. Both rise strictly.
 Like the other index it is a cache: after anything but a clean stop it is rebuilt from the segment.
 """
 
@@ -33,7 +33,7 @@ class TimeIndex:
         return self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
 
     def load(self, next_offset: int) -> bool:
-        """Reads the file; False when it cannot be the index of a segment that ends there, and then it is empty."""
+        """Reads the file; False, and the index stays empty, when it cannot be that of a segment that ends there."""
         data = self._file.read(0, self._file.size)
         timestamps, offsets = [], []
         previous = (NO_TIMESTAMP, -1)
@@ -55,7 +55,7 @@ class TimeIndex:
         self._offsets.append(offset)
 
     def floor(self, timestamp: int) -> int:
-        """No message before this offset is as young as that: where a search for the first one may begin."""
+        """No message before this offset is younger than ``timestamp``: a search for one begins here."""
         index = bisect_right(self._timestamps, timestamp) - 1
         return self._offsets[index] if index >= 0 else self.base_offset
 

@@ -1,15 +1,15 @@
-"""What compaction must remember of a log: where segments may leave gaps, and since when tombstones could be seen.
+"""What compaction remembers of a log: where segments may leave gaps, and since when tombstones could be read.
 
 Compaction takes the values before a null value (a tombstone) at once, and the tombstone itself ``delete.retention.ms``
-after it was first cleaned over, so that a reader that began before has had the time to see it. Kafka 0.10.2 takes the
+after it was first cleaned over, so that a reader that began before had time to see it. Kafka 0.10.2 takes the
 times of the segments' files for that, which a copy of the disk loses.
 
-A segment that was never cleaned ends where the next one begins. Below the offset ``gaps`` a start takes it that one
-ends earlier; beyond, it is a hole that a power loss has left.
+A segment that was never cleaned ends where the next one begins. Below the offset ``gaps`` one may end
+earlier, for compaction; beyond it, such a gap is a hole that a power loss has left.
 
 The file ``compaction-checkpoint`` in the log's folder has the line ``gaps OFFSET`` and then, rising, lines of an offset
-and when (milliseconds of the node's clock) all tombstones below it had been cleaned over. That it is there says that
-there may be gaps within segments, for good: they do not close again when the topic ceases to be compacted.
+and when (milliseconds of the node's clock) all tombstones below it had been cleaned over. While the file
+exists there may be gaps within segments. It is never removed: gaps do not close when the topic is no longer compacted.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Tombstones:
         return max(expired, default=0)
 
     async def close(self) -> None:
-        """The directory is about to go: nothing is written from now on."""
+        """The directory is about to be removed: nothing is written from now on."""
         async with self._writing:
             self._closed = True
 
@@ -82,12 +82,14 @@ class Tombstones:
             await self._change(lambda state: state)
 
     async def allow_gaps(self, offset: Callable[[], int]) -> None:
-        """Before a segment that begins there, or earlier; all below is on the disk. Asked for when it is written."""
+        """Notes that segments may leave gaps below ``offset()``, which is called just before the write. All below it is
+        on the disk.
+        """
         if offset() > self.gaps:
             await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
 
     async def cleaned(self, horizon: int, offset: int, now_ms: int) -> None:
-        """Those below ``horizon`` are gone; those from there to ``offset`` are noted, unless they had been before."""
+        """The tombstones below ``horizon`` are gone; those from there to ``offset`` are noted, unless they were."""
 
         def noted(state: Notes) -> Notes:
             rows = tuple(row for row in state.rows if row.offset > horizon)
@@ -99,7 +101,7 @@ class Tombstones:
         await self._change(noted)
 
     async def truncate(self, offset: int, gap: int = 0) -> None:
-        """What will stand at ``offset`` and beyond is new. ``gap``: where the log will end after one, else 0."""
+        """The log is about to be cut at ``offset``. ``gap``: where it will end after one, else 0."""
 
         def clipped(state: Notes) -> Notes:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}

@@ -43,7 +43,7 @@ class Summary:
     """What :func:`validate` learned. ``size`` counts the bytes of whole messages; a partial last one is left out."""
 
     count: int
-    """Of messages as readers see them: those within a compressed one count, it does not."""
+    """Of messages as readers see them: those within a compressed message count, that message does not."""
     size: int
     minimum_magic: int
     maximum_magic: int
@@ -155,12 +155,12 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False) -> Checked:
 
 
 def _may_be_wrapper(data: Buffer, position: int) -> bool:
-    """As far as can be seen: only a compressed message has an offset above its first."""
+    """Could it be a compressed message, as far as its bytes are there? Only that has an offset above its first."""
     return len(data) - position < ENTRY_PREFIX.size or bool(ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK)
 
 
 def validate(data: Buffer, max_message_bytes: int) -> Summary:
-    """What a leader demands of a producer's set before it appends it.
+    """Checks a producer's set before a leader appends it.
 
     ``max_message_bytes`` limits one entry with its header. Raises :class:`CorruptMessage`, :class:`MessageTooLarge`,
     or :class:`InvalidTimestamp` for one that claims to be a log's own, each naming the byte.

@@ -1,4 +1,4 @@
-"""A compressed set: one message, the wrapper, whose value is a set of others, compressed as a whole.
+"""A compressed set: one message, the wrapper, whose value is a set of other messages, compressed as a whole.
 
 The wrapper's offset is that of its last message. In format 1 the inner offsets are relative, so that a leader assigns
 offsets without opening anything: the first is the wrapper's less the last relative one (KIP-31). In format 0 they are

@@ -197,7 +197,7 @@ def _read_partition(
         records=b"",
     )
     if wanted.offset >= limit:
-        return answer  # between the high watermark and the log end: nothing yet, not an error
+        return answer  # between the high watermark and the log end: nothing yet, and no error
     whole = version >= FIRST_VERSION_WITH_WHOLE_MESSAGES
     size = min(wanted.max_bytes, left)
     found = _stored(partition, wanted.offset, size, limit, at_least_one=first or not whole)

@@ -1,8 +1,8 @@
 """The in-sync set of one leader's term: what is written in ZooKeeper, and what may be written there right now.
 
 While a write is in flight, or its outcome unknown, the high watermark waits for the union of the old and the proposed
-set and min.insync.replicas counts their intersection: whichever of the two the controller will read, every
-acknowledged record is on all its members.
+set and min.insync.replicas counts their intersection: every acknowledged record is then on all members of both
+sets, and the controller may read either.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Members:
         return Members(tuple(state.isr), epochs, tuple(state.elr))
 
     def without(self, leaving: Sequence[int], min_insync: int) -> Members:
-        """KIP-966: who leaves when fewer than ``min_insync`` stay has all that is acknowledged, until the set is
-        large enough again for the high watermark to move without it.
+        """KIP-966: a member that leaves when fewer than ``min_insync`` stay is eligible (``elr``): it has all that is
+        acknowledged until the set is large enough again for the high watermark to move without it.
         """
         isr = tuple(member for member in self.isr if member not in leaving)
         elr: tuple[int, ...] = ()

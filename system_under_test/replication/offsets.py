@@ -1,4 +1,4 @@
-"""Where a log begins, ends, and stood at a time; and where its epochs end.
+"""Answers where a log begins and ends, where it was at a time, and where its epochs end.
 
 The end is given only after proof, begun after the request arrived, that no newer leader exists: the state in ZooKeeper,
 read after a ``sync()``, still names this leader at this epoch. A new leader gives it only once its high watermark has
@@ -68,7 +68,9 @@ async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, 
 async def list_offsets(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse:
-    """Each partition once, as in Kafka's map: it may cost a round trip to ZooKeeper, or the scan of a segment."""
+    """Answers for each partition once, as in Kafka's map: it may cost a round trip to ZooKeeper, or the scan of a
+    segment.
+    """
     known: set[tuple[str, int]] = set()
     topics = []
     for topic in request.topics:
@@ -109,7 +111,7 @@ async def _list_partition(
 
 
 def _segments(partition: Partition, wanted: ListOffsetsPartition, end: int) -> list[int]:
-    """What version 0 lists, with ``end`` in the place of what consumers cannot read yet."""
+    """What version 0 lists, with ``end`` in place of the offsets that consumers cannot read yet."""
     count = max(0, wanted.max_num_offsets)
     found = offsets_before(partition.log, wanted.timestamp, count)
     below = [offset for offset in found if offset < end]

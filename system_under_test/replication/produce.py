@@ -29,7 +29,7 @@ served, some microseconds per 26 bytes at worst. (0.10.2 takes a segment's size;
 MAX_CONVERTED_BYTES = 1024 * 1024
 """The same where each message must be decoded and encoded again."""
 LONG = 64 * 1024
-"""Bytes of a set after which the others have a turn."""
+"""After a set of more bytes other tasks run."""
 
 
 async def produce(manager: ReplicaManager, request: ProduceRequest, context: Context) -> ProduceResponse | None:

@@ -15,7 +15,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 MAX_WAIT = 60.0
 """Seconds for which a request may wait, even if it asks for more: its client may be gone, and its connection counts."""
 TIDY_FROM = 64
-"""Waiting producers from which on it pays to look for those whose time ran out."""
+"""With fewer waiting producers it does not pay to look for those whose time ran out."""
 
 
 def time_limit(milliseconds: int) -> float:
@@ -24,7 +24,7 @@ def time_limit(milliseconds: int) -> float:
 
 
 class WaitingProducers:
-    """Of one partition, by the offset that the high watermark must reach."""
+    """The producers that wait for one partition, by the offset that the high watermark must reach."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[ErrorCode]]] = []
@@ -41,15 +41,15 @@ class WaitingProducers:
         return future
 
     def _tidy(self) -> None:
-        """Those whose time ran out stay where they are until the high watermark passes them, which may be never: the
-        heap is rid of them each time it has doubled.
+        """Those whose time ran out stay until the high watermark passes them, which may be never. They are removed each
+        time the heap has doubled.
         """
         self._heap = [entry for entry in self._heap if not entry[2].done()]
         heapq.heapify(self._heap)
         self._tidy_at = max(TIDY_FROM, 2 * len(self._heap))
 
     def __len__(self) -> int:
-        """Entries, those included whose time ran out."""
+        """Entries, including those whose time ran out."""
         return len(self._heap)
 
     def advance(self, high_watermark: int) -> None:
@@ -67,7 +67,7 @@ class WaitingProducers:
 
 
 class WaitingReaders:
-    """Of one partition; each waits for the next change and then looks again."""
+    """The readers that wait for one partition. Each waits for the next change and then looks again."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -87,12 +87,12 @@ class WaitingReaders:
 
 
 def expire(future: asyncio.Future[ErrorCode]) -> None:
-    """The time limit of a waiting producer: its records are appended and may yet be committed."""
+    """A waiting producer's time is over: its records are appended and may yet be committed."""
     if not future.done():
         future.set_result(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def wake(future: asyncio.Future[None]) -> None:
-    """The time limit of a waiting reader."""
+    """A waiting reader's time is over."""
     if not future.done():
         future.set_result(None)

@@ -107,9 +107,9 @@ class LocalFile:
         return descriptor
 
     def truncate(self, size: int) -> None:
-        """What was lent is not cut but left to those who still send it, and the file goes on as a copy of the rest: a
-        cut zeroes the end of a page, and later appends fill it, in sockets' queues too. That is slow, and durable
-        at once; a log lends what is committed only, so it happens after an unclean election and hardly else.
+        """A range that was lent is not cut. It is left to its senders, and the file goes on as a copy of the rest: a
+        cut zeroes the end of a page, and later appends fill it, in sockets' queues too. Copying is slow, and durable at
+        once; a log lends committed records only, so it happens after an unclean election and hardly otherwise.
         """
         if size >= self._size:
             return

@@ -1,6 +1,6 @@
-"""Bytes of a file to a connection without a copy of them in this process.
+"""Sends bytes of a file to a connection without copying them into this process.
 
-``loop.sendfile`` takes the connection away from its transport for the time (reading pauses, a closed transport is not
+``loop.sendfile`` takes the connection away from its transport while it runs (reading pauses, a closed transport is not
 noticed, a transport that is aborted then leaves the caller waiting for ever), and what it does for that costs more than
 it saves for less than half a megabyte. So sendfile is only tried here while the transport has nothing to send, and
 never waited for: what the socket does not take at once goes the usual way in small pieces, and the transport says when
