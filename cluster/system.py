@@ -83,7 +83,7 @@ class System(Protocol):
         return None
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        """Who is ``leader`` (of a key), ``coordinator`` (of a group) or ``controller`` now; None: nobody is known."""
+        """Who is ``leader`` (of a key), ``coordinator`` (of a group) or ``controller`` now; None: none is known."""
         return None
 
     def keys(self) -> Sequence[str]:
@@ -185,7 +185,7 @@ class Eventful(Protocol):
 
     @property
     def turning_points(self) -> Sequence[str]:
-        """Events in which a process says that somebody else is in charge from now on, or what else counts has changed.
+        """Events in which a process says that another is in charge from now on, or that some other state has changed.
 
         A search strikes there more often than at others: what is handed over is easily dropped.
         """
@@ -272,11 +272,11 @@ class ClientSessions(Protocol):
 
 @runtime_checkable
 class Holdable(Protocol):
-    """A system whose processes can be told to stop themselves (SIGSTOP) right after an event of their event log."""
+    """A system whose processes stop themselves on request (SIGSTOP) right after an event of their event log."""
 
     @property
     def start_events(self) -> Sequence[str]:
-        """Events that every start of a process comes past."""
+        """Events that every start of a process goes through."""
         ...
 
     def hold_file(self, node: Node) -> str:
@@ -292,7 +292,7 @@ class Movable(Protocol):
     """A system whose replicas can be moved from node to node while it runs."""
 
     async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:
-        """The nodes that have the key's replicas, as the system says; None while they move, or when nobody says."""
+        """The nodes that have the key's replicas, as the system says; None while they move, or when it is not known."""
         ...
 
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:

@@ -24,5 +24,5 @@ def run(arguments: argparse.Namespace) -> Exit:
     from assay.harness.search.shrunk import shrink
 
     shrunk = reading(lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note))
-    print(shrunk.told())
+    print(shrunk.text())
     return Exit.PASS

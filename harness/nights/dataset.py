@@ -1,6 +1,6 @@
 """The data set: ``night=2026-11-21/<run>.parquet``, one file per run, partitioned as Hive, Spark and DuckDB know it.
 
-A file is written under a hidden name and renamed in, so that whoever reads meanwhile sees a run as it was before or as
+A file is written under a hidden name and renamed in, so that a reader sees a run as it was before or as
 it is now. A run's name does not depend on where it was added from: added again, it takes the place of what was there.
 """
 
@@ -27,8 +27,8 @@ class DataSetError(Exception):
     """A store or a data set is not what it was given as; the message says which, and what to do."""
 
 
-def add(stores: Sequence[Path], into: Path, night: date | None, told: Callable[[Run], None]) -> int:
-    """Every run of these stores, each told once it is there; returns how many.
+def add(stores: Sequence[Path], into: Path, night: date | None, added: Callable[[Run], None]) -> int:
+    """Every run of these stores, ``added`` is called with each once it is there; returns how many.
 
     ``night``: of all of them; None: the day, in UTC, on which each began. Raises :class:`DataSetError` before anything
     is written.
@@ -38,7 +38,7 @@ def add(stores: Sequence[Path], into: Path, night: date | None, told: Callable[[
     for folder in [folder for folders in found for folder in folders]:
         run = record(folder)
         keep(into, night or began(run).date(), run)
-        told(run)
+        added(run)
     return sum(map(len, found))
 
 

@@ -1,4 +1,4 @@
-"""A run's folder becomes a row: what its files tell, and of its history the faults' lives and the times of recovery.
+"""A run's folder becomes a row: what its files say, and of its history the faults' lives and the times of recovery.
 
 A run is not judged again; ``assay check`` does that. What cannot be read, contradicts itself or never came to its end
 is a row all the same, without a verdict, so that it is never taken for a pass.
@@ -35,7 +35,7 @@ DEFECT: Final = re.compile(r"--defect[= ](\S+)")
 
 
 def record(folder: Path) -> Run:
-    """Raises nothing for what is wrong with the run: the row tells it."""
+    """Raises nothing for what is wrong with the run: the row says it."""
     info = store.read_run(folder)
     if info is None or not _dated(info):
         return _unreadable(folder)
@@ -74,11 +74,11 @@ def began(run: Run) -> datetime:
 
 
 def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
-    """With its verdict, and what its history tells. Raises what speaks against taking the run's word for it."""
+    """With its verdict, and what its history says. Raises what speaks against trusting the run's files."""
     path = folder / "verdict.json"
     if not path.exists():
-        told = "it was not judged; `assay check` does it, but does not keep what it says"
-        return msgspec.structs.replace(run, problem=run.problem or told)
+        unjudged = "it was not judged; `assay check` does it, but does not keep what it says"
+        return msgspec.structs.replace(run, problem=run.problem or unjudged)
     try:
         judgement = msgspec.json.decode(path.read_bytes(), type=Judgement)
     except (OSError, msgspec.MsgspecError) as error:
@@ -124,9 +124,9 @@ def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]
     ended = stored.closed and not stored.interrupted
     with DuckDB() as engine:
         reader = register_history(engine, stored.history, stored.contract.family)
-        told = None if stored.info is None else stored.info.digest
-        if told is not None and reader.closed is not None and reader.closed.digest != told:
-            raise HistoryError(f"{stored.history}: run.json tells another digest; it is not this run's history")
+        digest = None if stored.info is None else stored.info.digest
+        if digest is not None and reader.closed is not None and reader.closed.digest != digest:
+            raise HistoryError(f"{stored.history}: run.json has another digest; it is not this run's history")
         faults = _faults(engine)
         if not ended or all(fault.healed is None for fault in faults):
             return faults, ()
@@ -173,10 +173,10 @@ def _faults(engine: DuckDB) -> tuple[FaultLife, ...]:
 
 def _targets(text: str | None) -> tuple[str, ...]:
     try:
-        told = json.loads(text or "[]")
+        found = json.loads(text or "[]")
     except ValueError as error:
         raise HistoryError(f"a fault's targets are no JSON: {text!r}") from error
-    return tuple(map(str, told)) if isinstance(told, list) else ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def _unreadable(folder: Path) -> Run:
@@ -223,7 +223,7 @@ def _place(folder: Path) -> str:
 
 
 def _identity(folder: Path, info: RunInfo) -> str:
-    """Of what does not change while a run goes on; its owner tells one machine from another."""
+    """Of what does not change while a run goes on; its owner distinguishes machines."""
     parts = [folder.name, info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -231,22 +231,22 @@ def _identity(folder: Path, info: RunInfo) -> str:
 def _settings(folder: Path) -> dict[str, Any]:
     """Empty when there are none, or none that can be read: for a judged run ``open_stored`` then says so."""
     try:
-        told = msgspec.json.decode((folder / "settings.json").read_bytes())
+        found = msgspec.json.decode((folder / "settings.json").read_bytes())
     except (OSError, msgspec.DecodeError):
         return {}
-    return told if isinstance(told, dict) and isinstance(told.get("settings", {}), dict) else {}
+    return found if isinstance(found, dict) and isinstance(found.get("settings", {}), dict) else {}
 
 
 def _workload(test: str, settings: dict[str, Any]) -> str:
-    told = settings.get("experiment")
-    return told if isinstance(told, str) else test.rpartition("::")[2].partition("[")[0] or UNKNOWN
+    name = settings.get("experiment")
+    return name if isinstance(name, str) else test.rpartition("::")[2].partition("[")[0] or UNKNOWN
 
 
 def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
     """A run whose cluster did not start has no settings, only the command that would do it again."""
-    told = settings.get("settings", {}).get("defect")
+    defect = settings.get("settings", {}).get("defect")
     if "settings" in settings:
-        return str(told or NONE)
+        return str(defect or NONE)
     asked = DEFECT.search(info.command)
     return asked.group(1) if asked else NONE
 

@@ -19,7 +19,7 @@ NONE: Final = "none"
 """The defect of a run without one, as ``none`` is the nemesis of a run without faults."""
 
 UNKNOWN: Final = "(unknown)"
-"""The workload or nemesis of a run whose files do not tell it."""
+"""The workload or nemesis of a run whose files do not name it."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +65,10 @@ class Return(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a run. Without ``verdict`` nobody knows how it ended, and ``problem`` says why."""
+    """What is kept of a run. Without ``verdict`` it is not known how it ended, and ``problem`` says why."""
 
     run: str
-    """Names it, whatever machine and store it comes from."""
+    """Names it, on every machine and in every store."""
     folder: str
     """``test/time`` in its store."""
     test: str

@@ -20,7 +20,7 @@ WIDTH: Final = 500
 """Characters of a line where there is no terminal: a table that is cut says nothing."""
 
 NEWEST: Final = ("verdicts", "recovery", "unjudged")
-"""Told of the newest night only; JSON and files have them all."""
+"""Shown of the newest night only; JSON and files have them all."""
 
 TITLES: Final[Mapping[str, str]] = {
     "verdicts": "verdicts of {night}",

@@ -31,7 +31,7 @@ CAUGHT: Final = "caught"
 
 @dataclass(frozen=True)
 class Tables:
-    """By name, in the order in which they are told; ``night`` is the newest, ``before`` the one before it."""
+    """By name, in the order in which they are shown; ``night`` is the newest, ``before`` the one before it."""
 
     night: str
     before: str | None
@@ -44,7 +44,7 @@ class Tables:
 
 
 def compute(place: Path, zoo: Zoo, master: str | None = None) -> Tables:
-    """Raises ``DataSetError`` for what is no data set or is damaged, ``EngineUnavailable`` when Spark is not to be had.
+    """Raises ``DataSetError`` for what is no data set or is damaged, ``EngineUnavailable`` when Spark is not available.
 
     On a cluster all its nodes must see the data set under the same path.
     """

@@ -1,7 +1,7 @@
 """The command line options, and how they become the settings of each run.
 
 Only the standard library and pytest are imported here: this module is loaded in every pytest session of an
-environment that has the plugin, whatever is being tested.
+environment that has the plugin, also where no experiment is tested.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 ``open``          make a client and open it at this endpoint -> ``opened``, or ``raised``
 ``invoke``        one operation -> ``answered``, or ``raised`` with what escaped from the client
 ``greet``         are you there? -> ``opened``
-end of the line   nobody waits any more: the operation in hand may end, then the client is closed
+end of the line   no one waits any more: the operation under way may end, then the client is closed
 ================  =====================================================================================
 
 Operations and results are what JSON can say: a tuple arrives as a list, and the keys of a mapping as text.
@@ -26,7 +26,7 @@ LONGEST = 64 << 20
 
 
 class Open(msgspec.Struct, frozen=True, tag="open"):
-    """``limit``: seconds for opening, for closing, and for an operation whose outcome nobody waits for any more."""
+    """``limit``: seconds for opening, for closing, and for an operation whose outcome no one waits for any more."""
 
     endpoint: Endpoint
     limit: float
@@ -37,7 +37,7 @@ class Invoke(msgspec.Struct, frozen=True, tag="invoke"):
 
 
 class Greet(msgspec.Struct, frozen=True, tag="greet"):
-    """Only to see whether somebody answers."""
+    """Only to see whether the process answers."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):

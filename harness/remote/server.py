@@ -1,9 +1,9 @@
 """The worker process: runs clients of one workload on behalf of the harness, one for each connection.
 
-A client is not ended because the harness has given it up. A process that was stopped reads, when it wakes, what had
-arrived meanwhile: it carries out an operation that the history has long counted as indeterminate, as any program that
-was paused would. So the end of a connection is no reason to drop what had been asked for: the operation in hand may
-end, for as long as an operation may take, and only then is the client closed.
+A client does not end because the harness has given it up. A process that was stopped reads, when it goes on, what had
+arrived in the meantime: it carries out an operation that the history has long counted as indeterminate, as any program
+that was paused would. So the end of a connection is no reason to drop a request: the operation under way may end,
+for as long as an operation may take, and only then is the client closed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 async def entry(runtime: Any, words: Sequence[str]) -> int:
-    """The process itself, in every world, until it is told to stop. ``words``: the arguments, ``--client ...``.
+    """The process itself, in every world, until it is stopped. ``words``: the arguments, ``--client ...``.
 
     ``runtime`` is the node's, for all its clients: :class:`~assay.harness.remote.runtime.ClientRuntime`, or the
     simulation's.
@@ -124,7 +124,7 @@ class _Session:
         return asyncio.get_running_loop().create_task(receive(self._reader, Request))
 
     async def _carry_out(self, request: Request, following: asyncio.Task[Any]) -> bytes | None:
-        """The answer; None when nobody is there to hear it. ``following`` ends with the connection, not before."""
+        """The answer; None when no one waits for it. ``following`` ends with the connection, not before."""
         if isinstance(request, Greet):
             return encode(Opened())
         if isinstance(request, Open):
@@ -144,7 +144,7 @@ class _Session:
         what = f"operation {request.operation.f}" if isinstance(request, Invoke) else "open"
         await asyncio.wait([task], timeout=self._limit)
         came_to = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
-        _log.info("%s, for which nobody waited any more: %s", what, came_to[:500])
+        _log.info("%s, for which no one waited any more: %s", what, came_to[:500])
 
     async def _attempt(self, request: Open | Invoke) -> bytes:
         try:

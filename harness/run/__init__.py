@@ -1,1 +1,13 @@
-"""harness/run."""
+"""One run: what is tested, with which settings, where, and how it is driven and judged.
+
+- what: ``experiment`` (the decorator), ``settings``, ``registry`` (faults, checks, models and systems of a session),
+  ``faults`` (which runs the options ask for), ``variant`` (a system with a defect or settings), ``command_line``
+- where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
+- how: ``attempt`` (a run from plain code: folder, world, verdict) around ``trial`` (the same as coroutines), with
+  ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)
+- on disk: ``store``, ``versions``
+- objects by name: ``named``, ``systems``
+
+Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:
+stored, search, nights, plugin, cli.
+"""

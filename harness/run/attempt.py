@@ -57,7 +57,7 @@ class InfrastructureError(Exception):
 class Attempt:
     """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again.
 
-    ``reports``: of which runs a page is written; of hundreds of repetitions that pass nobody reads them.
+    ``reports``: of which runs a page is written; no one reads those of hundreds of repetitions that pass.
     ``engines``: the session's, which judge the run.
     """
 
@@ -92,7 +92,7 @@ class Attempt:
 
     @property
     def problem(self) -> str | None:
-        """What went wrong in the run besides what the history shows."""
+        """What went wrong in the run and is not in the history."""
         return None if self._info is None else self._info.problem
 
     def set_up(self) -> None:
@@ -138,7 +138,7 @@ class Attempt:
         except BaseException as error:
             self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
             raise
-        # Before the judgement: should that fail, whoever judges again must know all that speaks against a pass.
+        # Before the judgement: should that fail, a later judgement must know all that speaks against a pass.
         self._end(
             store.INTERRUPTED if ended.interrupted else store.FINISHED,
             digest=ended.digest,
@@ -193,11 +193,11 @@ class Attempt:
         """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""
         try:
             return str(render(self.folder.path, history))
-        except Exception as error:  # noqa: BLE001 - told to the user and kept with the run
-            told = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
+        except Exception as error:  # noqa: BLE001 - shown to the user and kept with the run
+            why = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
             self._write(problem="".join(traceback.format_exception(error)))
-            self.progress.note(f"report {told}")
-            return told
+            self.progress.note(f"report {why}")
+            return why
 
     def _described(self, trial: Trial) -> dict[str, Any]:
         """``settings.json``: everything needed to repeat the run, and what it was done with."""

@@ -50,7 +50,7 @@ class Collector:
         stamps: Stamps,
         on_line: Callable[[str, str], None] | None = None,
     ) -> None:
-        """``on_line(node, line)`` hears of every line as soon as it is there."""
+        """``on_line(node, line)`` is called with every line as soon as it is there."""
         self._nodes = nodes
         self._on_line = on_line
         self._history = history

@@ -56,7 +56,7 @@ class Tally:
 
 
 class Progress(Protocol):
-    """Where progress goes. ``update`` may be called as often as one likes."""
+    """Where progress goes. ``update`` may be called often."""
 
     def note(self, text: str) -> None:
         """A step worth a line of its own: ``building the node image``."""
@@ -95,9 +95,9 @@ class Plain:
 
 
 class OnTerminal:
-    """One line that is drawn anew, five times a second at most, and gone when closed.
+    """One line that is drawn again, five times a second at most, and gone when closed.
 
-    ``released`` is entered around each drawing: whoever captures output lets it through there.
+    ``released`` is entered around each drawing: code that captures output lets it through there.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The text logs of simulated processes, each kept apart with virtual times, as if every node had a file of its own.
 
 All simulated processes log through this process's ``logging``, and share its standard error; what they say belongs into
-the run's folder, not into the output of whoever runs the harness.
+the run's folder, not into the harness's own output.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Where runs are kept: ``store/<test id made filename-safe>/<UTC time>/``, and what lies in such a folder.
 
-A run's folder is made when the run begins and is never touched by another run. ``run.json`` tells its status from the
-first moment (``running``), so that a folder left by a crash can be told from a finished one: a running one whose owner
+A run's folder is made when the run begins and is never touched by another run. ``run.json`` has its status from the
+first moment (``running``), so that a folder left by a crash differs from a finished one: a running one whose owner
 is dead was abandoned.
 
-``store/latest`` and ``store/<test>/latest`` are symbolic links, swapped by a rename: whoever reads them sees the old
+``store/latest`` and ``store/<test>/latest`` are symbolic links, swapped by a rename: a reader sees the old
 run or the new one. Small files are written next to their place and renamed in, too.
 """
 
@@ -56,7 +56,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin | None = None
     """When time 0 of the history was, by the run's own clock and by the wall's: for placing the nodes' text logs."""
     notes: tuple[str, ...] = ()
-    """What spoke against a pass besides the history: unexpected exceptions in clients, an interrupt."""
+    """What spoke against a pass in addition to the history: unexpected exceptions in clients, an interrupt."""
     problem: str | None = None
     """Why the run did not come to its end, when it did not."""
 
@@ -166,7 +166,7 @@ def swap_link(link: Path, target: Path) -> None:
 def runs(root: Path) -> list[Path]:
     """Every run folder of a store, by test, the oldest of a test first.
 
-    Whoever copies a store may make folders of its links: ``latest`` is never a run.
+    A copy of a store may have folders in place of its links: ``latest`` is never a run.
     """
     if not root.is_dir():
         return []
@@ -215,7 +215,7 @@ def delete(paths: Iterable[Path]) -> None:
 def resolve(path: Path) -> Path:
     """The history folder that a user means by a run folder, a history folder or a ``latest`` link.
 
-    Raises ``FileNotFoundError`` that tells what was looked for.
+    Raises ``FileNotFoundError`` that names what was looked for.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")

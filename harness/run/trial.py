@@ -59,7 +59,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Ended:
-    """What a run came to, besides its history. ``notes`` speak against a pass; ``problems`` are for the record."""
+    """How a run ended, in addition to its history. ``notes`` speak against a pass; ``problems`` are for the record."""
 
     digest: str
     interrupted: bool
@@ -217,7 +217,7 @@ class Trial:
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal")
 
     async def _read_replicas(self, history: HistoryWriter) -> None:
-        """What lies on the nodes' disks, of a system that can tell; all of it or, with a reason to doubt, none."""
+        """What lies on the nodes' disks, of a system that can read them; all of it or, with a reason to doubt, none."""
         if not isinstance(self.system, Replicated):
             return
         self.tally.stage = "reading the replicas"
@@ -252,7 +252,7 @@ class Trial:
         return record
 
     async def _tick(self, stamps: Stamps, stop: asyncio.Event) -> None:
-        """By the loop's clock and not by stamps: whoever only looks must not move the history's clock."""
+        """By the loop's clock and not by stamps: a look at the progress must not move the history's clock."""
         loop = asyncio.get_running_loop()
         origin = stamps.loop_time(0)
         while True:
@@ -275,7 +275,7 @@ class Trial:
 
 
 def crashes(cluster: Cluster) -> list[str]:
-    """Processes that ended by an exception of their own, where the cluster can tell: the simulation can."""
+    """Processes that ended by an exception of their own, where the cluster knows of them: the simulation does."""
     return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 

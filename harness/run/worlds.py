@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class World(Protocol):
-    """One run's surroundings; ``loop`` is used from set-up to tear-down and closed by whoever made the world."""
+    """One run's surroundings; ``loop`` is used from set-up to tear-down and closed by the code that made the world."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
-        """Brings the nodes into being, with nothing running on them yet; ``note`` hears of long steps."""
+        """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps."""
         ...
 
     def tasks(self) -> list[asyncio.Task[Any]]:
@@ -44,7 +44,7 @@ class World(Protocol):
         ...
 
     async def save_logs(self, folder: Path) -> list[str]:
-        """The nodes' logs, below ``folder``; returns what could not be had."""
+        """The nodes' logs, below ``folder``; returns what could not be read."""
         ...
 
     async def close(self, *, keep: bool) -> None:
@@ -58,7 +58,7 @@ def default_cluster() -> tuple[str, str]:
 
     if engine_available():
         return DOCKER, "a Docker engine answers"
-    return SIM, "the simulation, as no Docker engine answers; `assay doctor` tells what is missing"
+    return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 
 
 def open_world(system: System, settings: Settings, *, run_id: str) -> World:

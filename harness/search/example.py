@@ -63,7 +63,7 @@ class Example(msgspec.Struct, frozen=True):
             configuration=settings.configuration,
         )
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """Line by line, as it is said to a person."""
         pace = "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s"
         zookeepers = f"{self.zookeepers} ZooKeeper{'s' if self.zookeepers > 1 else ''}"

@@ -110,7 +110,7 @@ class Exploration:
             f"shrunk from {before} steps to {steps}"
             + ("" if found.finished else " (not minimal: the time for shrinking was over)")
             + f"; with other seeds it fails {found.rate}",
-            *(f"  {line}" for line in found.example.told()),
+            *(f"  {line}" for line in found.example.lines()),
             f"history {found.outcome.digest}: "
             + ("the same again in other plays and another process" if same else "NOT the same in every play"),
             *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:EVIDENCE],

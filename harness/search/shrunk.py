@@ -43,13 +43,13 @@ class Shrunk:
     schedule: Path
     command: str
 
-    def told(self) -> str:
+    def text(self) -> str:
         steps, before = len(self.example.schedule.steps), len(self.before.schedule.steps)
         return "\n".join(
             [
                 f"{', '.join(sorted(self.wanted))}: from {before} steps to {steps} in {self.runs} runs"
                 + ("" if self.minimal else " (not minimal)"),
-                *(f"  {line}" for line in self.example.told()),
+                *(f"  {line}" for line in self.example.lines()),
                 f"it failed {self.first} as it was, and fails {self.last} now",
                 f"schedule: {self.schedule}",
                 f"replay: {self.command}",

@@ -92,9 +92,9 @@ def _batches(ops: Operations) -> Iterable[pa.RecordBatch]:
 
 
 def doubts(ops: Operations, *, own: bool = False) -> list[str]:
-    """Why a history proves too little to pass, whatever is found in it: as of one of our own.
+    """Why a history proves too little to pass, even when no anomaly is found; as for a run of our own.
 
-    ``own``: of a user's own model nobody knows which operations could contradict others.
+    ``own``: of a user's own model it is not known which operations could contradict others.
     """
     rows = succeeded = looked = 0
     for batch in _batches(ops):

@@ -55,8 +55,8 @@ def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
     pair = pc.extract_regex(pc.if_else(is_cas, argument, None), _PAIR)
     if pair.null_count != len(pair) - (pc.sum(is_cas).as_py() or 0):
         return None
-    told = pc.if_else(is_cas, pair.field("value"), pc.if_else(is_read, pc.if_else(ok, result, None), argument))
-    value, expected = _numbers(told), _numbers(pc.if_else(is_cas, pair.field("expected"), None))
+    given = pc.if_else(is_cas, pair.field("value"), pc.if_else(is_read, pc.if_else(ok, result, None), argument))
+    value, expected = _numbers(given), _numbers(pc.if_else(is_cas, pair.field("expected"), None))
     if value is None or expected is None:
         return None
     written = pc.and_(pc.invert(is_read), pc.not_equal(ops["outcome"], Outcome.FAIL.value))

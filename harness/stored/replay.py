@@ -39,7 +39,7 @@ class Comparison:
 
 
 def replay(path: Path, root: Path | None = None) -> Comparison:
-    """Runs pytest in another process, its output this one's, and keeps the new run in ``root`` or beside the first.
+    """Runs pytest in another process, its output this one's, and keeps the new run in ``root`` or next to the first.
 
     Raises ``FileNotFoundError`` when ``path`` is no run, ``HistoryError`` when it cannot be done again.
     """

@@ -128,7 +128,7 @@ class Driver:
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     if not engine_available():
-        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     system = Broker(partitions=0)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

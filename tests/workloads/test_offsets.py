@@ -73,7 +73,7 @@ def test_a_consumer_that_was_stopped_past_its_session_commits_late_and_is_refuse
         assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
         logs = [path.read_text() for path in attempt.folder.path.glob("logs/client*/process.log")]
         lines = [line for log in logs for line in log.splitlines()]
-        late = [line for line in lines if "commit, for which nobody waited any more" in line]
+        late = [line for line in lines if "commit, for which no one waited any more" in line]
         if any('"outcome":"fail"' in line and "answered UNKNOWN_MEMBER_ID" in line for line in late):
             return
     raise AssertionError("no late commit was refused")
@@ -94,7 +94,7 @@ def test_one_seed_one_history_with_consumers_on_nodes(tmp_path: Path) -> None:
 @pytest.mark.docker
 def test_a_consumer_is_killed_in_a_container(tmp_path: Path) -> None:
     if not engine_available():
-        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     settings = Settings(1, cluster=DOCKER, nemesis=("kill-consumer",), time_limit=10.0, rate=60.0, store=tmp_path)
     attempt = run(settings)
     assert attempt.judgement is not None

@@ -18,7 +18,7 @@ from helpers.live_cluster import Live
 @pytest.fixture(scope="session")
 def engine_needed() -> None:
     if not engine_available():
-        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
 
 
 @pytest.fixture(scope="session")

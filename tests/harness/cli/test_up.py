@@ -39,7 +39,7 @@ def containers() -> set[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_until_it_is_told_to_stop_and_leaves_nothing(number: signal.Signals) -> None:
     if not engine_available():
-        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` tells what is missing")
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     before = containers()
     command = [sys.executable, "-m", "assay.harness.cli.main", "up", "--nodes=2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -320,10 +320,10 @@ def test_ctrl_c_prints_the_checks_that_were_done_and_exits_130(
     assert told.err.splitlines() == ["assay: interrupted"]
 
 
-def test_ctrl_c_amid_a_query_is_no_engine_error() -> None:
-    from assay.checkers.engine.duck import _told
+def test_ctrl_c_during_a_query_is_no_engine_error() -> None:
+    from assay.checkers.engine.duck import _error
 
-    assert isinstance(_told(RuntimeError("Query interrupted"), "select 1"), KeyboardInterrupt)
+    assert isinstance(_error(RuntimeError("Query interrupted"), "select 1"), KeyboardInterrupt)
 
 
 def test_too_little_proves_nothing() -> None:
