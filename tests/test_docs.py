@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.harness.core.history import SCHEMAS
+from assay.harness.core.history.format_1 import KINDS
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
@@ -152,10 +155,26 @@ def test_the_first_pages_import_the_tester_by_its_public_face(name: str) -> None
     assert not [module for module in imported if module not in theirs and module.split(".")[0] not in THE_BROKERS]
 
 
-def test_kinds_of_effects_that_the_guide_names_are_known_to_a_check() -> None:
-    guide = (ROOT / "docs" / "checking.md").read_text()
-    table = guide[guide.index("| family | effects that it reads") : guide.index("All of these names")]
+def test_the_page_of_the_history_names_every_column() -> None:
+    named = set(spans(ROOT / "docs" / "history.md"))
+    assert not {field.name for schema in SCHEMAS.values() for field in schema} - named
+
+
+def test_kinds_of_effects_that_pages_name_are_known_to_a_check() -> None:
+    page = (ROOT / "docs" / "history.md").read_text()
+    table = page[page.index("| family | kind") : page.index("The docstring at the top")]
     kinds = {name for row in table.splitlines() if row for name in SPAN.findall(row.split("|")[2])}
+    guide = (ROOT / "docs" / "checking.md").read_text()
+    families = guide[guide.index("| family | effects that it reads") : guide.index("All of these names")]
+    assert {name for row in families.splitlines() if row for name in SPAN.findall(row.split("|")[2])} <= kinds
     text = "".join(path.read_text() for path in [*(ROOT / "checkers").rglob("*.py"), *(ROOT / "harness").rglob("*.py")])
-    assert kinds
     assert not [kind for kind in sorted(kinds) if f"'{kind}'" not in text and f'"{kind}"' not in text]
+    assert not {kind for kinds_of in KINDS.values() for kind in kinds_of.values()} - kinds
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_options_that_a_page_names_exist(page: Path) -> None:
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+\b", page.read_text()))
+    folders = ("harness", "benchmarks", "system_under_test")
+    code = "".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    assert not [option for option in sorted(named) if f'"{option}"' not in code]
