@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
     from assay.nemesis.fault import Census, Fault, Injection, Proof, Scope, on_each
+    from assay.nemesis.impact import Impact
     from assay.nemesis.process import draw_target, probe_processes, proved
     from assay.nemesis.schedule import Parameter, ScheduleError
     from assay.nemesis.target import Target, servers
@@ -129,6 +130,7 @@ _HOMES = {
     "assay.harness.run.experiment": "experiment",
     "assay.harness.run.settings": "Settings",
     "assay.nemesis.fault": "Census Fault Injection Proof Scope on_each",
+    "assay.nemesis.impact": "Impact",
     "assay.nemesis.process": "draw_target probe_processes proved",
     "assay.nemesis.schedule": "Parameter ScheduleError",
     "assay.nemesis.target": "Target servers",
@@ -142,7 +144,7 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
     "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "Effect", "Endpoint", "Engine", "Entry",
     "Eventful", "Evidence", "Explanation", "Family", "Fault", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable",
-    "Injection", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node",
+    "Impact", "Injection", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node",
     "NodeError", "OWNERSHIP_ANOMALIES", "Operation", "Outcome", "Parameter", "Phase", "ProcessState", "ProcessStatus",
     "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "SET_ANOMALIES",
     "ScheduleError", "Scope", "Settings", "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System",

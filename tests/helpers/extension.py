@@ -15,6 +15,7 @@ from assay import (
     Explanation,
     Family,
     Fault,
+    Impact,
     Injection,
     Model,
     Node,
@@ -41,6 +42,7 @@ class Hiccup:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
+    impact = Impact(pauses_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target)
