@@ -81,7 +81,7 @@ class AsyncProducer:
         return accepted.ticket.result
 
     async def flush(self) -> Account:
-        """Waits for the outcome of all that was accepted so far, and returns it. Nothing lingers during that time."""
+        """Waits for the outcomes of all messages accepted so far, and returns them. Nothing lingers until then."""
         audit = self._ledger.audit()
         try:
             await self._hurry(audit, None)
@@ -90,10 +90,11 @@ class AsyncProducer:
         return audit.account
 
     async def close(self, timeout: float | None = None) -> Account:
-        """Takes no more, waits up to ``timeout`` seconds (None: until each has had its time) for outcomes, and ends.
+        """Accepts no more messages, waits up to ``timeout`` seconds (None: until each has timed out) for outcomes, and
+        ends.
 
-        What still waits then fails, and what was sent and not answered is unknown. Returns the outcomes of all that had
-        none when it was called. Cancelled, it waits no longer.
+        Messages that still wait then fail; those sent and not answered are unknown. Returns the outcomes of all that
+        had none when it was called. When it is cancelled, it waits no longer.
         """
         if self._closed:
             return Account()
@@ -173,7 +174,7 @@ class AsyncProducer:
             return
 
     async def _pass(self, batch: Sequence[Envelope]) -> None:
-        """Through all stages up to the partitions' queues. What does not get there fails."""
+        """Passes a batch through all stages to the partitions' queues. A message that does not get there fails."""
         reason = "it was left out on the way"
         there: set[Ticket] = set()
         on_the_way = dict.fromkeys(envelope.ticket for envelope in batch)  # in their order, which outcomes keep

@@ -1,4 +1,4 @@
-"""What a caller of the asynchronous producer may hook into: one message, and each stage of its way through the queue.
+"""The hooks of the asynchronous producer: a message, and each stage of its way through the queue.
 
 The stages are those of Kafka's old asynchronous producer (``kafka.producer.async.CallbackHandler`` of 0.7). They are
 plain calls on the event loop and have to be short: nothing else runs during one.
@@ -17,7 +17,7 @@ from assay.system_under_test.client.errors import ClientError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
-    """Of one accepted message: its outcome, due by ``deadline`` (loop time)."""
+    """The outcome of one accepted message, due by ``deadline`` (loop time)."""
 
     result: asyncio.Future[SendResult]
     deadline: float
@@ -27,7 +27,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """A message on its way. One made by ``dataclasses.replace`` of another takes that one's place, ticket and all."""
+    """A message on its way. One made by ``dataclasses.replace`` of another replaces it and keeps its ticket."""
 
     topic: str
     value: Any
@@ -35,15 +35,15 @@ class Envelope:
     partition: int | None = None
     """None: the partitioner chooses."""
     on_done: Done | None = None
-    """Called once, with what is known in the end: a result, ``SendFailed`` or ``SendUnknown``."""
+    """Called once, with the outcome: a result, ``SendFailed`` or ``SendUnknown``."""
     ticket: Ticket | None = None
-    """The producer's. One without, that a stage adds, is given one."""
+    """Set by the producer; a stage that adds an envelope leaves it out."""
 
 
 Done = Callable[[Envelope, SendResult | ClientError], None]
 
 BatchHandler = Callable[[Sequence[Envelope]], Awaitable[Sequence[Envelope]]]
-"""What each batch goes through between the queue and the partitions. It may change envelopes, leave some out (they
+"""Called with each batch between the queue and the partitions. It may change envelopes, leave some out (they
 fail), add some, and take its time: the next batch waits. What it raises fails the batch."""
 
 
@@ -55,23 +55,23 @@ async def pass_on(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
 class Callbacks:
     """Does nothing at every stage: override what is needed.
 
-    What raises where envelopes pass (``after_dequeue``, ``before_sending``) fails them; elsewhere it is logged. What
-    ``before_enqueue`` raises, ``send`` raises.
+    An exception of ``after_dequeue`` or ``before_sending`` fails the envelopes; ``send`` raises one of
+    ``before_enqueue``; all others are logged.
     """
 
     def before_enqueue(self, envelope: Envelope) -> Envelope:
-        """What is to be enqueued in its place."""
+        """Returns the envelope to enqueue in its place."""
         return envelope
 
     def after_enqueue(self, envelope: Envelope, added: bool) -> None:
         """Not added where there was no room in time; then ``on_drop`` follows."""
 
     def after_dequeue(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
-        """What is to go on of a batch that left the queue."""
+        """Returns the envelopes of a batch from the queue that go on."""
         return envelopes
 
     def before_sending(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
-        """What is to be sent of what came through the handler."""
+        """Returns the envelopes to send of those that came from the handler."""
         return envelopes
 
     def after_sending(self, envelope: Envelope, result: SendResult) -> None:
@@ -81,8 +81,8 @@ class Callbacks:
         """It was not appended (``SendFailed``), or that is not known (``SendUnknown``)."""
 
     def last_batch(self) -> Sequence[Envelope]:
-        """What is still to be sent, after all else, when the producer is closed."""
+        """Returns the envelopes to send last when the producer is closed."""
         return ()
 
     def close(self) -> None:
-        """Nothing follows."""
+        """No call follows."""

@@ -12,7 +12,7 @@ from assay.system_under_test.client.serializer import Serializer, as_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
-    """Of a :class:`~assay.system_under_test.client.producer.Producer`."""
+    """For a :class:`~assay.system_under_test.client.producer.Producer`."""
 
     acks: int = -1
     """-1, 1 or 0; with 0 no broker answers, and a result says no more than that the messages were written to a
@@ -25,7 +25,7 @@ class ProducerConfig:
     """A try whose outcome is unknown is repeated as well, ``request_timeout`` after it was sent."""
     request_timeout: float = math.inf
     linger: float = 0.0
-    """How long a message waits for company."""
+    """How long a message waits for others to be sent with it."""
     batch_size: int = 16_384
     """Bytes of a message set to which no further ``send`` is added."""
     key_serializer: Serializer = as_bytes
@@ -37,16 +37,16 @@ class ProducerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncProducerConfig(ProducerConfig):
-    """Of an :class:`~assay.system_under_test.client.async_producer.AsyncProducer`; ``timeout`` counts from the moment
+    """For an :class:`~assay.system_under_test.client.async_producer.AsyncProducer`; ``timeout`` counts from the moment
     when a message is accepted.
     """
 
     timeout: float = 30.0
     retries: int = 1_000
     linger: float = 0.005
-    """How long the first message of a batch waits for company."""
+    """How long the first message of a batch waits for others."""
     queue_size: int = 10_000
-    """How many messages may be accepted and without outcome."""
+    """How many accepted messages may be without outcome."""
     enqueue_timeout: float | None = None
     """How long ``send`` waits for room before it drops its message (0: not at all; None: as long as it takes)."""
     batch_count: int = 200
@@ -59,16 +59,16 @@ class AsyncProducerConfig(ProducerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class MemberConfig:
-    """Of a :class:`~assay.system_under_test.client.membership.Membership`."""
+    """For a :class:`~assay.system_under_test.client.membership.Membership`."""
 
     assignors: Sequence[str] = ("range",)
     session_timeout: float = 6.0
     rebalance_timeout: float = 10.0
     """How long the group waits for this member to join again."""
     timeout: float = 5.0
-    """Of each call to the brokers."""
+    """For each call to the brokers."""
     retention: float | None = None
-    """For how long its commits are kept while the group has no members; None: as the brokers say."""
+    """How long its commits are kept while the group has no members; None: as the brokers say."""
     metadata_age: float = 5.0
     """After this time the member that leads looks at the topics again (``metadata.max.age.ms``, there 5 minutes)."""
     client_id: str = "assay-member"
@@ -76,7 +76,7 @@ class MemberConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(MemberConfig):
-    """Of a :class:`~assay.system_under_test.client.group_consumer.GroupConsumer`."""
+    """For a :class:`~assay.system_under_test.client.group_consumer.GroupConsumer`."""
 
     reset: str = "earliest"
     """``earliest``, ``latest``, or ``none``: then a poll without a position, or with one that is no longer in the log,
@@ -85,7 +85,7 @@ class ConsumerConfig(MemberConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
-    """Of a member of a group of the draft."""
+    """For a member of a group of the draft."""
 
     reset: str = "earliest"
     """As in :class:`ConsumerConfig`."""
@@ -96,5 +96,5 @@ class DraftConfig:
     join_timeout: float = 20.0
     """How long a join may wait for the other members."""
     timeout: float = 5.0
-    """Of each call to the brokers."""
+    """For each call to the brokers."""
     client_id: str = "assay-draft"

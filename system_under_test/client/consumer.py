@@ -1,7 +1,7 @@
 """Stateless reads: messages from an offset, and offsets by time.
 
 Reads change nothing, so they are repeated after any error until the deadline. A consumer has one connection to each
-broker, on which a broker answers one request after the other: concurrent long polls belong into consumers of their own.
+broker, on which a broker answers one request after the other: concurrent long polls need consumers of their own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Answer(NamedTuple):
 class SimpleConsumer:
     """``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) bounds each call as a whole.
 
-    Without ``check_crcs`` damaged messages are handed out as they came, as far as their lengths make sense.
+    Without ``check_crcs`` damaged messages are returned as they came, as far as their lengths make sense.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class SimpleConsumer:
 
         ``max_bytes`` is per partition. Returns as soon as any partition was answered; an answer of another may then be
         an error that goes away by itself (no leader, or one that did not answer: ``NETWORK_EXCEPTION``). Damaged
-        records are ``CORRUPT_MESSAGE``. A broker fills its answer in the order that is asked in, so a caller that wants
+        records are ``CORRUPT_MESSAGE``. A broker fills its answer in the order of the request, so a caller that wants
         all to have their turn begins with another each time. Raises ``ReadFailed`` when no partition was answered.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
@@ -135,7 +135,7 @@ class SimpleConsumer:
         return (await self._list_offsets(topic, wanted, LIST_OFFSETS_VERSION)).offset
 
     async def offsets_before(self, topic: str, partition: int, time: int, count: int = 1) -> list[int]:
-        """Up to ``count`` offsets at which one may begin to read what is older than ``time`` (ms since the epoch,
+        """Up to ``count`` offsets from which messages can be read that are older than ``time`` (ms since the epoch,
         ``LATEST`` or ``EARLIEST``), newest first: those at which segments begin, and the log's end for ``LATEST``.
 
         A segment is as old as its file, so this is coarse; :meth:`offsets` looks at messages. Raises ``ReadFailed``.

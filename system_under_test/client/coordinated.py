@@ -33,12 +33,12 @@ from assay.system_under_test.runtime import Runtime
 COMMIT_VERSION: Final = 2
 FETCH_VERSION: Final = 1
 ATTEMPT: Final = 1.0
-"""Seconds that one broker has to say who coordinates."""
+"""Seconds for one broker to name the coordinator."""
 STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
 OVER: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
-"""The generation is, for this member."""
+"""The generation is over, for this member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What a member is part of, and what it owns there."""
+    """The generation that a member is in, and what it owns there."""
 
     number: int
     member_id: str
@@ -88,7 +88,7 @@ class Coordinated:
     """Of one client, a member or not; ``timeout`` in seconds, for each call."""
 
     find_request: ClassVar[type[GroupCoordinatorRequest | ConsumerMetadataRequest]] = GroupCoordinatorRequest
-    """Who coordinates, in the words of the design."""
+    """The request for the coordinator, which each design has its own of."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Coordinated:
         self._silent_until = -math.inf
 
     def fall_silent(self, seconds: float) -> None:
-        """No heartbeats for so long: what a process is like that was stopped, to its group."""
+        """Sends no heartbeats for so long: to its group the process looks like one that was stopped."""
         self._silent_until = asyncio.get_running_loop().time() + seconds
 
     async def close(self) -> None:
@@ -128,16 +128,16 @@ class Coordinated:
         await self._pulse.close()
 
     def _over(self, code: ErrorCode) -> None:
-        """The generation is."""
+        """The generation is over."""
         self.generation = None
         self.ended = code
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None:
-        """In this generation, by default the present one; without any, as a client that is no member.
+        """Commits in this generation, by default the present one; without any, as a client that is no member.
 
-        Raises :class:`CommitFailed`. Sent once: after an unknown outcome it is for the caller to decide.
+        Raises :class:`CommitFailed`. Sent once: after an unknown outcome the caller decides.
         """
         under = self.generation if generation is None else generation
         request = OffsetCommitRequest(
@@ -199,7 +199,7 @@ class Coordinated:
         return CommitFailed(f"group {self.group}: {what}", whole, known, error=error)
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
-        """What is committed for each. Raises ``ReadFailed``."""
+        """Returns what is committed for each. Raises ``ReadFailed``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         request = OffsetFetchRequest(

@@ -30,7 +30,7 @@ T = TypeVar("T")
 PRODUCE_VERSION = 2
 
 BROKER_SHARE = 0.9
-"""Of the time left that a broker may wait for acknowledgements: its "timed out" should come before ours."""
+"""The part of the time left that a broker may wait for acknowledgements: its "timed out" should come before ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Delivery:
     """Carries one message set to the leader of the partition, again and again while it certainly did not arrive.
 
     With ``repeat_unknown`` also when it may have: each try then has ``request_timeout`` seconds, and what was appended
-    may be appended again. That is for callers to whom a repetition does no harm.
+    may be appended again. That is for callers which a repetition does not harm.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Delivery:
         self._request_timeout = request_timeout
 
     async def known_before_sending(self, lookup: Awaitable[T]) -> T:
-        """A look-up without which nothing is sent: its failure is definite."""
+        """Awaits a look-up that comes before the request: its failure is definite, since nothing was sent."""
         try:
             return await lookup
         except ReadFailed as error:

@@ -1,8 +1,8 @@
 """Membership of one group of the draft: a consumer to which its coordinator assigns partitions.
 
-A heartbeat goes out every session timeout / ``frequency``. One that is rejected stops the consumer until it has joined
-again. One without an answer within the session timeout, or whose socket closes, makes it look for the coordinator; it
-keeps what it owns until some coordinator says otherwise.
+A heartbeat goes out every session timeout / ``frequency``. A rejected one stops the consumer until it has joined
+again. Without an answer within the session timeout, or when its socket closes, it looks for the coordinator; it keeps
+what it owns until a coordinator says otherwise.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DraftMembership(Coordinated):
     async def enter(
         self, timeout: float | None = None, *, before_join: Callable[[], Awaitable[None]] | None = None
     ) -> Generation:
-        """The generation that it is in, once it is in one: the one that it has, or one that it joins.
+        """Returns the generation that it is in, or joins one first.
 
         ``before_join`` is called once, before the coordinator is first asked to let it join: until then it may turn out
         that its generation goes on. Raises :class:`JoinFailed`.
@@ -113,7 +113,7 @@ class DraftMembership(Coordinated):
         raise JoinFailed(f"group {self.group}: not a member in time: {last}")
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """From the next time on that it enters, which it has to: by a join, at any coordinator."""
+        """Changes the topics; the member has to join again, at any coordinator."""
         self._topics = list(topics)
         if self.generation is not None:
             super()._over(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -8,14 +8,14 @@ from assay.system_under_test.client.assignors import Partition
 
 
 class Fetching:
-    """All of them, from where its caller is, whatever was fetched before (KAFKA-2978)."""
+    """Reads all of them, from the caller's positions, without regard to what was fetched before (KAFKA-2978)."""
 
     def wanted(self, positions: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """What the next fetch asks for, of the partitions that are owned and not paused."""
+        """Returns what the next fetch asks for, of the partitions that are owned and not paused."""
         return positions
 
     def fetched(self, partition: Partition, end: int) -> None:
-        """An answer brought what is before ``end``."""
+        """An answer brought the messages before ``end``."""
 
     def moved(self, partition: Partition) -> None:
         """Its position was set, by the caller or because it was out of range."""

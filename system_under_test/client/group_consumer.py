@@ -1,8 +1,8 @@
 """A consumer that shares topics with the other members of its group, or reads partitions that its caller assigns.
 
-A partition is read on from what the group has committed, or from where ``reset`` says when that is nothing, or nothing
-that is still there. Positions are committed when the caller says so: what was returned before a commit is not returned
-to the group again after it, what was returned since may be.
+Reading a partition goes on at the committed offset of the group. When there is none, or it is no longer in the log,
+``reset`` says where to begin. Positions are committed when the caller says so: records that were returned before a
+commit are not returned to the group again, those returned since may be.
 
 What a poll guarantees when the group rebalances: it returns only what it read as a member of the generation that
 ``on_assigned`` was called with, and only if that was not known to be over when it returned. What it fetched in vain is
@@ -34,7 +34,7 @@ LONGEST_WAIT = 0.1
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 PASSING = TRANSIENT | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
-"""Of a partition that the next poll may read."""
+"""Errors of a partition that the next poll may read."""
 
 Callback = Callable[[Sequence[Partition]], Awaitable[None] | None]
 
@@ -45,7 +45,7 @@ def ignore(partitions: Sequence[Partition]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupListener:
-    """Functions or coroutines that a consumer calls; what they raise, poll raises.
+    """Functions or coroutines that a consumer calls; poll raises what they raise.
 
     ``on_assigned`` gets what is owned, positions found. ``on_revoked`` gets what was, before the group is joined again,
     and may still commit it, though the commit may be rejected. ``on_lost``, where it is given, is called in its place
@@ -73,7 +73,7 @@ class Received:
 
 
 class Members(Protocol):
-    """Of one member: :class:`Membership`, or that of another design."""
+    """The membership of one consumer: :class:`Membership`, or that of another design."""
 
     generation: Generation | None
     ended: ErrorCode | None
@@ -94,8 +94,7 @@ class Members(Protocol):
 
 
 class GroupConsumer:
-    """See the module. Subscribed to ``topics``, or to what :meth:`subscribe` or :meth:`assign` says. One call at a
-    time.
+    """See the module. Reads ``topics``, or what :meth:`subscribe` or :meth:`assign` names. One call at a time.
 
     Topics that do not exist are joined when they do. ``membership`` replaces the one of this design, which is made by
     the settings about members.
@@ -131,7 +130,7 @@ class GroupConsumer:
 
     @property
     def generation(self) -> Generation | None:
-        """What it owned last; None before the first time, after it left, and where its caller assigns."""
+        """The generation it was in last; None before the first time, after it left, and where its caller assigns."""
         return self._generation
 
     @property
@@ -176,7 +175,7 @@ class GroupConsumer:
         return self._positions[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Reads on from there. Raises ``KeyError`` for a partition that is not owned, ``ValueError`` below 0."""
+        """Moves the position there. Raises ``KeyError`` for a partition that is not owned, ``ValueError`` below 0."""
         if partition not in self.assignment:
             raise KeyError(partition)
         if offset < 0:
@@ -196,8 +195,8 @@ class GroupConsumer:
         self._positions.paused.difference_update(partitions)
 
     async def poll(self, timeout: float = 1.0) -> list[Received]:
-        """What comes within ``timeout`` seconds, in each partition's order; joins the group first, if it has to, which
-        may take longer.
+        """Returns what comes within ``timeout`` seconds, in each partition's order; joins the group first, if it has
+        to, which may take longer.
 
         Raises ``JoinFailed``, and ``ReadFailed`` when nothing could be read; then no position has moved, and the next
         poll tries again.
@@ -213,11 +212,11 @@ class GroupConsumer:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
-        """These offsets, or the positions of all that it reads, in the generation that it was in last.
+        """Commits these offsets, or the positions of all that it reads, in the generation that it was in last.
 
         ``metadata`` is stored with each that does not bring its own.
 
-        Raises ``CommitFailed``; sent once, so after an unknown outcome it is for the caller to decide.
+        Raises ``CommitFailed``; sent once, so after an unknown outcome the caller decides.
         """
         if offsets is None:
             offsets = self._positions.placed()
@@ -250,7 +249,7 @@ class GroupConsumer:
     # -- before a poll reads ---------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        """Until what is owned is known, and where it is read on."""
+        """Returns when it is known what is owned, and where reading goes on."""
         if not self._subscribed:
             await self._find([one for one in self._assigned if one not in self._positions.offsets])
             await self._reset_positions()
@@ -349,7 +348,7 @@ class GroupConsumer:
         return received
 
     async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:
-        """Where those are read on that are out of range. Raises ``ReadFailed``, before any position has moved."""
+        """Where to read on in those that are out of range. Raises ``ReadFailed`` before any position has moved."""
         return {
             one: await self._start(one, f"offset {begin[one]} is not in the log")
             for one, fetched in found.items()

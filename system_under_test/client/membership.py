@@ -2,7 +2,7 @@
 
 Each call ends within ``timeout``. A member learns from a heartbeat, or from any other answer, that it must join again;
 until it does its generation is over. The one that leads also looks at its group's topics now and then: when there are
-more partitions than it has assigned, its own generation is over for it, and its joining again has the others follow.
+more partitions than it has assigned, it ends its own generation and joins again, and the others follow.
 A commit says what is known of it: done, certainly not done, or unknown.
 """
 
@@ -49,7 +49,7 @@ __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
 
 class Membership(Coordinated):
-    """Of one member. One call at a time, besides heartbeats.
+    """One member. One call at a time, besides heartbeats.
 
     The member that leads the group looks every ``metadata_age`` seconds whether there are more partitions, and then has
     the group join again.
@@ -167,13 +167,13 @@ class Membership(Coordinated):
         ]
 
     async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
-        """How many partitions each has now; 0 for what is no topic yet. Raises ``ReadFailed``."""
+        """How many partitions each has now; 0 for a topic that does not exist yet. Raises ``ReadFailed``."""
         wanted = sorted(topics)
         found = (await self._metadata.describe(wanted, deadline)).topics if wanted else {}
         return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
 
     async def _watch(self, generation: Generation) -> None:
-        """Until there is more to assign than was. Fewer partitions are none to share: a broker may not know all yet."""
+        """Ends when there are more partitions than were assigned. Fewer mean nothing: a broker may not know all yet."""
         loop = asyncio.get_running_loop()
         while self.generation is generation:
             await asyncio.sleep(self._metadata_age)
@@ -188,7 +188,7 @@ class Membership(Coordinated):
                 self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _until(self, request: Any, version: int, deadline: float) -> Any:
-        """An answer of a coordinator that is one. Raises :class:`JoinFailed` when there is none in time."""
+        """Returns the answer of the present coordinator. Raises :class:`JoinFailed` when there is none in time."""
         loop = asyncio.get_running_loop()
         last: object = "no broker coordinates it"
         while (left := deadline - loop.time()) > 0:
@@ -205,7 +205,7 @@ class Membership(Coordinated):
         raise JoinFailed(f"group {self.group}: not a member in time: {last}")
 
     async def _beat(self, generation: Generation) -> None:
-        """Until the generation is over, or so long without an answer that it must be by now."""
+        """Ends when the generation is over, or after so long without an answer that it must be."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         request = HeartbeatRequest(group_id=self.group, generation_id=generation.number, member_id=generation.member_id)
@@ -234,7 +234,7 @@ class Membership(Coordinated):
             await asyncio.wait(tasks)
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """From the next time on that it enters, which it has to."""
+        """Changes the topics; the member has to join again."""
         self.topics = tuple(topics)
         if self.generation is not None:
             self._over(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -254,7 +254,7 @@ def _encoded(partitions: Sequence[Partition]) -> bytes:
 
 
 def _partitions(assignment: bytes) -> tuple[Partition, ...]:
-    """An assignment that makes no sense, or is empty, is none."""
+    """An assignment that makes no sense counts as empty."""
     try:
         found = decode(Assignment, 0, assignment) if assignment else Assignment(topics=[])
     except ProtocolError:

@@ -1,8 +1,8 @@
 """Who leads what: a cache that is refreshed from any broker that answers.
 
-A refresh asks the known brokers and the bootstrap addresses, in an order by chance so that one that is cut off and
-has old news is not asked for ever, and takes the first answer. Those that lately did not answer come last: with most
-of a cluster asleep, the time of every call would go by waiting for them. Concurrent callers share one refresh.
+A refresh asks the known brokers and the bootstrap addresses, in random order, so that one that is cut off and
+has old metadata is not asked for ever, and takes the first answer. Those that lately did not answer come last: with
+most of a cluster asleep, each call would spend its time waiting for them. Concurrent callers share one refresh.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assay.system_under_test.protocol.metadata import MetadataRequest
 METADATA_VERSION = 2
 
 BACK_OFF = 0.05
-"""Seconds between two looks for a leader that is not there."""
+"""Seconds between two searches for a leader that is missing."""
 
 ATTEMPT_TIMEOUT = 1.0
 """Seconds for one broker to answer before the next one is asked."""
@@ -37,7 +37,7 @@ _UNKNOWN_TOPIC = TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
 
 
 class Metadata:
-    """The cache of one client; ``pool`` stays the caller's to close."""
+    """The cache of one client; the caller closes ``pool``."""
 
     def __init__(self, bootstrap: str | Sequence[str], pool: Pool, random: Random) -> None:
         self._bootstrap = parse_addresses(bootstrap)
@@ -84,7 +84,7 @@ class Metadata:
         return count
 
     def forget(self, topic: str, partition: int) -> None:
-        """What was believed of this partition's leader turned out wrong."""
+        """The known leader of this partition turned out to be wrong."""
         self._leaders.pop((topic, partition), None)
 
     async def describe(self, topics: Sequence[str] | None, deadline: float) -> ClusterView:
@@ -112,7 +112,7 @@ class Metadata:
             await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
 
     async def _look(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
-        """The topic by a fresh look. When that does not come in time, ``problem``, found before, says more."""
+        """The topic as a new request finds it. When no answer comes in time, the error is ``problem``, found before."""
         try:
             view = await self.refresh(topic, deadline)
         except ReadFailed:

@@ -64,7 +64,7 @@ class MultiFetch:
                         troubles[one] = fetched
                     else:
                         answers[one] = fetched
-            # A buffer that was too small is no answer: who is sent away with nothing would ask with it again.
+            # A buffer that was too small is no answer: the caller would ask with the same one again.
             wanted = doubled or [one for one in offsets if not answers]
             if wanted and loop.time() + BACK_OFF >= deadline:
                 break
@@ -89,7 +89,7 @@ class MultiFetch:
         return list(dict.fromkeys(topic for topic, index in wanted if self._metadata.cached(topic, index) is None))
 
     async def _look(self, topic: str, deadline: float) -> dict[Partition, tuple[Fetched, bool]]:
-        """Brings nothing by itself: the next round, or the next call, knows more."""
+        """Notes a failure that brings no messages: the next round, or the next call, knows more."""
         with contextlib.suppress(ReadFailed):
             await self._metadata.refresh(topic, deadline)
         return {}

@@ -17,7 +17,7 @@ _log = logging.getLogger("assay.client")
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """What one caller appends, and what becomes of it."""
+    """What one caller appends, and its outcome."""
 
     records: list[Record]
     size: int
@@ -26,9 +26,9 @@ class Send:
 
 
 class ProduceQueue:
-    """What waits for one partition. A task works it off and ends when it is empty.
+    """What waits for one partition. A task empties it and ends.
 
-    It sends one message set and waits for what becomes of it, next tries included, before it takes another: nothing
+    It sends one message set and waits for its outcome, further tries included, before it takes another: nothing
     overtakes a set that has to be sent again (KAFKA-3197).
     """
 
@@ -51,7 +51,7 @@ class ProduceQueue:
         return entry.result
 
     async def close(self) -> None:
-        """Fails what waits; waits for nothing."""
+        """Fails the sends that wait, without waiting for any outcome."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -68,7 +68,7 @@ class ProduceQueue:
             self._worker = None
 
     def _take(self) -> list[Send]:
-        """The sends of one message set, those left out that were cancelled, or too late, while they waited."""
+        """The sends of one message set, without those that were cancelled or timed out while they waited."""
         now = asyncio.get_running_loop().time()
         batch: list[Send] = []
         size = 0

@@ -1,4 +1,4 @@
-"""Appends messages to partitions, and says what is known when that goes wrong.
+"""Appends messages to partitions, and says what is known after an error.
 
 Per partition there is one queue and at most one request in flight, so order is kept. What comes during a request goes
 out as one message set after it (a ``send`` is never split). With ``linger`` 0 a lone message leaves at once and batches
@@ -69,7 +69,7 @@ class Producer:
     def enqueue(
         self, topic: str, partition: int, values: Sequence[KeyValue], deadline: float
     ) -> asyncio.Future[SendResult]:
-        """As :meth:`send`, behind all that was enqueued before for this partition; the outcome comes by ``deadline``
+        """As :meth:`send`, after all that was enqueued before for this partition; the outcome comes by ``deadline``
         (loop time). Raises ``SendFailed`` at once when the producer is closed.
         """
         if self._closed:

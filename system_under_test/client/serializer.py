@@ -1,4 +1,4 @@
-"""What turns keys and values of a caller's kind into the bytes of a message."""
+"""Serializers: from a caller's keys and values to the bytes of a message."""
 
 from __future__ import annotations
 

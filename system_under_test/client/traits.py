@@ -20,9 +20,7 @@ IN_FLIGHT: Final = 5
 
 @dataclass(frozen=True)
 class ClientTraits:
-    """What a producer builds for each partition, a consumer of a group to fetch with, and a connector to know of its
-    ZooKeeper session.
-    """
+    """The classes of a producer's queue, of a group consumer's choice of fetches, and of a connector's session."""
 
     queue: type[ProduceQueue] = ProduceQueue
     fetching: type[Fetching] = Fetching
@@ -67,10 +65,11 @@ class OvertakingQueue(ProduceQueue):
 
 
 class SilentFetching(Fetching):
-    """Fetches a partition only from where its last answer ended: elsewhere, it believes, an answer is still to come.
+    """Fetches a partition only from where its last answer ended: anywhere else it believes that an answer is still to
+    come.
 
-    A rebalance sets positions back to what is committed. Of a partition that stays with its member what had been
-    fetched is not forgotten, and it waits for ever.
+    A rebalance sets positions back to what is committed. A partition that stays with its member keeps the end of its
+    last answer, and waits for ever.
     """
 
     def __init__(self) -> None:
@@ -90,7 +89,7 @@ class SilentFetching(Fetching):
 
 
 class ObliviousSession(ConsumerSession):
-    """Takes its session for granted: it goes on with what it owned, whatever became of it."""
+    """Takes its session for granted: it goes on with what it owned, also after the session is over."""
 
     @property
     def alive(self) -> bool:

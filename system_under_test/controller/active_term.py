@@ -23,4 +23,4 @@ class ActiveTerm:
 
 
 Action = Callable[[ActiveTerm], Awaitable[None]]
-"""Something that a request asks of the controller; it is done between two events."""
+"""Something that a request asks of the controller; it is done between two triggers."""

@@ -1,7 +1,7 @@
 """Changes of topics by request, served by the active controller only (41 elsewhere).
 
-What no broker could carry out is rejected here, before it is in ZooKeeper, from where every controller to come would
-try it again.
+A change that no broker could carry out is rejected here, before it is in ZooKeeper: from there every later
+controller would try it again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def deadline(timeout_ms: int) -> float:
 
 
 async def outcome(change: Coroutine[Any, Any, None], limit: float) -> Said:
-    """What to say of a change that is given until ``limit``."""
+    """The answer about a change, which has until ``limit``."""
     try:
         async with asyncio.timeout_at(limit):
             await change

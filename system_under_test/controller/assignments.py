@@ -35,7 +35,7 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
     except NoNodeError:
         data, stat = b"", None
     if stat is None or stat.czxid != known.czxid:
-        # Deleted by hand, and made again since or presently: then the list of topics will look as if nothing had been.
+        # Deleted by hand, and perhaps made again: then the list of topics will look unchanged.
         active.cluster.forget(name)
         active.brokers.deleted(name)
         return

@@ -1,5 +1,5 @@
 """Topics that are made because a client asked for them, as in Kafka 0.10: by the broker that was asked, which
-writes them to ZooKeeper as if by hand; the controller sees them there.
+writes them to ZooKeeper; the controller sees them there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger("assay.controller")
 
 
 def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
-    """What a topic is like about which nothing but its name is known."""
+    """The defaults for a topic of which only the name is known."""
     return CreatableTopic(
         topic=name,
         num_partitions=config.default_partitions,
@@ -29,7 +29,7 @@ def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> Cr
 
 
 def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
-    """Where groups are kept: the last of each key, and nothing is acknowledged that one broker alone has."""
+    """The topic that keeps groups: compacted, and no record counts that only one broker has."""
     replication = config.offsets_topic_replication_factor
     return CreatableTopic(
         topic=name,

@@ -21,7 +21,7 @@ from assay.system_under_test.tasks import Background
 
 
 class Broadcast:
-    """Of one term. ``rejected`` is called when a broker does not obey it."""
+    """The lines of one term. ``rejected`` is called when a broker does not obey it."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Broadcast:
         return all(broker in self._channels for broker in brokers)
 
     def open(self) -> None:
-        """Lines to the lives that are; those to lives that are over are closed, with all that waits in them.
+        """Opens lines to the brokers that live; those to lives that are over are closed, with all that waits in them.
 
         Raises ``Replaced`` after ``close``: a handler may still be at work when its term has ended.
         """
@@ -165,7 +165,7 @@ class Broadcast:
         )
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
-        """Have these brokers deleted their replicas of the topic? False when a line was closed before it said so."""
+        """Has these brokers delete their replicas of the topic. False when a line was closed before the answer."""
         partitions = [
             internal.StopReplicaPartition(
                 topic=name, partition=index, leader_epoch=self._cluster.states[name, index].value.leader_epoch + 1
@@ -186,7 +186,7 @@ class Broadcast:
         return True
 
     async def delete_replica(self, partition: PartitionId, brokers: Iterable[int]) -> list[int]:
-        """Which of these brokers have deleted theirs; the others' lines were closed before they said so."""
+        """Which of these brokers have deleted theirs; the others' lines were closed before they answered."""
         known = self._cluster.states[partition].value
         named = internal.StopReplicaPartition(
             topic=partition[0], partition=partition[1], leader_epoch=known.leader_epoch

@@ -64,7 +64,7 @@ class Changes:
         }
 
     async def handle(self, trigger: Trigger, active: ActiveTerm) -> None:
-        """Of all triggers but the claim, which is the controller's own."""
+        """For all triggers but the claim, which the controller handles itself."""
         await self._handlers[trigger](active)
 
     async def balance_now_and_then(self) -> None:
@@ -72,7 +72,7 @@ class Changes:
             await self._queue.notify_later(Trigger.BALANCE, self._config.leader_imbalance_check_interval_seconds)
 
     def configure(self, topic: str, settings: TopicSettings) -> None:
-        """A topic's settings are others; elections go by them."""
+        """A topic's settings have changed; elections depend on them."""
         self._new_settings[topic] = settings
         self._queue.notify(Trigger.SETTINGS)
 
@@ -122,7 +122,7 @@ class Changes:
         self._go_on_moving(active)
 
     async def assignments(self, active: ActiveTerm) -> None:
-        """Gives the partitions that were added to a topic a first state; a topic that made no sense may make some."""
+        """Gives the partitions that were added to a topic a first state; a topic that was invalid may be valid now."""
         for name in list(active.cluster.topics):
             await assignments.look_again(self._zookeeper, active, name, self._queue.watch(Trigger.ASSIGNMENTS))
         await self.topics(active)

@@ -34,7 +34,7 @@ class Channel:
         self._filled = asyncio.Event()
 
     def send(self, request: Request[Any]) -> asyncio.Future[Any]:
-        """The answer, some day; cancelled when the line is closed first."""
+        """The answer to come; cancelled when the line is closed first."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.append((request, future))
         self._filled.set()

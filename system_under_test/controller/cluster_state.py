@@ -77,7 +77,7 @@ class ClusterState:
                 waiting.set_result(None)
 
     def when_forgotten(self, name: str, done: asyncio.Future[None]) -> None:
-        """``done`` is set once the topic is no more."""
+        """``done`` is set once the topic is gone."""
         self._forgotten.setdefault(name, []).append(done)
 
     def configure(self, name: str, settings: TopicSettings) -> bool:
@@ -157,7 +157,7 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
 
 
 async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None) -> Topic:
-    """Its assignment, watched, and its settings. Raises ``ZnodeError`` for an assignment that is none."""
+    """Its assignment, watched, and its settings. Raises ``ZnodeError`` for an invalid assignment."""
     path = paths.topic(name)
     data, stat = await zookeeper.get(path, watch)
     if not is_topic_name(name):

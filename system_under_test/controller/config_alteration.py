@@ -22,7 +22,7 @@ ANNOUNCED_VERSION = 2
 async def alter(
     zookeeper: ZooKeeper, active: ActiveTerm, topic: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
-    """Sets these, and takes those of None back to the brokers' default. Raises ``TopicError``.
+    """Sets these; None means the brokers' default. Raises ``TopicError``.
 
     Settings that are not named stay, also those that no broker here knows: other tools may have put them there.
     """

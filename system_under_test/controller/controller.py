@@ -78,7 +78,7 @@ class Controller:
         self._queue.notify(Trigger.CLAIM)
 
     def configure(self, topic: str, settings: TopicSettings) -> None:
-        """A topic's settings are others; elections go by them."""
+        """A topic's settings have changed; elections depend on them."""
         if self._active is not None:  # a broker that becomes controller later reads them itself
             self._changes.configure(topic, settings)
 

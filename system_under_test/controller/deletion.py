@@ -25,8 +25,8 @@ BACK_OFF = 0.2
 
 
 class Deletions:
-    """``perform`` does something between two events of the controller; ``look_again`` has ``look`` called; ``endings``
-    are the writes by which what else was under way with a topic goes along with it.
+    """``perform`` runs an action between two triggers of the controller; ``look_again`` has ``look`` called;
+    ``endings`` gives the writes that end everything else that was under way with a topic.
     """
 
     def __init__(

@@ -44,8 +44,8 @@ class MetadataCache:
 
     def learn(self, request: LeaderAndIsrRequest) -> None:
         """A new role is news for clients too: one that is turned away by the old leader must find the new one here,
-        before the metadata proper has come round. Of partitions that are new themselves only the metadata proper
-        tells: a broker is commanded for those that it replicates, and half a topic would be shown as a whole one.
+        before the metadata proper has come round. New partitions are taken from the metadata proper only: a
+        broker gets roles for those that it replicates, and would show half a topic as a whole one.
         """
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         for partition in request.partitions:
@@ -57,7 +57,7 @@ class MetadataCache:
         return self._brokers.values()
 
     def leaders(self, topic: str) -> Mapping[int, LiveBroker | None]:
-        """The live leader of each partition that is known; empty for a topic that is none."""
+        """The live leader of each partition that is known; empty for a topic that does not exist."""
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}
 
     def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:

@@ -72,7 +72,7 @@ class PartitionMachine:
             self._brokers.changed(partition)
 
     async def _settle(self, partition: PartitionId) -> None:
-        """Until the state is right, or waits for a broker. A lost race for the znode's version starts over."""
+        """Returns when the state is right, or waits for a broker. A lost race for the znode's version starts over."""
         while True:
             self.undecided.pop(partition, None)
             assignment = self._cluster.topics[partition[0]].assignment[partition[1]]

@@ -1,4 +1,4 @@
-"""The lead goes to the first of the assignment: by /admin/preferred_replica_election, by request, or now and then.
+"""Makes the first of the assignment the leader: by /admin/preferred_replica_election, by request, or periodically.
 
 Followers that took over keep the lead when the others come back, so that after some failures one broker leads
 everything. Only a replica that is in sync is elected; the others are passed over, with a line in the log.

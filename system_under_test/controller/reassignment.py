@@ -7,10 +7,10 @@ goes on where one ended, and half a step is never visible:
    leader learns of it; the new replicas copy.
 2. *switch*: once all replicas that shall stay are in sync, assignment, in-sync set and leader are among them, and the
    entry names those that are to go (``removing``).
-3. *clean*: those delete their files; each is struck off the entry when it has said so. The entry goes when there are
-   none, and all that are assigned are in sync, which is all there is to wait for when no replica has to go.
+3. *clean*: those delete their files; each is removed from the entry when it has confirmed that. The entry goes when
+   there are none, and all that are assigned are in sync. Without replicas to remove only the latter is waited for.
 
-A replica that is dead is waited for, at each step. A topic that is deleted takes its reassignment along.
+A replica that is dead is waited for, at each step. Deleting a topic ends its reassignment.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Moves = dict[PartitionId, Move]
 
 
 class Reassignments:
-    """``perform`` does something between two events of the controller; ``look_again`` has ``look`` called; ``learn``
+    """``perform`` runs an action between two triggers of the controller; ``look_again`` has ``look`` called; ``learn``
     reads which topics and partitions there are, and where.
     """
 
@@ -104,7 +104,9 @@ class Reassignments:
         active.cluster.moves = moves
 
     async def endings(self, active: ActiveTerm, name: str) -> list[Any]:
-        """The write that takes the moves of a topic away, as it goes: they are none of the next one's of that name."""
+        """The write that takes the moves of a topic away, as it is deleted: they must not apply to a later topic of
+        that name.
+        """
         moves, version, _ = await self._read(active)
         left = {partition: move for partition, move in moves.items() if partition[0] != name}
         return [] if left == moves else [_writing(left, version)]
@@ -112,7 +114,9 @@ class Reassignments:
     # -- by request --------------------------------------------------------------------------------------------------
 
     async def start(self, active: ActiveTerm, partition: PartitionId, replicas: list[int]) -> None:
-        """Has a partition move to these replicas, unless it does, or has them, already. Raises ``TopicError``."""
+        """Has a partition move to these replicas, unless it is on its way there, or has them, already. Raises
+        ``TopicError``.
+        """
         name, index = partition
         moves, version, _ = await self._read(active)
         if not _is_partition(active, name, index) or name in active.cluster.deleting:
@@ -202,7 +206,7 @@ class Reassignments:
         topic, path = active.cluster.topics[name], paths.topic(name)
         data, stat = await self._zookeeper.get(path)
         if stat.czxid != topic.czxid or not _says(path, data, topic.assignment):
-            self._look_again()  # once that has been looked into, as its watch will have it
+            self._look_again()  # after a new look, which the watch brings
             return False
         wanted = {**topic.assignment, index: replicas}
         written = await active.partitions.rewrite(

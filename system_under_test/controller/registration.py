@@ -1,4 +1,4 @@
-"""A broker's place among the living: /brokers/ids/N, ephemeral, one life for each czxid."""
+"""A broker's registration: /brokers/ids/N, ephemeral, one life for each czxid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 GRACE = 2.0
 """Seconds beyond the session timeout for which the registration of a former life may linger, while ZooKeeper is there:
-without it no session ends, and a ZooKeeper that comes back gives each its whole time again.
+without it no session ends, and a ZooKeeper that comes back grants each its whole timeout again.
 """
 
 

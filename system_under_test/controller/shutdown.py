@@ -27,7 +27,7 @@ PATIENCE = 30.0
 async def controlled_shutdown(
     controller: Controller, request: ControlledShutdownRequest, context: Context
 ) -> ControlledShutdownResponse:
-    """11 from who is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
+    """11 when this is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
     remaining: list[PartitionName] = []
 
     async def act(active: ActiveTerm) -> None:

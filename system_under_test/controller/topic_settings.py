@@ -1,7 +1,7 @@
 """A topic's own settings, as they are in ZooKeeper.
 
-They come to a broker by two ways, from the controller with its role and from ZooKeeper when they change, and may
-overtake each other. So each reading bears the transaction as of which it is true, and an older one replaces nothing.
+They reach a broker in two ways, from the controller with its role and from ZooKeeper when they change, and may
+overtake each other. So each reading has the zxid as of which it is true, and an older one replaces nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> TopicSet
 
 
 def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Without those that this broker does not know or cannot take: tools of others may write what they like there."""
+    """Without those that this broker does not know or cannot take: other tools may write anything there."""
     usable = {}
     for key, value in settings.items():
         try:

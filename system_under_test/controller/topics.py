@@ -19,7 +19,7 @@ from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 
 MAX_PARTITIONS = 1_000
-"""At once: their replicas are three open files each, and their assignment is one znode (1 MB at most)."""
+"""In one request: their replicas are three open files each, and their assignment is one znode (1 MB at most)."""
 
 
 class TopicError(Exception):
@@ -89,7 +89,7 @@ def placeable(replicas: Sequence[int], replication: int, brokers: Collection[int
 def spread(
     partitions: range, replication: int, brokers: Sequence[int], start: int, shift: int
 ) -> Mapping[int, Sequence[int]]:
-    """Leaders go round the brokers from a certain one; followers shift by one each time round (as Kafka's)."""
+    """Leaders go round the brokers from ``start``; followers shift by one each time round (as Kafka's)."""
     count = len(brokers)
     assignment = {}
     for partition in partitions:
@@ -103,7 +103,7 @@ def spread(
 
 
 def creation(name: str, plan: Plan) -> list[Any]:
-    """The writes that bring a topic into being."""
+    """The writes that make a topic."""
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
     operations = []
     if plan.settings:

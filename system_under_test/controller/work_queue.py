@@ -73,8 +73,8 @@ class WorkQueue:
         return item
 
     async def perform(self, action: Action) -> None:
-        """Does it between two triggers. Raises ``TopicError``: 41 when this broker is not the controller, -1 when the
-        outcome is unknown, and what the action raises.
+        """Runs the action between two triggers. Raises ``TopicError``: 41 when this broker is not the controller, -1
+        when the outcome is unknown, and what the action raises.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((action, done))

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """A member as far as its session goes. ``session_timeout`` in seconds, ``deadline`` on the loop's clock."""
+    """The part of a member that its session needs. ``session_timeout`` in seconds, ``deadline`` on the loop's clock."""
 
     session_timeout: float
     deadline: float
@@ -39,7 +39,7 @@ class SessionTimers(Generic[TimedT]):
             member.timer = loop.call_at(member.deadline, self._fired, member)
 
     def stop(self, member: TimedT) -> None:
-        """Of a member that is removed."""
+        """Ends the timer of a member that is removed."""
         if member.timer is not None:
             member.timer.cancel()
             member.timer = None

@@ -34,7 +34,7 @@ from assay.system_under_test.replication.partition import Partition
 _log = logging.getLogger("assay.groups")
 
 CHUNK: int = 256 * 1024
-"""Bytes that are read at a time while groups are loaded; others have a turn in between."""
+"""Bytes that are read at a time while groups are loaded; other tasks run in between."""
 _ERRORS = {
     ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -139,7 +139,7 @@ class StoredGroups:
             raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)
 
     def group(self, group_id: str) -> Group:
-        """It, made when there is none."""
+        """The group, made when there is none."""
         if group_id not in self.groups:
             self.groups[group_id] = self._new_group(group_id)
         return self.groups[group_id]
@@ -148,7 +148,7 @@ class StoredGroups:
         return Group(group_id, self._store_group, self._events, self._spawn)
 
     async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
-        """As :meth:`Group.join`; a group that is none yet becomes one by the first who may join it."""
+        """As :meth:`Group.join`; a group begins with the first member that may join it."""
         if sum(len(protocol.metadata) for protocol in request.protocols) > self._partition.config.max_message_bytes:
             raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
         known = self.groups.get(request.group_id)

@@ -38,7 +38,7 @@ async def commit(
 
 
 def _check_group(group_id: str) -> ErrorCode:
-    """It is to be the name of a znode."""
+    """The group's id becomes the name of a znode."""
     fits = group_id.isprintable() and group_id not in ("", ".", "..") and "/" not in group_id
     return ErrorCode.NONE if fits else ErrorCode.INVALID_GROUP_ID
 

@@ -137,8 +137,8 @@ class AcceptedConnection:
                 await self._handle_large(size)
 
     async def _handle_large(self, size: int) -> None:
-        """The memory is reserved once the request has begun to arrive, and kept only while it goes on arriving: for
-        announcing a size alone no client takes it from the others.
+        """The memory is reserved once the request has begun to arrive, and kept only while it goes on arriving: a
+        client must not take it from the others by announcing a size alone.
         """
         first = await self._reader.exactly(FREE_REQUEST_BYTES)
         self._waiting_since = math.inf
@@ -165,8 +165,9 @@ class AcceptedConnection:
         api = self._apis.get(start.api_key)
         handler = self._handlers.get(start.api_key)
         if start.api_key == API_VERSIONS_KEY and api is not None and not api.speaks(start.api_version):
-            # The one request whose sender cannot know better: answered in version 0, its body unread (KIP-35), with the
-            # versions to ask in (KIP-511). A client that counts down to 0 instead may halve its patience at each step.
+            # The one request whose sender cannot know the versions: answered in version 0, its body unread (KIP-35),
+            # with the versions to ask in (KIP-511). A client that counts down to 0 instead may halve its timeout at
+            # each step.
             await self._send(api_versions([api], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
             return
         if api is None or handler is None:

@@ -105,7 +105,7 @@ class _Wire(asyncio.Protocol):
         self._wake()
 
     async def room(self) -> None:
-        """Returns when the transport takes more, or nothing any more."""
+        """Returns when the transport takes more, or has ended."""
         while self.full and not self.ended:
             await self._change()
 
@@ -176,7 +176,7 @@ class Connection:
         return self._wire.ended
 
     async def ended(self) -> None:
-        """Returns when its socket is closed, by whomever."""
+        """Returns when its socket is closed, by either side."""
         await self._wire.end()
 
     async def call(self, request: Request[R], version: int, timeout: float) -> R:

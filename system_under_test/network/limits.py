@@ -1,4 +1,4 @@
-"""How much a stranger may ask of a broker."""
+"""How much any client may ask of a broker."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Responses that their peers have not taken yet, over all connections, and who is closed when they become too many.
 
-A response is read from disk whole before it is sent, so each peer that takes nothing holds one in memory. Making the
-others wait for that memory would be what such a peer wants; so no client waits, and one that has kept a response
-waiting for longest is closed.
+A response is read from disk whole before it is sent, so each peer that takes nothing holds one in memory. If the
+others had to wait for that memory, such a peer could stop them all. So no client waits for it, and the peer that has
+kept a response for longest is closed.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
 
 @message
 class GroupProtocol:
-    """A way of assigning partitions that a member knows, and what it has to say for it."""
+    """A way of assigning partitions that a member knows, with its metadata for it."""
 
     name: str = wire(STRING)
     metadata: bytes = wire(BYTES)
@@ -53,7 +53,7 @@ class JoinGroupResponse:
     leader_id: str = wire(STRING)
     member_id: str = wire(STRING)
     members: list[GroupMember] = wire(array(GroupMember))
-    """To the leader, who assigns; the others get none."""
+    """For the leader, which assigns; the others get none."""
 
 
 @request(key=11, versions=(0, 1))

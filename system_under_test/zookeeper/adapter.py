@@ -5,7 +5,7 @@ overtake the watch event that was read before it. Here there is only the first: 
 watch events, state changes) to the event loop from the thread that read it, so all arrive in the order in which they
 were read. That thread is the only one, and ``close`` joins it.
 
-Two more things are set right: kazoo's ``multi`` *returns* its exceptions, and it forgets the negotiated timeout.
+It corrects two more things: kazoo's ``multi`` *returns* its exceptions, and it forgets the negotiated timeout.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class KazooZooKeeper:
         results = await self._answer(transaction.commit_async())
         failures = [result for result in results if isinstance(result, Exception)]
         for failure in failures:
-            if not isinstance(failure, RolledBackError | RuntimeInconsistency):  # those befell the other operations
+            if not isinstance(failure, RolledBackError | RuntimeInconsistency):  # those are of the other operations
                 raise failure
         if failures:
             raise failures[0]

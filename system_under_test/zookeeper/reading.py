@@ -1,4 +1,4 @@
-"""Reading what may not be there."""
+"""Reads of znodes that may not exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assay.system_under_test.runtime import Watch, ZooKeeper
 
 
 async def watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
-    """Content and stat, None when there is no such znode; its change, or its coming into being, is watched."""
+    """Content and stat, None when there is no such znode; its change, or its creation, is watched."""
     while True:
         try:
             return await zookeeper.get(path, watch)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ZnodeError(Exception):
-    """A znode's content is not what its path promises."""
+    """A znode's content is not what its path requires."""
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):

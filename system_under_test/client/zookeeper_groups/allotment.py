@@ -1,4 +1,4 @@
-"""Who of a group in the old design gets which partitions: every member works it out for itself, from the same data.
+"""Who of a group in the old design gets which partitions: every member computes it from the same data.
 
 As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic a contiguous range to each consumer thread.
 """

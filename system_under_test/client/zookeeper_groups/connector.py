@@ -1,7 +1,7 @@
 """A consumer of the old design: it finds the others of its group, and agrees with them, through ZooKeeper alone.
 
-Every change of members, brokers, topics or partitions makes every member work out again what is whose, let go of what
-it owns and claim what is its own; a claim fails until the former owner has let go, and is tried again. What a member
+Every change of members, brokers, topics or partitions makes every member compute the assignment again, let go of what
+it owns and claim its new partitions; a claim fails until the former owner has let go, and is tried again. What a member
 owns ends at once when its session is over, or when it has not heard from ZooKeeper for so long that it may be.
 """
 
@@ -40,7 +40,7 @@ from assay.system_under_test.runtime import Runtime
 from assay.system_under_test.tasks import Background
 
 FIRST_BACK_OFF, LAST_BACK_OFF = 0.1, 1.0
-"""Seconds between two tries to claim, doubled each time, by chance half as much or half as much again."""
+"""Seconds between two tries to claim, doubled each time, with a random factor from 0.5 to 1.5."""
 
 _log = logging.getLogger("assay.client")
 
@@ -136,7 +136,7 @@ class ConsumerConnector:
 
     @property
     def owned(self) -> dict[Partition, str]:
-        """What certainly is its own at this moment, with the thread's id."""
+        """The partitions that it certainly owns at this moment, with the thread's id."""
         return {partition: hold.thread for partition, hold in self._current().items()}
 
     @property
@@ -150,7 +150,7 @@ class ConsumerConnector:
             return await self._commit()
 
     async def shutdown(self) -> None:
-        """Commits, if it commits by itself, lets go of everything and leaves. Idempotent; the system cannot fail it."""
+        """Commits with auto-commit, lets go of everything and leaves. Idempotent; raises no error of the system."""
         if self._closed:
             return
         self._closed = True
@@ -190,7 +190,7 @@ class ConsumerConnector:
         self._wake.set()
 
     def _failed(self, error: BaseException) -> None:
-        """A task of ours ended by an error that is none of the system's: this member hands out nothing more."""
+        """A task ended by an unexpected error: this member hands out nothing more."""
         _log.error("%s: %r", self.consumer_id, error, exc_info=error)
         self._end(ChangeKind.LOST)
 
@@ -235,7 +235,7 @@ class ConsumerConnector:
             self._wake.set()
 
     async def _rebalance(self, subscription: StreamSubscription) -> bool:
-        """Whether this member has what is its own. Raises kazoo's errors and ``ClientError``."""
+        """Does this member own what it should? Raises kazoo's errors and ``ClientError``."""
         await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
         view = await read_view(self._zookeeper, self._config.group, subscription, self._changed)
         wanted = view.allotted_to(self.consumer_id)

@@ -1,4 +1,5 @@
-"""Where a group of the old design keeps its offsets: in ZooKeeper, in the offsets topic, or, on its way, in both.
+"""Where a group of the old design keeps its offsets: in ZooKeeper, in the offsets topic, or, during a migration, in
+both.
 
 A live group moves from one to the other in two rolling steps, back in the same way, and no offset is lost:
 
@@ -35,7 +36,7 @@ TRIES = 3
 
 class OffsetStore(Protocol):
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Raises ``CommitFailed``, whose ``outcome`` says what is known of all of them together."""
+        """Raises ``CommitFailed``; its ``outcome`` is that of all of them together."""
         ...
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:

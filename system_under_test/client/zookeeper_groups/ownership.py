@@ -20,7 +20,7 @@ ANY_VERSION = -1
 
 
 class Ownership:
-    """Of one member, whose registration fences every write."""
+    """The claims of one member, whose registration fences every write."""
 
     def __init__(self, zookeeper: ZooKeeper, group: str, registration: Registration) -> None:
         self._zookeeper = zookeeper
@@ -31,7 +31,7 @@ class Ownership:
 
     @property
     def claimed(self) -> Set[Partition]:
-        """All whose znodes may be there, and ours."""
+        """All partitions of which our znode may exist."""
         return self._claimed.keys()
 
     async def claim(self, wanted: Mapping[Partition, str]) -> bool:
@@ -68,7 +68,7 @@ class Ownership:
             self._claimed.pop(partition, None)
 
     def forget(self) -> None:
-        """The session is over, and all that was its."""
+        """The session is over, with all its claims."""
         self._claimed.clear()
 
     async def _make_folder(self, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""Being a member: an ephemeral znode under /consumers/G/ids, and the fence that it is for all that a member writes.
+"""Being a member: an ephemeral znode under /consumers/G/ids, which also fences everything that a member writes.
 
 Everything that a member has in ZooKeeper belongs to one session, and goes with it at one moment, its registration as
 well. So a write that checks, in the same transaction, that the registration is there can do nothing once the session is
@@ -23,7 +23,7 @@ FIRST_VERSION = 0
 
 
 class Registration:
-    """Of one member. ``session`` is the one under which it is registered, 0 while it is not."""
+    """The registration of one member. ``session`` is the one under which it is registered, 0 while it is not."""
 
     def __init__(self, zookeeper: ZooKeeper, group: str, consumer_id: str) -> None:
         self._zookeeper = zookeeper

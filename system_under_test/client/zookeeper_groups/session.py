@@ -36,13 +36,13 @@ class ConsumerSession:
 
     @property
     def alive(self) -> bool:
-        """Certainly: what is claimed is still claimed at this moment. To be asked again after every ``await``."""
+        """Is every claim certainly still valid at this moment? To be asked again after every ``await``."""
         session = self._registration.session
         now = asyncio.get_running_loop().time()
         return bool(session) and session == self._zookeeper.session_id and now < self._zookeeper.alive_until
 
     async def watch(self) -> None:
-        """For ever: says when the time is over in which the session certainly lives."""
+        """Runs for ever; calls ``on_over`` when the session no longer certainly lives."""
         loop = asyncio.get_running_loop()
         while True:
             if self._registration.session and not self.alive:

@@ -1,4 +1,4 @@
-"""What a consumer thread reads from: the messages of the partitions that it owns just now."""
+"""What a consumer thread reads from: the messages of the partitions that it owns at the moment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Chunk:
 
 
 class MessageStream:
-    """Of one thread, and to be read by one task. ``holds`` gives what it owns; a hold is asked for after each fetch."""
+    """The stream of one thread, read by one task. ``holds`` gives what it owns, and is called after each fetch."""
 
     def __init__(self, thread: str, consumer: SimpleConsumer, holds: Callable[[], Sequence[Hold]], reset: int) -> None:
         self.thread = thread
@@ -51,7 +51,7 @@ class MessageStream:
         self._holds = holds
         self._reset = reset
         self.closed = False
-        """After its connector's shutdown: it gives nothing any more, at once."""
+        """Ends it, after its connector's shutdown: it returns nothing more."""
 
     async def receive(self, timeout: float = 1.0) -> list[Chunk]:
         """As soon as there is something, else after ``timeout`` seconds: one chunk for each partition that was read.
@@ -93,7 +93,7 @@ class MessageStream:
         await self._consumer.close()
 
     async def start(self, partition: Partition) -> int:
-        """Where one begins who knows of no offset. Raises ``ReadFailed``."""
+        """Where to begin without a committed offset. Raises ``ReadFailed``."""
         return await self._consumer.offsets(*partition, self._reset)
 
     async def _read(self, hold: Hold) -> Chunk | None:

@@ -1,4 +1,4 @@
-"""What ZooKeeper says of a group: who is in it and wants what, and how many partitions that has."""
+"""What ZooKeeper has of a group: its members, what each wants, and how many partitions there are."""
 
 from __future__ import annotations
 

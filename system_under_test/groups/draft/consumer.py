@@ -44,7 +44,7 @@ class Consumer:
         return self.joining is not None and not self.joining.done()
 
     def reject(self, code: ErrorCode) -> None:
-        """Of a join that waits."""
+        """Ends a join that waits."""
         if self.joining is not None and not self.joining.done():
             self.joining.set_exception(GroupError(code))
         self.joining = None

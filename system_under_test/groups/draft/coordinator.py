@@ -1,4 +1,4 @@
-"""The coordinator of the draft's groups: the same broker as in the later design, and the same offsets.
+"""The coordinator of the draft's groups: the same broker as for the later design, with the same offsets.
 
 A group belongs to one of the two designs as long as it has members of that design.
 """
@@ -41,7 +41,7 @@ LONGEST_CLIENT_ID: Final = 100
 LONGEST_WAIT: Final = 60.0
 """Seconds that a join may wait for the others, or for ZooKeeper."""
 MOST_TOPICS: Final = 1000
-"""That one consumer may ask for."""
+"""The limit for one consumer."""
 
 Find = Callable[[GroupCoordinatorRequest, Context], Awaitable[GroupCoordinatorResponse]]
 

@@ -231,7 +231,7 @@ class DraftGroup:
         )
 
     def _note_joined(self, consumer: Consumer) -> None:
-        """Where others are still to come."""
+        """Written while others have not joined yet."""
         left = sum(not other.waits for other in self.consumers.values())
         if left:
             self.events.emit(

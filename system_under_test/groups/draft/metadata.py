@@ -58,7 +58,7 @@ class GroupMetadata(msgspec.Struct, frozen=True):
 
 
 class MetadataStore:
-    """Of one coordinator in one term, ``epoch``."""
+    """For one coordinator in one term, ``epoch``."""
 
     def __init__(self, zookeeper: ZooKeeper, epoch: int) -> None:
         self.epoch = epoch
