@@ -10,6 +10,7 @@ import pytest
 
 from assay.harness.core.history import SCHEMAS
 from assay.harness.core.history.format_1 import KINDS
+from test_architecture import ALLOWED
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -178,3 +179,14 @@ def test_options_that_a_page_names_exist(page: Path) -> None:
     folders = ("harness", "benchmarks", "system_under_test")
     code = "".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
     assert not [option for option in sorted(named) if f'"{option}"' not in code]
+
+
+def test_the_table_of_rooms_is_that_of_the_architecture_test_and_goes_down() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    table = page[page.index("| room |") : page.index("The generic rooms")]
+    rooms = {SPAN.findall(row)[0]: set(SPAN.findall(row.split("|")[3])) for row in table.splitlines()[2:] if row}
+    assert rooms == ALLOWED
+    above: list[str] = []
+    for room, imported in rooms.items():
+        assert not imported & set(above), room
+        above.append(room)
