@@ -29,7 +29,7 @@ NANOSECONDS: Final = 1_000_000_000
 class View:
     """One named SQL text. ``keep``: more than one later text reads it, so it is materialised.
 
-    ``fine``: it is kept, and makes nearly as many groups as there are rows to make them of.
+    ``fine``: a kept table that groups its rows, into nearly as many groups as there are rows.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Check:
     explain: Callable[[Row, Evidence], Explanation]
     """From one row of ``evidence`` to words."""
     evidence_views: tuple[View, ...] = ()
-    """What ``evidence`` reads besides; made only when something was found."""
+    """Further views that ``evidence`` reads; made only when something was found."""
     needs_close: bool = False
     """Proves nothing about a run that was not closed."""
     needs_end: bool = False
@@ -119,8 +119,8 @@ class Family:
     applies: str
     views: tuple[View, ...] = ()
     prepare: Callable[[Engine], list[str]] | None = None
-    """Runs once it is known that the family applies: fixpoints, which no view expresses, and tables that are not wanted
-    otherwise. Returns reasons why the verdict cannot be pass."""
+    """Runs once it is known that the family applies. For fixpoints, which no view expresses, and for tables that are
+    not needed otherwise. Returns reasons why the verdict cannot be pass."""
 
     @property
     def anomalies(self) -> tuple[str, ...]:
@@ -140,14 +140,14 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
 def ask(engine: Engine, check: Check) -> tuple[int, int]:
     """How many rows the check examined and how many instances it found, once its views are built.
 
-    In one query: planning a further one costs Spark more than to count.
+    One query, since planning a second one costs Spark more than counting.
     """
     (row,) = engine.rows(f"select ({check.examined}) as examined, (select count(*) from {check.found}) as instances")
     return int(row["examined"]), int(row["instances"])
 
 
 def findings(engine: Engine, check: Check) -> list[Finding]:
-    """The first instances in words; leader, epoch and faults are for the judge to add."""
+    """The first instances in words; the judge adds leader, epoch and faults."""
     build(engine, check.evidence_views)
     rows = engine.rows(check.evidence)
     evidence = Evidence(involved(engine, {op for row in rows for op in _named(row)}))
@@ -166,7 +166,7 @@ def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
 
 
 def seconds(time: int) -> str:
-    """Nanoseconds since the run began as a reader takes them: ``14.203 s``."""
+    """Nanoseconds since the run began, for a reader: ``14.203 s``."""
     return f"{time / NANOSECONDS:.3f} s"
 
 

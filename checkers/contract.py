@@ -27,7 +27,7 @@ class Toleration(msgspec.Struct, frozen=True):
     anomalies: tuple[str, ...]
     faults: tuple[str, ...]
     because: str
-    """Why that is the design's and not an error of the system: a clause that ends no sentence."""
+    """Why the design allows it: a clause without a full stop."""
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: tuple[str, ...] | None = None
     """None: every anomaly of every family of checks that has rows in the history."""
     tolerated: tuple[str, ...] = ()
-    """Found ones are reported and counted, never hidden, and do not fail the run."""
+    """They are reported and counted, and do not fail the run."""
     conditional: tuple[Toleration, ...] = ()
     """Set by :meth:`tolerate_under`; these anomalies are forbidden until :meth:`under` says otherwise."""
     recovery_deadline: float = 30.0
@@ -44,7 +44,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_deadline: float | None = None
     """Seconds that a partition of a living group may be without an owner; None: ``recovery_deadline``."""
     fenced_by_requests: bool = False
-    """Whether who guards what a lease protects learns of newer tokens only by requests made to it under them."""
+    """Whether the guard of what a lease protects learns newer tokens only from requests made to it under them."""
     minimum_operations: int = 10
     """Successful operations in the whole run; here and below those that wrote or read a value, not empty polls."""
     minimum_during_fault: int = 1
@@ -64,10 +64,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the last records of a partition, acknowledged or not, may go when *all* servers lose power together.
 
     M - 1 of a log that is fsynced every M messages. Those that go are reported as ``unflushed-loss``; any other loss is
-    what it is. Set by :meth:`tolerate_unflushed`.
+    reported as usual. Set by :meth:`tolerate_unflushed`.
     """
     family: str | None = None
-    """What the history's objects are (one of ``OBJECTS``), where effects of one kind are recorded of several."""
+    """What the objects of a history of format 1 are (one of ``OBJECTS``), where its kinds of effects leave that
+    open."""
     compacted: tuple[str, ...] = ()
     """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
 

@@ -53,7 +53,7 @@ class FaultTimes:
 
 @dataclass(frozen=True)
 class Subject:
-    """What recovers, a log or a register: how a change of it is called and how a look at it, and when each is back.
+    """What recovers, a log or a register: the names of a change and of a look, in short and in a finding's sentence.
 
     ``query`` takes a heal, half the deadline and the deadline, and gives per ``key`` the time of the first change and
     look that count (``changed``, ``looked``), and how often they were tried in the deadline's second half (``changes``,
@@ -244,7 +244,7 @@ _TURNS: Final = """
     select key, kind, op, call, ret, outcome, position from effects
     where kind in ('append', 'observe-begin', 'observe-end')
     """
-"""What a log's recovery shows in, a small part of the whole: read once for each fault."""
+"""The rows that show a log's recovery, a small part of all: read once for each fault."""
 
 
 def _logs(healed: int, half: int, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""Are the files of a history whole, and those that its run left? Names the file, and the row, of what is not."""
+"""Checks that a history's files are whole, and that they are those that its run left. Errors name file and row."""
 
 from __future__ import annotations
 

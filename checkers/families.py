@@ -1,7 +1,8 @@
-"""Every family of checks that comes along, in the order in which they are judged.
+"""Every built-in family of checks, in the order in which they are judged.
 
-The order counts where one family reads what another made: ``unflushed`` takes away what a power loss took before the
-log is judged, ``register-cas`` and the ordered transactions read the tables of the family before them. Families of
+The order matters where one family reads what another made: ``unflushed`` takes out of the log what a power loss may
+have taken, before the log is judged; ``register-cas`` and the ordered transactions read the tables of the family before
+them. Families of
 your own go after these: ``judge(..., families=(*FAMILIES, mine))``.
 """
 

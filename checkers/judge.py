@@ -175,7 +175,7 @@ class _Judging:
         )
 
     def _check_names(self) -> None:
-        """A contract may speak of what this history has nothing of, or not speak of what was found."""
+        """A contract may name what does not apply to this history, and may not name what was found."""
         for anomaly in self.contract.forbidden or ():
             if anomaly not in self.applied:
                 self.unknown.append(f"{anomaly} is forbidden, but the history has nothing to which it applies")

@@ -14,7 +14,7 @@ from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.history.reader import plainly
 
 OPTIONAL: Final = ("faults", "events", "replicas")
-"""Data sets that a history brought along may lack; they are empty then."""
+"""Data sets that a history from elsewhere may lack; they are empty then."""
 
 
 def open_history(folder: Path) -> HistoryReader:
@@ -60,7 +60,7 @@ def count_kinds(engine: Engine, reading: Engine) -> None:
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
-    """What of the contract the checks' texts read, as views, so that the texts themselves never change."""
+    """The part of the contract that the checks' SQL reads, as views, so that the SQL itself never changes."""
     keys = ", ".join(f"({literal(key)})" for key in sorted(contract.compacted))
     engine.view(
         "log_compacted",

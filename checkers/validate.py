@@ -56,7 +56,7 @@ class Rule:
     """Of several such rows the last is the one to name."""
     when: _When = _When.ALWAYS
     views: tuple[View, ...] = ()
-    """What ``sql`` reads besides the history."""
+    """What ``sql`` reads in addition to the history."""
 
 
 def validate(engine: Engine, reader: HistoryReader, *, complete: bool = True) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Verdict(enum.StrEnum):
-    """``unknown``: the evidence does not carry either answer, for the reasons given."""
+    """``unknown``: the evidence supports neither answer, for the reasons given."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -52,7 +52,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: tuple[str, ...]
     tolerated: tuple[str, ...]
     reasons: dict[str, str] = {}
-    """Of what is tolerated in this run for its faults alone: why, in words."""
+    """Why an anomaly is tolerated in this run, where that is so for its faults alone."""
     findings: tuple[Finding, ...]
     """Forbidden ones first; at most 20 per anomaly."""
     examined: tuple[Examined, ...]
@@ -65,4 +65,4 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     meanings: dict[str, str] = {}
     """What the anomalies named here mean, one clause each; empty in files of earlier versions."""
     interrupted: bool = False
-    """The judging itself was stopped: what ``examined`` does not have was not looked at."""
+    """The judging itself was stopped: only what ``examined`` names was looked at."""

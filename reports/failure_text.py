@@ -34,7 +34,7 @@ class EvidenceLines:
 
 @dataclass(frozen=True)
 class Ending:
-    """How the run is done again and where its report lies, ``digest`` of the history; None: not known, left out."""
+    """How to repeat the run, where its report lies, the history's digest; None is left out."""
 
     seed: int | None = None
     command: str | None = None

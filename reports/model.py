@@ -85,7 +85,7 @@ class Recorded:
     agreement: Agreement
     log: LogLines
     moment: int | None
-    """Where a reader will want to look first: at the first finding, else at the first fault."""
+    """Where to look first: at the first finding, else at the first fault."""
     lanes: Lanes
     phases: Mapping[str, int]
 

@@ -1,7 +1,7 @@
 """Operations as rows and as bars: all that a finding names, and a sample of the rest.
 
-A run has more operations than a page can show. Drawn are, in this order: those that findings name, those that ran at
-about the same time, and every k-th of the others; how many of how many is always shown.
+A run has more operations than a page can show. It draws those that findings name, those that
+ran at about the same time, and every k-th of the others; it always says how many of how many are shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A history as the report asks it: DuckDB over the Parquet parts, so that no run is too long to be drawn.
+"""A history as a report queries it: DuckDB over the Parquet parts, so that no run is too long to be drawn.
 
 Everything that grows with the run is counted, grouped and sampled in SQL; Python sees a bounded number of rows. A
 history may be cut short, or lack data sets that it never had: those are empty.
@@ -17,7 +17,7 @@ __all__ = ["Recording", "Row"]
 
 MEMORY: Final = "2GB"
 KEPT_ROWS: Final = 1_000_000
-"""A page asks little of each data set, of most columns nothing: a longer one is read from its files as it is needed."""
+"""A page reads few columns, so a longer data set stays in its files."""
 
 
 class Recording:

@@ -53,7 +53,7 @@ class InSync:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Everything of this module; empty where a system has no such events."""
+    """All of the above; empty where a system has no such events."""
 
     sessions: tuple[Session, ...] = ()
     writes: tuple[Write, ...] = ()

@@ -49,7 +49,7 @@ USED: Final = View(
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
     """,
 )
-"""Of every assignment, held or not, and so of nearly all rows: numbers alone, since texts are slow to fold."""
+"""One row per assignment, held or not, made of nearly all rows: numbers alone, since text is slow to group."""
 
 HOLDS: Final = View(
     "holds",
@@ -236,5 +236,4 @@ DOUBLE_OWNERSHIP: Final = Check(
         ),
     ),
 )
-"""An owner's own overlapping or adjoining holds are one reign, so that an owner that reaches into a reign of another is
-another."""
+"""Overlapping or adjoining holds of one owner are one reign, so two reigns that overlap have different owners."""

@@ -75,7 +75,7 @@ SUSPECTS: Final = View(
     """,
     keep=True,
 )
-"""Groups with long gaps between those parts before the end. Of others, nearly always all, no more need be known."""
+"""Groups with long gaps between those parts before the end. The others, nearly always all, need no further look."""
 
 TURNS: Final = View(
     "orphan_turns",
@@ -97,7 +97,8 @@ DEATHS: Final = View(
     """,
     keep=True,
 )
-"""``born``: the call of its worker's operation before its first one. ``died``: infinite for who ended in peace."""
+"""``born``: the call of its worker's operation before its first one. ``died``: infinite for a process that ended
+normally."""
 
 REPORTS: Final = View(
     "orphan_reports",
@@ -131,7 +132,7 @@ DOUBTS: Final = View(
     """,
     keep=True,
 )
-"""When nothing is said: of any group where ``group_name`` is null."""
+"""When nothing is claimed; of all groups where ``group_name`` is null."""
 
 OWNED: Final = View(
     "orphan_owned",

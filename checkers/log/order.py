@@ -316,4 +316,4 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     examined="select count(*) as examined from log_ends where epoch is not null",
     explain=_end_went_back,
 )
-"""An end above a later one is looked into epoch by epoch only where it is so when epochs are left out: seldom."""
+"""Few histories have an end above a later one when epochs are left out; only those are judged epoch by epoch."""

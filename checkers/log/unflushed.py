@@ -45,7 +45,7 @@ class Cut:
 
 
 def cuts(engine: Engine, unflushed: int) -> list[Cut]:
-    """Those that are granted, by key and moment."""
+    """The cuts that are granted, by key and moment."""
     granted = [cut for moment in _moments(engine) for cut in _cuts(engine, moment, unflushed)]
     return sorted(granted, key=lambda cut: (cut.key, cut.moment))
 
@@ -119,7 +119,7 @@ def eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
 
 
 def _rewrite() -> str:
-    """``effects`` with what lies at or above a cut taken back; the same columns."""
+    """SQL of ``effects`` without what lies at or above a cut; the same columns."""
     changed = {
         "position": """case when r.key is null then e.position
                 when e.kind = 'append' and e.position >= r.cut then null
@@ -194,4 +194,4 @@ UNFLUSHED: Final = Family(
     applies="select unflushed as examined from log_declared",
     prepare=prepare,
 )
-"""Only for contracts that allow it; before the log's, which reads what this family leaves of the history."""
+"""Only for contracts that allow it. It stands before the log's family, which reads what this one leaves."""

@@ -50,7 +50,7 @@ READS: Final = View(
     """,
     keep=True,
 )
-"""What each operation read of each key: nearly always one poll, and then this is all that need be known of it."""
+"""What each operation read of each key: nearly always one poll, and then no more need be known of it."""
 
 UNEVEN: Final = View(
     "log_uneven",
@@ -127,7 +127,7 @@ ODD: Final = View(
     """,
     keep=True,
 )
-"""Polls of which not every record is shown once: few, so that nearly all are counted without a join of all with all."""
+"""Polls of which not every record is shown once: few, so that the others need no join with their records."""
 
 ODDLY_SHOWN: Final = View(
     "log_oddly_shown",
@@ -310,7 +310,8 @@ SETTLED: Final = View(
     """,
     keep=True,
 )
-"""Where the drain ended, and when the sentinel below it was called; unknown sentinel: null, which judges nothing."""
+"""Where the drain ended, and when the sentinel below it was called; null where the sentinel is not known, and then
+nothing is judged."""
 
 LACKING: Final = View(
     "log_lacking",

@@ -21,7 +21,7 @@ KINDS: Final = View(
     "select key, kind, count(*) as many from effects group by key, kind",
     keep=True,
 )
-"""One scan, so that families which a history has nothing of cost none."""
+"""One scan, so that families that do not apply cost none."""
 
 OBJECTS: Final = {family: tuple(kinds.values()) for family, kinds in FORMER.items()}
 """The kinds of effects of each family of objects."""

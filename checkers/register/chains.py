@@ -49,7 +49,7 @@ def keep(engine: Engine) -> int:
 
 
 def kept_start() -> tuple[View, ...]:
-    """What counts for sure, and what is in doubt."""
+    """The writes that count for sure, and those in doubt."""
     none = f"select {_COLUMNS} from register_written where 1 = 0"
     return (
         View("register_certain", f"select {_COLUMNS} from register_written where certain = 1"),
@@ -85,7 +85,7 @@ def kept_round(number: int, frontier: str) -> tuple[View, ...]:
 
 
 def kept_end(rounds: int) -> tuple[View, ...]:
-    """All that counts."""
+    """All writes that count."""
     kept = f"select {_COLUMNS} from register_certain union all select {_COLUMNS} from register_added_{rounds % 2}"
     return (View("register_kept", kept),)
 
@@ -117,7 +117,7 @@ def climb_start() -> tuple[View, ...]:
 
 
 def climb_round(number: int) -> tuple[View, ...]:
-    """Doubles the reach of those that are not at the start of their chain yet, which are fewer and fewer.
+    """Doubles the reach of the values that are not at the start of their chain yet; they become fewer in each round.
 
     A start of a chain is in no row's ``value`` column.
     """

@@ -315,4 +315,4 @@ ORDERED_CYCLES: Final = {
     order: tuple(_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
     for order, given in _IN_ORDER.items()
 }
-"""By what the contract declares."""
+"""By the order that the contract declares."""

@@ -168,7 +168,7 @@ def _least(graph: Graph, component: Component) -> int:
 
 
 def _twice(graph: Graph) -> Graph:
-    """Node i once as itself, come to by another edge than rw, and once as i + count, come to by rw."""
+    """Node i is there twice: as i, reached by an edge other than rw, and as i + count, reached by rw."""
     count = len(graph.nodes)
     rw, then = graph.kind == RW, graph.kind == THEN
     plain = ~rw & ~then
@@ -191,19 +191,19 @@ class Paths:
         self._first: list[int] = np.searchsorted(graph.source[order], np.arange(len(graph.nodes) + 1)).tolist()
         self._hidden: list[bool] = (graph.nodes < 0).tolist()
         self.looked = 0
-        """How many nodes all searches have gone on from."""
+        """How many nodes all searches have expanded."""
 
     def nexts(self, node: int) -> list[int]:
-        """Where the node's edges lead."""
+        """The targets of the node's edges."""
         return self._targets[self._first[node] : self._first[node + 1]]
 
     def find(
         self, start: int, goal: int, *, shorter: int | None = None, places: Mapping[int, int] | None = None
     ) -> tuple[int, list[int]] | None:
-        """The transactions that it goes on to, and the nodes from ``start`` to ``goal``, which stands for a transaction
-        and may be ``start`` itself. None if there is no path.
+        """The number of transactions on the path, and the nodes from ``start`` to ``goal``, which stands for a
+        transaction and may be ``start`` itself. None if there is no path.
 
-        ``shorter``: only one that goes on to fewer. ``places``: only by nodes that have no place above the goal's.
+        ``shorter``: only a path with fewer. ``places``: only by nodes that have no place above the goal's.
         """
         parent: dict[int, int] = {}
         costs = {start: 0}
@@ -245,7 +245,7 @@ class Singles:
 
     @property
     def spent(self) -> bool:
-        """Whether the limit was come to."""
+        """Whether the limit was reached."""
         return self._paths.looked >= self._limit
 
     def cycles(self, members: Ints) -> Iterator[tuple[int, list[int]]]:
@@ -338,7 +338,7 @@ class Cycles:
         return found
 
     def _simple(self, nodes: list[int]) -> list[int]:
-        """Of a closed way that comes to a node twice, the part, itself closed, that has no two rw in a row either."""
+        """Of a closed path that visits a node twice, the closed part that has no two rw in a row either."""
         seen: dict[int, int] = {}
         for index, node in enumerate(nodes[:-1]):
             if node in seen:
@@ -349,7 +349,7 @@ class Cycles:
 
 
 def _class(kinds: Sequence[int]) -> int:
-    """Of a cycle, the class that its edges make it."""
+    """The class of a cycle, by its edges."""
     links = [kind for kind in kinds if kind != THEN]
     if RW not in links and FIRST not in links:
         return G1C if WR in links else G0
