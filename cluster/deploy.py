@@ -19,7 +19,7 @@ POLL = 0.1
 async def start_system(system: System, cluster: Cluster, deadline: float, progress: Callable[[str], None]) -> None:
     """Starts every node of the system's roles, in their order, and sets the system up.
 
-    ``deadline``: seconds for all of it. ``progress`` hears of each role. Raises :class:`DeploymentError`.
+    ``deadline``: seconds for all of it. ``progress`` is called for each role. Raises :class:`DeploymentError`.
     """
     end = asyncio.get_running_loop().time() + deadline
     for role in system.roles:

@@ -169,7 +169,7 @@ def read(path: Path) -> Pending:
         else:
             kept = True
     if header is None:
-        # Not even the first line was written, hence nothing was done; the name still tells whose it is.
+        # Not even the first line was written, hence nothing was done; the name still says whose it is.
         return Pending(path, owner.parse(".".join(path.name.split(".")[:4])), "?", ())
     return Pending(path, owner.parse(header.owner), header.run_id, tuple(reversed(actions.items())), kept)
 

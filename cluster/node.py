@@ -1,4 +1,4 @@
-"""What a machine of the cluster can do, whatever it is made of: a container, a host reached by SSH, or a simulation.
+"""What a machine of the cluster can do, of any kind: a container, a host reached by SSH, or a simulation.
 
 Faults, systems and trials speak to these interfaces alone. Everything that takes time is a coroutine.
 """
@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 
 class ProcessState(enum.StrEnum):
-    """As ``/proc/PID/stat`` tells it."""
+    """As ``/proc/PID/stat`` has it."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -104,7 +104,7 @@ class Node(Protocol):
     async def freeze(self) -> None:
         """Freezes the whole machine: no process of it runs and nothing that arrives is acknowledged.
 
-        Until :meth:`thaw` every other call raises ``NodeError``, save :meth:`frozen` and :meth:`events`.
+        Until :meth:`thaw` every other call raises ``NodeError``, except :meth:`frozen` and :meth:`events`.
         """
         ...
 
@@ -123,7 +123,7 @@ class Node(Protocol):
     async def reject_from(self, peers: Sequence[Node]) -> None:
         """As :meth:`drop_from`, but each packet is answered with a reset, so that the peer fails at once.
 
-        Resets themselves pass, else two nodes that reject each other would never hear of it.
+        Resets themselves pass, else two nodes that reject each other would never learn of it.
         """
         ...
 

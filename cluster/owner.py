@@ -2,8 +2,8 @@
 
 A process id alone is reused, so an owner is a process id with its start time (clock ticks since boot, field 22 of
 ``/proc/PID/stat``) and the boot's id. The pid namespace comes along because two harnesses in two containers may share
-one Docker engine: ids of another namespace say nothing here, and whoever cannot be judged counts as alive. An orphan
-that stays is a nuisance, a cluster taken away under someone's running test is damage.
+one Docker engine: ids of another namespace say nothing here, and an owner that cannot be judged counts as alive. An
+orphan that stays is a nuisance, a cluster taken away under someone's running test is damage.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Owner:
         return self.boot == _boot()
 
     def alive(self) -> bool:
-        """Does the very process still run? True when that cannot be told from here."""
+        """Does the very process still run? True when that cannot be known from here."""
         if not self.of_this_boot():
             return False
         if self.namespace != _namespace():

@@ -2,7 +2,7 @@
 
 Called at a session's start (:func:`sweep`) and by ``assay heal`` (:func:`heal`); a run's own end does the same for its
 own journal (``DockerCluster.close``). Containers and networks carry their owner as a label as well, images of disks in
-their names, so they are found even if the journal is lost. What somebody else made has no such label and is never
+their names, so they are found even if the journal is lost. What others made has no such label and is never
 touched.
 """
 
@@ -97,7 +97,7 @@ def _remove_image(image: disk.Image, chosen: Callable[[owner.Owner, bool], bool]
         if chosen(owner.parse(image.owner), False) and disk.remove(image.path):
             report.undone.append(f"disk {image.path} removed (run {image.run_id}, no journal)")
     except ValueError as error:
-        report.failed.append(f"disk {image.path}: its name tells no owner, left alone: {error}")
+        report.failed.append(f"disk {image.path}: its name says no owner, left alone: {error}")
     except OSError as error:
         report.failed.append(f"disk {image.path}: {error}")
 

@@ -47,7 +47,7 @@ def configuration(
     settings = {
         "tickTime": str(TICK),
         # With faults of seconds an ensemble must have a new leader before they are over. One that cannot get its
-        # followers in sync at first holds on for initLimit, and nobody serves meanwhile.
+        # followers in sync at first holds on for initLimit, and none serves until then.
         "initLimit": "4",  # ticks to connect to the leader and to copy its state: 2 s
         "syncLimit": "2",  # ticks a follower may be behind: 1 s
         "dataDir": data,
@@ -67,7 +67,7 @@ def configuration(
 def files(node: Node, cluster: Cluster) -> dict[str, bytes]:
     """What must be on ``node`` before :func:`argv` starts; absolute path to content.
 
-    Its ensemble is all nodes of its role, whatever a system calls that.
+    Its ensemble is all nodes of its role, whatever its name in a system.
     """
     servers = {peer.index: peer.address for peer in by_role(cluster, node.role)}
     return {
@@ -99,7 +99,7 @@ async def mode(host: str, port: int, timeout: float = 2.0) -> str | None:
 async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tuple[str, float]]:
     """Sessions with a connection to one of these servers: by number the client's address and its timeout in seconds.
 
-    A server that does not answer within ``timeout`` seconds has nothing to tell.
+    A server that does not answer within ``timeout`` seconds says nothing.
     """
     answers = await _asked(nodes, b"cons", timeout)
     found = [match for text in answers for match in _CONNECTION.finditer(text)]
@@ -108,11 +108,11 @@ async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tu
 
 async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
     """All sessions that these servers know; None when none of them says so within ``timeout`` seconds."""
-    told = [text for text in await _asked(nodes, b"dump", timeout) if text.startswith(_TRACKER)]
-    if not told:
+    dumps = [text for text in await _asked(nodes, b"dump", timeout) if text.startswith(_TRACKER)]
+    if not dumps:
         return None
     # Connections, of which some outlive their sessions by a moment, stand last.
-    return {int(word, 16) for text in told for word in _SESSION.findall(text.partition("Connections dump")[0])}
+    return {int(word, 16) for text in dumps for word in _SESSION.findall(text.partition("Connections dump")[0])}
 
 
 _CONNECTION = re.compile(r"/(?P<address>[0-9.]+):\d+\[\d+\]\(.*sid=0x(?P<session>[0-9a-f]+),.*to=(?P<timeout>\d+)")
@@ -142,7 +142,7 @@ async def four_letters(host: str, port: int, word: bytes) -> str:
 
 
 async def leader(nodes: Sequence[Node], timeout: float = 0.5) -> Node | None:
-    """The one that says it leads; None when nobody does within ``timeout`` seconds, or two do."""
+    """The one that says it leads; None when none does within ``timeout`` seconds, or two do."""
     modes = await asyncio.gather(*(mode(node.address, ZOOKEEPER_PORT, timeout) for node in nodes))
     leaders = [node for node, found in zip(nodes, modes, strict=True) if found == "leader"]
     return leaders[0] if len(leaders) == 1 else None

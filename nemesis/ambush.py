@@ -1,9 +1,9 @@
 """Processes that stop themselves at an event, so that a step strikes exactly there.
 
-A trigger with ``hold`` has this order given to every server when its step is armed. Whoever comes past the event stops
-itself (SIGSTOP) in the very step that wrote it; once its line has been read and the process seen stopped with that as
-its last event, the step acts, the order is withdrawn, and whoever is still stopped without need goes on. A line that is
-read while no process stands stopped at it was written before the order came, and does not count.
+A trigger with ``hold`` has this order given to every server when its step is armed. A process that reaches the event
+stops itself (SIGSTOP) in the very step that wrote it; once its line has been read and the process seen stopped with
+that as its last event, the step acts, the order is withdrawn, and every other process that stands still goes on. A line
+that is read while no process stands stopped at it was written before the order came, and does not count.
 
 The file of orders (:class:`assay.cluster.system.Holdable`) is that of the fault ``hold``, so the two exclude each
 other.
@@ -46,7 +46,7 @@ class Ambush:
         if self._trigger is not None:
             raise NodeError(f"another step has the processes stop at {self._trigger.event}: one at a time can")
         if not isinstance(self.system, Holdable):
-            raise NodeError(f"{self.system.name} cannot be told to stop itself after an event (hold_file)")
+            raise NodeError(f"{self.system.name} cannot stop itself after an event (hold_file)")
         self.step, self._trigger = step, trigger
         order = trigger.event if trigger.key is None else f"{trigger.event} {trigger.key}"
         await self._write(self.system, f"{order}\n".encode())
@@ -86,7 +86,7 @@ class Ambush:
         ]
 
     async def end(self, keep: Collection[str] = ()) -> None:
-        """Withdraws the order and continues whoever is stopped, but for these. Idempotent."""
+        """Withdraws the order and continues the processes that are stopped, except these. Idempotent."""
         if self._trigger is None or not isinstance(self.system, Holdable):
             return
         await self._write(self.system, b"")

@@ -1,7 +1,7 @@
-"""The one place where whatever goes wrong with a fault becomes a message.
+"""The one place where what goes wrong with a fault becomes a message.
 
 A fault acts on machines that are being broken on purpose, through a user's system whose finders may have bugs. Neither
-may end the run: what was raised is reported, in full where nobody foresaw it.
+may end the run: what was raised is reported, in full where it was not foreseen.
 """
 
 from __future__ import annotations

@@ -106,14 +106,14 @@ class ConsumerFromCoordinator(Cutting):
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom = _whom(self.name, rng, census, target)
         if not census.groups:
-            raise ScheduleError(f"{self.name}: this system names no groups, so nobody coordinates one")
+            raise ScheduleError(f"{self.name}: this system names no groups, so no node coordinates one")
         return whom, {GROUP: rng.choice(census.groups)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return await probe_processes(clients(cluster), NONE_HERE) or await probe_counters(cluster)
 
     async def inject(self, injection: Injection) -> None:
-        """When nobody is known to coordinate the group, another server is taken, and the evidence says so."""
+        """When no node is known to coordinate the group, another server is taken, and the evidence says so."""
         context, named = injection.context, injection.step.parameters.get(GROUP)
         known = groups(context.system)
         if named is not None and named not in known:

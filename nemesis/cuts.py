@@ -1,9 +1,9 @@
 """The links that are cut now, by whom and how, and how many packets died there.
 
-A node can add drops and remove *all* of its drops, nothing finer. Two partitions may overlap, so somebody must know
-which links are still meant to be cut when one of them heals: this ledger does. It re-applies what remains, and keeps
-the counts of rules that were taken away, since counters vanish with their rules. A link that one partition drops and
-another rejects is dropped.
+A node can add drops and remove *all* of its drops, nothing finer. Two partitions may overlap: this ledger knows
+which links are still meant to be cut when one of them heals. It re-applies what remains, and keeps the counts of rules
+that were taken away, since counters vanish with their rules. A link that one partition drops and another rejects is
+dropped.
 
 When a node's rules are re-made its remaining links are open between the two calls (one SSH round trip on a real node);
 this happens only when overlapping partitions share a node.
@@ -62,7 +62,7 @@ class Cuts:
         return {(name, peer): self._kept.get((name, peer), 0) + now[name].get(peer, 0) for name, peer in drops}
 
     def in_force(self) -> list[Drop]:
-        """Every drop that somebody holds, sorted."""
+        """Every drop that a fault holds, sorted."""
         return sorted(self._wanted())
 
     def _wanted(self) -> dict[Drop, Manner]:

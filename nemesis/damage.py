@@ -8,7 +8,7 @@ The process is killed first and started again at the heal: files are damaged on 
 is the last by name in its folder (``System.data_files``, see :class:`assay.cluster.system.Damageable`).
 
 Two rules make that a fair test, of a promise that systems give. *A survivor*: at most a minority of the servers is
-damaged, and no file (by path) on two of them, so whatever was acknowledged by a majority is whole somewhere. *The
+damaged, and no file (by path) on two of them, so everything that a majority acknowledged is whole somewhere. *The
 region*: ``unflushed``, the default, damages only bytes beyond what the system itself has noted as durable
 (``durable_size``), as an unclean stop may; ``file`` damages any byte. What a system owes then is another contract
 (for the broker: never to serve the damage, to hand over and rebuild), and a run that loses data by it proves less.

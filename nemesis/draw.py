@@ -5,7 +5,7 @@ is healed before the time limit. In a combined run each injection draws one of t
 time allows; about every third injection has a *companion*, another fault that begins while the first is in force and,
 lasting as long, ends before the next injection. So at most two faults overlap, and there are calm times to recover in.
 Unless a target is asked for, the two leave a majority of the servers in peace: else nothing can be acknowledged
-meanwhile, and a run in which little happened proves little.
+then, and a run in which little happened proves little.
 With a trigger each fault is drawn once, and acts when it is fulfilled: the first after N operations, the second after
 2 N (or at the event's second time), each in the order drawn.
 

@@ -1,12 +1,12 @@
 """ZooKeeper sessions that expire: a node cut from every ZooKeeper node for longer than its sessions last.
 
-Cutting is what expires a session; a process that is paused instead tests something else, for it does not run meanwhile.
+Cutting is what expires a session; a process that is paused instead tests something else, for it does not run.
 One that is cut off runs on, believes in its session until its own clock says otherwise, and has lost all its ephemeral
 znodes by then.
 
 The session lasts as long as was negotiated, so the cut lasts until ZooKeeper has ended it, if need be beyond the heal's
-time. Proof, besides the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists none of
-them at the heal.
+time. Proof, in addition to the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists
+none of them at the heal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fast fail: a partition that rejects instead of dropping, as a firewall does, or a host whose process is gone.
 
 Every packet of a cut link is answered with a TCP reset, so established connections break at once and new ones are
-refused: nobody waits for a timeout, everybody's error path runs at the same moment, and reconnecting clients spin.
+refused: no one waits for a timeout, all error paths run at the same moment, and reconnecting clients spin.
 Resets themselves pass. The shapes are those of :mod:`assay.nemesis.partition`; proof: the counters of the rejecting
 rules.
 """

@@ -49,7 +49,7 @@ class Scope(enum.StrEnum):
 class Census:
     """What a schedule needs to know of a cluster before there is one: how many nodes of which sort, which keys.
 
-    ``keys`` None: not known yet, they are drawn at injection; empty: the system has none, so nobody leads anything.
+    ``keys`` None: not known yet, they are drawn at injection; empty: the system has none, so no node leads anything.
     ``clients`` are nodes that clients live on; ``groups`` those whose coordinators the system can name.
     """
 
@@ -79,10 +79,10 @@ class Context:
     system: System
     cuts: Cuts
     last_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The latest line of each node's event log, by name, as far as the conductor has been told."""
+    """The latest line of each node's event log, by name, as far as it has been read."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
-        """What the system's finder says. One that fails knows nobody: amid other faults there may be nobody to ask."""
+        """What the system's finder says. One that fails knows none: during other faults there may be no node to ask."""
         try:
             return await self.system.find(self.cluster, what, key)
         except NOT_READY_ERRORS:
@@ -134,12 +134,12 @@ class Fault(Protocol):
 
     @property
     def roles(self) -> Sequence[str]:
-        """Roles that the cluster must have besides at least one server."""
+        """Roles that the cluster must have in addition to at least one server."""
         ...
 
     @property
     def capabilities(self) -> Sequence[type]:
-        """Protocols of :mod:`assay.cluster.system` that the system must satisfy besides ``System``."""
+        """Protocols of :mod:`assay.cluster.system` that the system must satisfy in addition to ``System``."""
         ...
 
     @property
@@ -179,7 +179,7 @@ class Fault(Protocol):
 def with_key(target: Target, rng: random.Random, census: Census) -> Target:
     """The same target with its key drawn, where keys are known and it was left open; checked against the census.
 
-    Raises ``ScheduleError`` for a part that nobody can have in such a cluster.
+    Raises ``ScheduleError`` for a part that no node can have in such a cluster.
     """
     if target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and not census.zookeepers:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
@@ -192,7 +192,7 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
     if target.kind not in KEYED or known is None:
         return target
     if not known:
-        lack = "names no groups, so nobody coordinates one" if grouped else "has no keys, so nobody leads one"
+        lack = "names no groups, so no node coordinates one" if grouped else "has no keys, so no node leads one"
         raise ScheduleError(f"target {target.kind}: this system {lack}")
     if target.key is None:
         return Target(target.kind, key=rng.choice(known))

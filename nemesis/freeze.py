@@ -1,7 +1,7 @@
 """Freeze: the whole machine stops, its network stack included, and goes on where it was at the heal.
 
 It is what a virtual machine suspended by its host does. Unlike ``stop`` nothing is acknowledged: peers see a machine
-that has vanished, retransmit, and may give up. Its clock has gone on meanwhile, so at the heal all timers that are due
+that has vanished, retransmit, and may give up. Its clock has gone on, so at the heal all timers that are due
 fire together. Packets sent to it are lost, and sent again once it answers.
 
 Nothing can be asked of a frozen machine, so no other fault may hold it, and the random nemesis adds no companion.

@@ -3,7 +3,7 @@
 SSH needs 40 to 70 ms, too slow for "exactly after step X"; the process itself is not. The order is a line in a file
 (:class:`assay.cluster.system.Holdable`) that the process looks into whenever it has written an event. Parameters:
 ``event``, ``key`` (any, when left out), and ``restart``: the targets are killed and started after the order was given,
-so that they come past the events of a start (registered, recovered, became-follower). The random nemesis always does
+so that they pass the events of a start (registered, recovered, became-follower). The random nemesis always does
 that, since other events may never come; by hand leave it out, and let another step provoke the event.
 
 The order stands on all targets; each stops by itself when it gets there, and one is enough for the fault to have
@@ -45,7 +45,7 @@ class Hold:
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, Holdable):
-            return f"{system.name} cannot be told to stop itself after an event (hold_file, start_events)"
+            return f"{system.name} cannot stop itself after an event (hold_file, start_events)"
         return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
@@ -104,7 +104,7 @@ def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
     """The system, the event and its key."""
     system, parameters = injection.context.system, injection.step.parameters
     if not isinstance(system, Holdable):
-        raise TargetError(f"{system.name} cannot be told to stop itself after an event (hold_file, start_events)")
+        raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
     event, key = parameters.get("event"), parameters.get("key")
     if event is None:
         if not parameters.get("restart", False):
@@ -120,7 +120,7 @@ def _wrong(seen: dict[str, Any], event: str | None, key: Parameter | None) -> st
     if "at_heal" not in seen:
         return "its process was not seen at the heal"
     if seen["at_heal"]["state"] != ProcessState.STOPPED:
-        return f"was {seen['at_heal']['state']} at the heal: it never came past {event}"
+        return f"was {seen['at_heal']['state']} at the heal: it never reached {event}"
     last = seen.get("last_event")
     if last is None:
         return "was stopped, but no line of its event log has been read"

@@ -1,7 +1,7 @@
 """Move: a key's replica goes from the target to another server while clients use it, as when a broker is replaced.
 
 A server without a replica of the key gets one in place of another's. Where every server has one already, the target's
-is taken away, and at the heal it comes back, so that it has to copy everything anew.
+is taken away, and at the heal it comes back, so that it has to copy everything again.
 
 There is nothing to undo: the heal waits until the system says that the move has ended. A server that is dead may keep
 it from ending; then the heal has failed, and is tried again when other faults have been healed.
@@ -70,12 +70,12 @@ class MoveReplicas:
         key = injection.step.target.key or rng.choice(list(injection.context.system.keys()))
         before = await _known(lambda: system.replicas_of(cluster, key), ASK_SECONDS)
         if before is None:
-            raise TargetError(f"nobody says where the replicas of {key} are, or they are on the move already")
-        everybody = {node.name: node for node in servers(cluster, injection.context.system)}
+            raise TargetError(f"the system does not say where the replicas of {key} are, or they already move")
+        nodes = {node.name: node for node in servers(cluster, injection.context.system)}
         names = [node.name for node in before]
-        meant = elsewhere(names, injection.targets[0].name, list(everybody), rng)
+        meant = elsewhere(names, injection.targets[0].name, list(nodes), rng)
         injection.evidence.update(key=key, before=names, meant=meant)
-        await _order(injection, key, [everybody[name] for name in meant], ASK_SECONDS)
+        await _order(injection, key, [nodes[name] for name in meant], ASK_SECONDS)
 
         async def moved() -> list[str] | None:
             """None as well where the order is taken but not yet acted on."""
@@ -111,12 +111,12 @@ class MoveReplicas:
         return Proof(True, evidence)
 
 
-def elsewhere(before: Sequence[str], target: str, everybody: Sequence[str], rng: random.Random) -> list[str]:
+def elsewhere(before: Sequence[str], target: str, nodes: Sequence[str], rng: random.Random) -> list[str]:
     """Where the replicas shall be, so that the target's is elsewhere, or here if it had none; as many if possible.
 
     Raises ``TargetError`` when the only replica is on the only server.
     """
-    others = [name for name in everybody if name not in before]
+    others = [name for name in nodes if name not in before]
     if target not in before:
         leaving = rng.choice(list(before))
         return [target if name == leaving else name for name in before]

@@ -6,7 +6,7 @@ Shapes:
 ``halves``              half of the servers from the other half; both still reach ZooKeeper
 ``majority-minority``   a minority of the servers from the majority; both still reach ZooKeeper
 ``random-halves``       all nodes, ZooKeeper's too, in two halves: one side loses ZooKeeper's quorum
-``isolate-leader``      the leader of a key from all other servers; everybody still reaches ZooKeeper
+``isolate-leader``      the leader of a key from all other servers; all still reach ZooKeeper
 ``isolate-controller``  the same for the controller
 ``majorities-ring``     every server reaches a majority, and no two the same; all reach ZooKeeper (four servers or more)
 ``bridge``              two sides, and one server that both reach; all reach ZooKeeper
@@ -68,7 +68,7 @@ IMPLIED = {
 """Shapes that say themselves whom they isolate (or who is the bridge)."""
 MIXED = tuple(shape for shape in Shape if shape is not Shape.RANDOM_HALVES)
 """What ``partition`` draws from. Random halves may take ZooKeeper from a majority, which no second fault may meet in a
-combined run: then nobody at all is left in peace. They are had by their own name."""
+combined run: then no server at all is left in peace. They have a name of their own."""
 ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE)
 LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4}
 """Servers that a shape needs; 2 unless said here."""
@@ -204,7 +204,7 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     if census.servers < least:
         return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
     if shape is Shape.ISOLATE_LEADER and census.keys == ():
-        return f"{shape} needs a system with keys that somebody leads"
+        return f"{shape} needs a system with keys that have a leader"
     if target is None:
         return None
     if shape in IMPLIED and target.kind is not IMPLIED[shape]:

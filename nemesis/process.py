@@ -13,7 +13,7 @@ from assay.nemesis.target import KEYED, Kind, Target
 
 DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
 """What is drawn from when no target is asked for. Not ``majority`` and ``all``: with min_insync=2 nothing can be
-acknowledged meanwhile, and a run in which little happened proves little; ``--nemesis-target`` asks for them."""
+acknowledged then, and a run in which little happened proves little; ``--nemesis-target`` asks for them."""
 
 
 def draw_target(

@@ -1,4 +1,4 @@
-"""After the heal: waits until the targets of a fault serve again, beside everything else that the nemesis does."""
+"""After the heal: waits until the targets of a fault serve again, while the nemesis goes on."""
 
 from __future__ import annotations
 

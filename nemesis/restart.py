@@ -5,7 +5,7 @@
                      of it in the background between the injection and the heal
 
 A clean stop is a promise of its own: what the process says it has done before it ends is believed at the next start.
-A process that does not end is a fault that failed; it is killed at the heal, or nobody could start it.
+A process that does not end is a fault that failed; it is killed at the heal, or it could not be started again.
 
 Proof: the process was running before, had ended by itself after SIGTERM, and another incarnation runs afterwards.
 """
@@ -100,7 +100,7 @@ class RollingRestart(Restart):
     async def heal(self, injection: Injection) -> None:
         if injection.background is not None:
             injection.background.cancel()
-            await asyncio.gather(injection.background, return_exceptions=True)  # observe has told what it raised
+            await asyncio.gather(injection.background, return_exceptions=True)  # observe has reported what it raised
         await super().heal(injection)
 
 

@@ -12,7 +12,7 @@ from assay.nemesis.impact import Impact
 
 
 class FaultPhase(enum.StrEnum):
-    """What became of a fault, in this order; ``failed`` may come at any time and tells its ``stage`` in the detail."""
+    """What became of a fault, in this order; ``failed`` may come at any time, and has a ``stage``."""
 
     INTENDED = "intended"
     INJECTED = "injected"

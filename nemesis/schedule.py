@@ -2,11 +2,11 @@
 
 :class:`Schedule` is what is meant (``kill leader of orders-0 at 12 s``), :class:`Resolved` what a step came to (``n2 at
 12.041 s, healed at 17.102 s``), :class:`Record` both, as a run stores them. Either can be played again:
-:meth:`Record.as_meant` asks anew who leads, :meth:`Record.as_resolved` hits the same nodes at the same times. What a
+:meth:`Record.as_meant` asks again who leads, :meth:`Record.as_resolved` hits the same nodes at the same times. What a
 step needs in order to be repeated is in the step, its own seed too, so that leaving out other steps (shrinking) does
 not change it.
 
-JSON, one object, told apart by ``type``: ``{"type": "schedule", "seed": 7, "steps": [...]}``, ``{"type": "run", ...}``.
+In JSON, ``type`` distinguishes them: ``{"type": "schedule", "seed": 7, "steps": [...]}``, ``{"type": "run", ...}``.
 Unknown fields are errors: a misspelled ``duration`` must not become a default.
 """
 
@@ -60,7 +60,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         shape = self.parameters.get("shape")
         fault = self.fault if shape is None or self.fault.endswith(f"-{shape}") else f"{self.fault} {shape}"
         whom = str(self.target)
-        # A shape that says whom it isolates need not be told again: "isolate-leader of orders-0".
+        # A shape that says whom it isolates need not be said again: "isolate-leader of orders-0".
         said = _SAID.get(str(shape))
         when = f" {self.trigger}" if self.trigger is not None else ""
         return f"{fault} {whom.removeprefix(said) if said else whom}{when}".replace("  ", " ").strip()
@@ -93,7 +93,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
 class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a step came to. Times are seconds from the start of the main phase; ``healed_at`` None: it never was.
 
-    ``targets`` is empty when nobody could be hit; ``detail`` then says why.
+    ``targets`` is empty when no node could be hit; ``detail`` then says why.
     """
 
     step: Step
@@ -105,7 +105,7 @@ class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __str__(self) -> str:
         """As it is said: ``kill leader of orders-0: n2 at 14.203 s to 19.310 s``."""
         until = f" to {self.healed_at:.3f} s" if self.healed_at is not None else ", not healed"
-        return f"{self.step}: {'+'.join(self.targets) or 'nobody'} at {self.at:.3f} s{until}"
+        return f"{self.step}: {'+'.join(self.targets) or 'no node'} at {self.at:.3f} s{until}"
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="run"):
@@ -115,11 +115,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     resolved: tuple[Resolved, ...] = ()
 
     def as_meant(self) -> Schedule:
-        """Plays the same intentions; who leads is asked anew."""
+        """Plays the same intentions; who leads is asked again."""
         return self.schedule
 
     def as_resolved(self) -> Schedule:
-        """Plays the same faults on the same nodes at the same times; what hit nobody is left out."""
+        """Plays the same faults on the same nodes at the same times; what hit no node is left out."""
         steps = [
             msgspec.structs.replace(
                 done.step,

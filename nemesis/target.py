@@ -2,9 +2,9 @@
 
 A target is data and names a part, not a machine, so that one schedule fits any cluster. It is resolved at the moment
 of injection, because who leads is not known before. Resolution sees nodes, a random generator and the system's finders,
-nothing else. When nobody is known to have the part (an election is under way, the finder cannot reach anyone), it
+nothing else. When no node is known to have the part (an election is under way, the finder cannot reach anyone), it
 asks again for a moment and then takes ``one`` at random and says so: a fault on some node is a better test than none,
-and the record tells the two apart.
+and the record distinguishes the two.
 
 *Servers* are the nodes of the system's own roles. ZooKeeper and the nodes that clients live on are not among them:
 ``all`` does not kill ZooKeeper.
@@ -61,7 +61,7 @@ class Kind(enum.StrEnum):
 
 
 KEYED = (Kind.LEADER, Kind.FOLLOWER, Kind.COORDINATOR)
-"""Parts that somebody has of something: of a key, the coordinator of a group."""
+"""Parts that a server has of something: the leader of a key, the coordinator of a group."""
 OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
 
 
@@ -161,7 +161,7 @@ class Scene:
     groups: Sequence[str] = ()
 
     def whose(self, kind: Kind) -> Sequence[str]:
-        """Of what somebody can have this part."""
+        """Of what a server can have this part."""
         return self.groups if kind is Kind.COORDINATOR else self.keys
 
 
@@ -169,7 +169,7 @@ class Scene:
 class Chosen:
     """The nodes, in the cluster's order; ``key`` if one was asked for; ``note``: how they depart from the target.
 
-    ``fell_back``: ``one`` was taken because the target could not be had; ``note`` says why.
+    ``fell_back``: ``one`` was taken because the target was not available; ``note`` says why.
     """
 
     nodes: tuple[Node, ...]
@@ -179,7 +179,7 @@ class Chosen:
 
 
 async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
-    """The nodes that the target means now. Takes up to ``FIND_SECONDS`` when a finder knows nobody.
+    """The nodes that the target means now. Takes up to ``FIND_SECONDS`` when a finder knows none.
 
     Raises :class:`TargetError` when a named node does not exist or is busy, or no node is free.
     """
@@ -287,7 +287,7 @@ async def _ask(what: Kind, key: str | None, scene: Scene) -> tuple[Node | None, 
     subject = f"{what} of {key}" if key is not None else str(what)
     deadline = loop.time() + FIND_SECONDS
     names = [node.name for node in scene.servers]
-    trouble = f"nobody is known to be {subject}"
+    trouble = f"no node is known to be {subject}"
     try:
         async with asyncio.timeout_at(deadline):
             while True:

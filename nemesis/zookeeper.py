@@ -1,6 +1,6 @@
 """ZooKeeper's own processes stopped or killed. What that tests is neither a lost session nor a stopped broker.
 
-``zookeeper-pause``  SIGSTOP: clients keep their connections and get no answers; sessions are not expired meanwhile,
+``zookeeper-pause``  SIGSTOP: clients keep their connections and get no answers; sessions do not expire in that time,
                      and a lone server finds them overdue when it wakes up
 ``zookeeper-kill``   SIGKILL, started again at the heal: clients are disconnected; a lone server that starts grants
                      every session a full timeout again

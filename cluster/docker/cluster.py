@@ -100,7 +100,7 @@ class DockerCluster:
 
     async def start(self) -> None:
         """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`, and then
-        has taken away whatever it had made.
+        has taken away all that it had made.
         """
         try:
             await self._start()
@@ -136,7 +136,7 @@ class DockerCluster:
         self._executor.shutdown(wait=True)
 
     async def collect_logs(self, folder: Path) -> list[str]:
-        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what could not be had."""
+        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
         missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self._nodes))
         return [line for lines in missing for line in lines]
 

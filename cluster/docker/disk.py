@@ -4,7 +4,7 @@ The power of such a disk can be cut (``cluster/ssh/power.py``) without the conta
 network and its rules stay. It is mounted inside the container, by the container's own right (SYS_ADMIN): it goes with
 it, and the machine outside has a loop device and a file to take back, nothing else. Only runs that cut power get disks.
 
-The loop device is known by its image, never by its number, which may be somebody else's by the time it is undone.
+The loop device is known by its image, never by its number, which may be another owner's by the time it is undone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Image:
 
 
 def image_path(state: Path, mine: Owner, run_id: str, node: str) -> Path:
-    """Where a node's image is; its name tells whose it is, so that it is found even if the journal is lost."""
+    """Where a node's image is; its name says whose it is, so that it is found even if the journal is lost."""
     return state / FOLDER / f"{mine}.{run_id}.{node}{SUFFIX}"
 
 
@@ -111,7 +111,7 @@ def container_options(device: str) -> dict[str, Any]:
 
 
 def check() -> None:
-    """Raises :class:`DiskError` for what can be told without trying."""
+    """Raises :class:`DiskError` for what can be known without trying."""
     if os.geteuid() != 0:
         raise DiskError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
     host = os.environ.get("DOCKER_HOST") or "unix://"

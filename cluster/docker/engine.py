@@ -1,7 +1,7 @@
 """The Docker engine: how it is reached, how what is ours is labelled, and how it is taken away again.
 
-Whatever a run makes carries three labels: that it is assay's, the run, and the owner. Nothing without them is ever
-touched. The functions block; callers in an event loop run them in an executor.
+Everything that a run makes carries three labels: that it is assay's, the run, and the owner. Nothing without them is
+ever touched. The functions block; callers in an event loop run them in an executor.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ OWNER_LABEL = "assay.owner"
 ANSWER_WITHIN = 60
 """Seconds for one call to the engine; removing containers of a busy machine takes some."""
 
-REMEDY = "start one with `make docker`, or `dockerd` as root; `assay doctor` tells more"
+REMEDY = "start one with `make docker`, or `dockerd` as root; `assay doctor` says more"
 
 
 class EngineError(Exception):
-    """No engine answers, or it refused; the message has the engine's own words and the remedy."""
+    """No engine answers, or it rejected the call; the message has the engine's own words and the remedy."""
 
 
 @contextlib.contextmanager
@@ -43,13 +43,13 @@ def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
     try:
         yield client
     except (DockerException, requests.RequestException) as error:
-        raise EngineError(f"the Docker engine refused or broke off: {error}; {REMEDY}") from error
+        raise EngineError(f"the Docker engine rejected the call or broke off: {error}; {REMEDY}") from error
     finally:
         client.close()
 
 
 def _knock(timeout: float) -> None:
-    """Raises ``OSError`` when nobody listens at a local socket. The SDK would leak its socket on finding that out."""
+    """Raises ``OSError`` when no process listens at a local socket. The SDK would leak its socket then."""
     url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if url.startswith("unix://"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:

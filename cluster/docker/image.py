@@ -68,7 +68,7 @@ def exists() -> bool:
 
 
 def can_build() -> bool:
-    """As far as one can tell in a second."""
+    """As far as can be known in a second."""
     return exists() or layer.can_build()
 
 

@@ -90,7 +90,7 @@ def origin() -> str:
 
 
 def can_build() -> bool:
-    """Would :func:`ensure` succeed, as far as one can tell in a second?"""
+    """Would :func:`ensure` succeed, as far as can be known in a second?"""
     if any(exists(reference) for reference in (REFERENCE, REGISTRY_BASE, IMPORTED_BASE)):
         return True
     return (shutil.which("debootstrap") is not None and os.geteuid() == 0) or _registry_answers()
@@ -127,7 +127,7 @@ def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) ->
     if check and done.returncode != 0:
         raise ImageError(
             f"`{' '.join(argv)[:120]}` exited {done.returncode}:\n{_tail(done.stdout + done.stderr)}\n"
-            "`assay doctor` tells what this machine lacks"
+            "`assay doctor` says what this machine lacks"
         )
     return done
 
@@ -162,7 +162,7 @@ def _pull() -> str:
         done = command(["docker", "pull", "-q", REGISTRY_BASE], check=False, timeout=PULL_TIMEOUT)
     except ImageError:
         return "no registry answers"
-    return "pulled" if done.returncode == 0 else f"not to be had ({_tail(done.stderr, 1)[-100:]})"
+    return "pulled" if done.returncode == 0 else f"not available ({_tail(done.stderr, 1)[-100:]})"
 
 
 def _registry_answers() -> bool:

@@ -1,7 +1,7 @@
-"""The run's own network: a bridge that leads nowhere else, on a subnet that nobody else uses.
+"""The run's own network: a bridge that leads nowhere else, on a subnet that no other network uses.
 
 Subnets come from 198.18.0.0/15, the range set aside for tests of network devices (RFC 2544, RFC 6890), so they meet no
-LAN. Sessions at the same time choose under one file lock, and ask the engine what is taken; the engine itself refuses
+LAN. Sessions at the same time choose under one file lock, and ask the engine what is taken; the engine itself rejects
 an overlap, which settles races with sessions of other users, who have another lock.
 """
 
@@ -43,9 +43,9 @@ class RunNetwork:
 def create(client: docker.DockerClient, name: str, labels: Mapping[str, str], state: Path) -> RunNetwork:
     """Raises :class:`EngineError` when the whole range is taken."""
     with locked(state / "subnets.lock"):
-        refused: set[ipaddress.IPv4Network] = set()
+        rejected: set[ipaddress.IPv4Network] = set()
         taken = used_subnets(client)
-        while (subnet := free_subnet(taken | refused)) is not None:
+        while (subnet := free_subnet(taken | rejected)) is not None:
             try:
                 client.networks.create(
                     name,
@@ -57,14 +57,14 @@ def create(client: docker.DockerClient, name: str, labels: Mapping[str, str], st
             except APIError as error:
                 if "overlaps" not in str(error):
                     raise
-                refused.add(subnet)
+                rejected.add(subnet)
             else:
                 return RunNetwork(name, subnet)
     raise EngineError(f"every subnet of {RANGE} is in use; `assay heal` removes what dead runs have left")
 
 
 def used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]:
-    """What the engine's networks occupy, whoever made them."""
+    """What the engine's networks occupy, no matter who made them."""
     used = set()
     for network in client.networks.list():
         for pool in (network.attrs.get("IPAM") or {}).get("Config") or []:

@@ -10,7 +10,7 @@ the device holds, the disk's random generator decides:
   random one, in their order. A rename between two folders survives in both or in neither. A new file may thus
   vanish although its bytes were fsynced, and a removed one may come back: as POSIX allows.
 
-A disk may be full (``capacity``: what does not fit is refused whole, with ENOSPC), slow (``slowness`` times its own
+A disk may be full (``capacity``: what does not fit is rejected whole, with ENOSPC), slow (``slowness`` times its own
 delay for each fsync), wiped, or rolled back to a snapshot.
 
 Not modelled: blocks written out of order within a tail, bytes rotting by themselves (faults do that through

@@ -8,7 +8,7 @@ ends as it does on a real machine.
 Everything that asyncio leaves to chance is ordered here: tasks and futures hash in creation order (see
 ``futures``), there are no threads and no executor, and the network draws its latencies from the loop's seed.
 
-It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is told to stop; ``asyncio.Runner(loop_factory=...)``,
+It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is asked to stop; ``asyncio.Runner(loop_factory=...)``,
 ``asyncio.start_server`` and ``asyncio.open_connection`` work on it unmodified.
 """
 
@@ -112,7 +112,7 @@ class SimLoop(asyncio.BaseEventLoop):
     """The event loop of one simulation; ``seed`` decides the network's latencies."""
 
     simulated = True
-    """Tells the interpreter that threads, and so blocking clients, have no place here."""
+    """Says to the interpreter that threads, and so blocking clients, have no place here."""
     _stopping: bool
     _closed: bool
 
@@ -183,7 +183,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._cancelled_timers = 0
 
     def run_forever(self) -> None:
-        """The collector looks for cycles less often meanwhile: hardly anything here is one, and it costs a tenth."""
+        """The collector looks for cycles less often: hardly anything here is one, and it costs a tenth."""
         before = gc.get_threshold()
         gc.set_threshold(*COLLECTIONS)
         try:

@@ -1,8 +1,8 @@
 """Files and folders of a simulated disk, each with what is seen and what is durable.
 
 A file's durable content is kept as an :class:`Image`: so many bytes that it shares with the seen content, then a tail
-of its own (bytes that were cut since). Appending costs nothing extra and an fsync copies nothing, whatever the
-file's size. The namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync
+of its own (bytes that were cut since). Appending costs nothing extra and an fsync copies nothing, of a file of any
+size. The namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync
 commits its own changes and those that they depend on.
 """
 
@@ -48,7 +48,7 @@ class Inode:
         del self.content[size:]
 
     def begin_fsync(self) -> Image:
-        """What must be durable once this fsync is over, whatever happens to the file meanwhile."""
+        """What must be durable once this fsync is over, no matter what happens to the file until then."""
         self._fsyncs += 1
         flight = Image(len(self.content), b"", self._fsyncs)
         self._flights.append(flight)

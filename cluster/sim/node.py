@@ -218,7 +218,7 @@ class SimNode:
         self._process.stop()
 
     async def resume(self) -> None:
-        """Also when the process was killed meanwhile: a heal finds what it finds."""
+        """Also when the process was killed in between: a heal takes it as it is."""
         self._reach()
         if self._process is not None:
             self._process.resume()
@@ -241,7 +241,7 @@ class SimNode:
         return self.host.frozen
 
     def _reach(self) -> None:
-        """A frozen machine does nothing for anybody."""
+        """A frozen machine does nothing at all."""
         if self.host.frozen:
             raise NodeError(f"{self.name} is frozen; thaw it first")
 

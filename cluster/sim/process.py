@@ -1,8 +1,8 @@
 """A simulated process: what kill, stop and resume act on, and how code is known to belong to it.
 
 The context variable :data:`PROCESS` names the process on whose behalf a task or a callback runs; tasks and callbacks
-inherit it as they inherit every context variable, so whatever a process starts is its own. ``None`` is the harness:
-clients, nemesis and observers, which no fault touches.
+inherit it as they inherit every context variable, so everything that a process starts is its own. ``None`` is the
+harness: clients, nemesis and observers, which no fault touches.
 
 Three rules, kept by the loop, the transports, the disk and the runtime together:
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 UNWIND_LIMIT = 100
-"""How often a coroutine that awaits again inside ``finally`` is told to end before it is abandoned."""
+"""How often a coroutine that awaits again inside ``finally`` is asked to end before it is abandoned."""
 
 
 class Runnable(Protocol):
@@ -142,7 +142,7 @@ def unwind(task: asyncio.Task[Any], context: Context) -> None:
             continue
         except ValueError:  # already executing: the step that asked for its own death
             break
-        except BaseException:  # noqa: BLE001 - the last words of a dead process concern nobody
+        except BaseException:  # noqa: BLE001 - the last words of a dead process concern no one
             continue
         break
     asyncio.Future.cancel(task)

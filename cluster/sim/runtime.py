@@ -19,7 +19,7 @@ class DeadProcessError(OSError):
 
 
 class SimRuntime:
-    """One process's. ``process`` is None for the harness, which cannot hold and whose event log nobody reads."""
+    """One process's. ``process`` is None for the harness, which cannot hold and whose event log is not read."""
 
     def __init__(
         self,

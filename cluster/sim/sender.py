@@ -1,7 +1,7 @@
 """The kernel of a simulated connection's end as sender: packets on their way, cut links, retransmission.
 
 What is kept of TCP: bytes arrive in order, once; each message takes a latency of its own, so connections overtake each
-other; a sender that is too far ahead of its receiver is told to pause. A packet that meets a cut link is dropped and
+other; a sender that is too far ahead of its receiver has to pause. A packet that meets a cut link is dropped and
 counted, and sent again with exponential back-off, hence a healed link carries data again only at the next
 retransmission. A cut link in the other direction starves the acknowledgements: data still arrives up to the window, but
 the sender retransmits and, like one whose data cannot arrive, gives up with ``ETIMEDOUT`` after
@@ -50,7 +50,7 @@ RESET = Mark("RESET")
 
 
 class Kernel:
-    """A kernel's timer: runs whatever state the processes are in."""
+    """A kernel's timer: runs in any state of the processes."""
 
     __slots__ = ("_args", "_call")
 
@@ -191,8 +191,8 @@ class Sender(asyncio.Transport):
         if head is RESET:
             return True
         size = 1 if isinstance(head, Mark) else sum(map(len, head))
-        refused = self.peer._lost
-        if refused or (self._unacknowledged and self._unacknowledged + size > WINDOW):
+        rejected = self.peer._lost
+        if rejected or (self._unacknowledged and self._unacknowledged + size > WINDOW):
             self._network.count(self.peer.host, self.host)
             self._stall()
             return False

@@ -241,7 +241,7 @@ def _make_folders(sftp: paramiko.SFTPClient, folder: str) -> None:
         sftp.stat(folder)
     except FileNotFoundError:
         _make_folders(sftp, posixpath.dirname(folder))
-        with contextlib.suppress(OSError):  # somebody else made it in between; the open that follows tells
+        with contextlib.suppress(OSError):  # another process made it in between; the open that follows finds out
             sftp.mkdir(folder)
 
 

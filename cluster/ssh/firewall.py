@@ -1,11 +1,11 @@
 """The node's own packet filter: one chain of ours, first in INPUT, that drops what comes from given addresses.
 
 The rules live inside the node's network namespace. A packet that is dropped on arrival makes an established connection
-stall as a cut cable would: no reset tells either side. One that is rejected is answered with a reset; resets themselves
-pass, else two nodes that reject each other would never hear of it. ``-w`` waits for xtables' lock instead of failing.
+stall as a cut cable would: neither side gets a reset. One that is rejected is answered with a reset; resets themselves
+pass, else two nodes that reject each other would never learn of it. ``-w`` waits for xtables' lock instead of failing.
 
 A second chain silences a machine that is about to be frozen: its processes can be stopped from outside, but its kernel
-is the host's and would go on acknowledging. SSH alone passes, and nobody is there to answer it.
+is the host's and would go on acknowledging. SSH alone passes, and no process is there to answer it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Program:
-    """A node's main process as it is launched; asked for anew at every start, as a defect or a fault may change it."""
+    """A node's main process as it is launched; asked for again at every start, as a defect or a fault may change it."""
 
     argv: Sequence[str]
     folder: str
@@ -190,7 +190,7 @@ class SshNode:
         try:
             await self._power("trial", disk)
         except NodeError as error:
-            self._disk = f"{error}; `assay doctor` tells more"
+            self._disk = f"{error}; `assay doctor` says more"
         else:
             self._disk = disk
 

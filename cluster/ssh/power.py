@@ -1,7 +1,7 @@
 """A disk whose power can be cut: ext4, shut down without its log being flushed, and mounted again.
 
 ``EXT4_IOC_SHUTDOWN`` (``fs/ext4/ioctl.c``; what xfstests' ``godown`` does) makes the file system refuse all that would
-still be written, so that what is left is what a loss of power leaves: what was fsynced, and whatever else the kernel
+still be written, so that what is left is what a loss of power leaves: what was fsynced, and what else the kernel
 had happened to write by then.
 
 This module runs on the node, by :func:`command`: the standard library alone, and root. Printed is one JSON value; a
@@ -32,7 +32,7 @@ OPTIONS = "noatime,noauto_da_alloc,commit=60"
 """``noauto_da_alloc``: else ext4 flushes a file that is renamed over another unasked, which hides a forgotten fsync.
 ``commit``: else it writes new names every 5 s."""
 RELEASED_WITHIN = 10.0
-"""Seconds for whoever still has a file open to let go."""
+"""Seconds for processes that still have a file open to close it."""
 
 CANARY = ".assay-canary"
 
@@ -60,7 +60,7 @@ def mount(device: str, folder: str) -> None:
 
 
 def lose(device: str, folder: str) -> dict[str, int]:
-    """Path to how many bytes of it were lost. Nobody may have a file open in there. Raises ``RuntimeError``.
+    """Path to how many bytes of it were lost. No process may have a file open in there. Raises ``RuntimeError``.
 
     A file is written, and not fsynced, right before: should it come through, this was no loss of power.
     """

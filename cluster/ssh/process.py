@@ -2,7 +2,7 @@
 
 The process leads a session of its own (``setsid``), so that one signal reaches it and every child it has, and it is
 known by pid *and* start time, so that a reused pid is never taken for it. Its file is written by the process itself
-just before ``exec``: whoever reads a pid there reads one that was truly started.
+just before ``exec``: a pid that is read there is one that was truly started.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ TERMINATE = signal("TERM", "ZX-", TERMINATE_WITHIN)
 STOP = signal("STOP", "TtZX-")
 CONTINUE = signal("CONT", "RSDIZX-")
 UNDO_STOP = ("sh", "-c", f"({CONTINUE}) || [ $? -eq 20 ]")
-"""To continue a process that has died meanwhile is no error."""
+"""To continue a process that has died since is no error."""
 
 PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
 """What :func:`files` takes: nothing in it means anything to the shell but ``*`` and ``?``."""

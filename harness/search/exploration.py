@@ -32,7 +32,7 @@ from assay.nemesis.target import groups
 FOUND: Final = "found"
 """The folder of the store that takes schedules."""
 EVIDENCE: Final = 10
-"""Lines of the run's own failure text that are told."""
+"""Lines of the run's own failure text that are shown."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Exploration:
             shutil.rmtree(scratch, ignore_errors=True)
         self.progress.note(f"explored {result.tally}")
         if result.found is not None:
-            return self._told(result.found)
+            return self._described(result.found)
         if not result.tally.verdicts.get(str(Verdict.PASS)):
             return f"UNKNOWN: no run of the search could be called good: {result.tally}"
         return None
@@ -84,7 +84,7 @@ class Exploration:
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(player, terrain(self.experiment.deployed(), base, self.registry.faults), budget, note=note)
 
-    def _told(self, found: Found) -> str:
+    def _described(self, found: Found) -> str:
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         settings = found.example.settings(self.settings, schedule)

@@ -2,7 +2,7 @@
 
 In a batch the corpus stands still, so that Hypothesis, which does everything twice when it shrinks, always draws the
 same from the same choices. What fails is first shrunk by Hypothesis, for a while, then by our delta debugging, which
-knows what a run is; then it is played twice, to see that it is the same history, and with other seeds, to tell how
+knows what a run is; then it is played twice, to see that it is the same history, and with other seeds, to say how
 often it fails. Everything is drawn from one seed: the same search finds the same, unless
 the clock ends it, or other modules are loaded: Hypothesis also draws from the constants in their code.
 """
@@ -71,11 +71,11 @@ class Tally:
 
 
 class _Failing(Exception):
-    """Tells Hypothesis that the example fails."""
+    """Says to Hypothesis that the example fails."""
 
 
 class Explorer:
-    """One search. ``note`` hears of its progress; ``clock`` gives seconds, of the wall."""
+    """One search. ``note`` is called with its progress; ``clock`` gives seconds, of the wall."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ Reproduce = Callable[[Example, int], Example | None]
 
 
 class OutOfTime(Exception):
-    """No more repetitions are to be had; what has been reached so far stands."""
+    """No more repetitions are available; what has been reached so far stands."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Shrunk:
 
 
 def shrink(path: Path, root: Path | None, replays: int, budget: float | None, note: Callable[[str], None]) -> Shrunk:
-    """``replays``: how many tell the probability at first; ``budget``: seconds, None without end.
+    """``replays``: how many estimate the probability at first; ``budget``: seconds, None without end.
 
     Raises ``FileNotFoundError`` when ``path`` is no run, ``HistoryError`` when there is nothing to be made small.
     """
@@ -94,7 +94,7 @@ def _stored(run: Path) -> tuple[Settings, Example]:
         )
         record = decode((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
     except (OSError, KeyError, msgspec.MsgspecError, ScheduleError) as error:
-        raise HistoryError(f"{run}: settings.json and schedule.json do not tell how it was run: {error}") from error
+        raise HistoryError(f"{run}: settings.json and schedule.json do not say how it was run: {error}") from error
     schedule = record.as_meant() if isinstance(record, Record) else record
     return settings, Example.of(settings, schedule)
 

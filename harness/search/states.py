@@ -1,4 +1,4 @@
-"""What states of the system a run came through, as far as its event logs tell: what steers the search.
+"""What states of the system a run came through, as far as its event logs say: what steers the search.
 
 A state is a word. Nothing here knows the system: every event name is taken as it comes, with how often it occurred
 (in powers of two), with the event before it on the same node, with the faults in force, with the small numbers that it
@@ -72,7 +72,7 @@ def _amid(events: Iterable[dict[str, Any]], faults: Iterable[dict[str, Any]]) ->
     in_force: dict[int, str] = {}
     for _, is_event, number, name, phase in steps:
         if is_event:
-            yield f"{name} amid {'+'.join(sorted(set(in_force.values()))) or 'nothing'}"
+            yield f"{name} during {'+'.join(sorted(set(in_force.values()))) or 'nothing'}"
         elif phase == "injected":
             in_force[number] = name
         elif phase == "healed":

@@ -38,9 +38,9 @@ MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
 MOST_STEPS: Final = 6
 MOST_FURTHER: Final = 2
-"""Steps besides the first and its aftershock, in what is drawn anew: changes add more."""
+"""Steps besides the first and its aftershock, in a new example: changes add more."""
 MOST_KINDS: Final = 3
-"""Of faults, and of events to wait for, in what is drawn anew."""
+"""Of faults, and of events to wait for, in a new example."""
 CLUSTERED: Final = 3
 HOLD: Final = Hold().name
 MAINSTAYS: Final = frozenset({Kill().name, Stop().name, HOLD})
@@ -68,7 +68,7 @@ SEEDS: Final = st.integers(0, 2**32 - 1)
 @dataclass(frozen=True)
 class Terrain:
     """What may be drawn. ``events``: names that a step can wait for; ``turning_points``: those in which the system says
-    that somebody else is in charge; ``base``: what is not varied, or varied from.
+    that another node is in charge; ``base``: what is not varied, or varied from.
     """
 
     catalogue: Catalogue
@@ -178,7 +178,7 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
         Random(seed), terrain.census(example.nodes, example.zookeepers), None
     )
     if name == HOLD and bool(terrain.events) and draw(st.booleans()):
-        # In the middle of whatever else provokes it, and not only at a start.
+        # In the middle of what else provokes it, and not only at a start.
         parameters = {"event": draw(_event(terrain))}
     step = Step(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
     if draw(st.integers(0, 2)) == 0:

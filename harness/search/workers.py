@@ -18,9 +18,9 @@ from typing import Final
 
 from assay.harness.search.explore import Explorer, Found, Tally
 
-TELL_EVERY: Final = 10.0
+NOTE_EVERY: Final = 10.0
 GRACE: Final = 5.0
-"""Seconds for a process to end that was told to."""
+"""Seconds for a process to end that was asked to."""
 
 
 Make = Callable[[int, Callable[[str], None]], Explorer]
@@ -81,16 +81,16 @@ def _work(make: Make, number: int, parent: Connection) -> None:
         found = explorer.run()
         parent.send(("tally", explorer.tally))
         parent.send(("done", found))
-    except BaseException:  # noqa: BLE001 - whatever it was, the parent tells it
+    except BaseException:  # noqa: BLE001 - the parent reports it
         parent.send(("broken", traceback.format_exc()))
 
 
 def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> Result:
-    began = told = time.monotonic()
+    began = noted = time.monotonic()
     tallies: dict[int, Tally] = {}
     found: Found | None = None
     while running:
-        for ready in wait(list(running), TELL_EVERY):
+        for ready in wait(list(running), NOTE_EVERY):
             if not isinstance(ready, Connection) or ready not in running:
                 continue
             worker = running[ready]
@@ -111,9 +111,9 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                 found = found or content
             else:
                 raise WorkerError(content)
-        if time.monotonic() - told >= TELL_EVERY:
-            told = time.monotonic()
-            note(f"explored {_together(tallies, told - began)}")
+        if time.monotonic() - noted >= NOTE_EVERY:
+            noted = time.monotonic()
+            note(f"explored {_together(tallies, noted - began)}")
     return Result(found, _together(tallies, time.monotonic() - began))
 
 

@@ -129,7 +129,7 @@ def test_hold_at_an_event_that_does_not_come_took_no_effect() -> None:
     play = hold(parse("n1"), event="isr-change")
     row = held(play, (3.0, says(play, "n1", "became-leader"))).row(1, FaultPhase.HEALED)
     assert row.took_effect is False
-    assert "never came past isr-change" in row.detail["reason"]
+    assert "never reached isr-change" in row.detail["reason"]
 
 
 def test_of_several_one_that_stopped_is_enough() -> None:

@@ -63,10 +63,10 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("truncate-tail", "truncate_file", "no byte of n2 was changed"),
         ("corrupt", "write_range", "no byte of n2 was changed"),
         ("garbage-tail", "write_range", "no byte of n2 was changed"),
-        ("hold", "write_file", "never came past"),
+        ("hold", "write_file", "never reached"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
         ("clock", "shift_clock", "the clock of n2 was not wrong by -30.0 s"),
-        ("hold", "hold", "never came past"),
+        ("hold", "hold", "never reached"),
         ("kill-consumer", "kill", "was not dead"),
         ("stop-consumer", "stop", "was running, not stopped"),
         ("cut-consumer", "drop_from", "no packet to or from client1 was dropped"),
@@ -247,7 +247,7 @@ def test_a_coordinator_that_nobody_knows_is_replaced_and_the_evidence_says_so() 
     play.system.coordinator = None
     row = healed(play)
     injected = play.row(1, FaultPhase.INJECTED).detail["evidence"]
-    assert "nobody is known to be coordinator of members" in injected["note"]
+    assert "no node is known to be coordinator of members" in injected["note"]
     assert row.took_effect is True
     assert row.detail["evidence"]["cut"] == [f"client1|{injected['coordinator']}"]
 

@@ -2,8 +2,8 @@
 
 It speaks to the simulated servers over asyncio streams, so partitions, kills and stops reach it as they reach any other
 connection. One task keeps the session: it connects to one server after the other, reads, and gives up a connection that
-was silent for two thirds of the session's timeout. Everything that the user hears of (results, watches, states) goes
-through ``loop.call_soon`` in the order in which it was read, which is the ordering that the seam promises.
+was silent for two thirds of the session's timeout. Everything that the user is notified of (results, watches, states)
+goes through ``loop.call_soon`` in the order in which it was read, which is the ordering that the seam promises.
 
 As with kazoo, what was in flight when a connection breaks ends in ``ConnectionLoss``; what is asked for afterwards
 waits. After ``close`` no callback runs any more.
@@ -309,7 +309,7 @@ class SimZooKeeper:
         self._fail_all(SessionExpiredError(f"session {expired:#x} expired"))
 
     def _tell(self, state: str, session: int) -> None:
-        """The session's id changes for the user when the user hears of it, not before."""
+        """The session's id changes for the user when the user is notified of it, not before."""
         self._soon(self._announce, state, session)
 
     def _announce(self, state: str, session: int) -> None:

@@ -2,9 +2,9 @@
 
 The model: one replicated tree which a server serves only while it can reach a majority of the ensemble (itself
 included), judged by the network's rules and the states of the processes. All else follows from sessions: each is kept
-alive by whatever its client sends, and expires when it has been silent for its timeout.
+alive by everything that its client sends, and expires when it has been silent for its timeout.
 
-Deadlines start anew when an ensemble has had no quorum, and when a lone server starts, as a new leader grants every
+Deadlines start again when an ensemble has had no quorum, and when a lone server starts, as a new leader grants every
 session a full timeout. A lone server that was merely stopped grants nothing: it wakes up and finds sessions overdue, as
 the real one does.
 

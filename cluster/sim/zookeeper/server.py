@@ -75,7 +75,7 @@ class _Server:
         if not self.serving:
             return b"This ZooKeeper instance is not currently serving requests\n"
         if word == CONS:
-            return "".join(connection.told() for connection in self.connections).encode()
+            return "".join(connection.described() for connection in self.connections).encode()
         if word == DUMP:
             known = "".join(f"\t{session:#x}\n" for session in self.ensemble.sessions)
             return f"SessionTracker dump:\n{known}Connections dump:\n".encode()
@@ -99,7 +99,7 @@ class _Connection:
             "sync": self._sync,
         }
 
-    def told(self) -> str:
+    def described(self) -> str:
         """As ``cons`` says it."""
         address, port = self._writer.get_extra_info("peername")
         session = self.session

@@ -97,7 +97,7 @@ class Znode:
 
 
 def check_path(path: str) -> None:
-    """Raises ``BadArgumentsError`` for what ZooKeeper's PathUtils refuses."""
+    """Raises ``BadArgumentsError`` for what ZooKeeper's PathUtils rejects."""
     if path == "/":
         return
     if not path.startswith("/") or path.endswith("/") or "\0" in path:

@@ -1,6 +1,6 @@
 """Frames between the simulated ZooKeeper and its client: a 4-byte big-endian length, then one msgpack value.
 
-They are not ZooKeeper's own (jute): nobody else speaks to this server. The exceptions are the four-letter words
+They are not ZooKeeper's own (jute): no other client speaks to this server. The exceptions are the four-letter words
 ``ruok`` and ``srvr``, so that one readiness check serves both worlds.
 
 Shapes, as lists: ``[session or 0, timeout ms]`` answered by ``[session, timeout ms]`` (session 0 = expired); then

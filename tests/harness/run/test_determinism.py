@@ -24,6 +24,7 @@ from assay.harness.run.progress import Silent
 from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
 from assay.harness.run.worlds import open_world
+from assay.nemesis.catalogue import Catalogue
 
 found = experiment_of(assay.workloads.test_log.test_log)
 faults = ("clock", "hold", "kill", "partition", "power-loss", "stop")
