@@ -6,8 +6,13 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import assay
+from assay.cluster import system
+from assay.harness.core import generator
 
 FACE = Path(assay.__file__)
 
@@ -25,6 +30,19 @@ def test_what_a_type_checker_sees_is_what_there_is() -> None:
     assert sorted(assay.__all__) == sorted(assay._MODULES)
     for name in assay.__all__:
         assert getattr(assay, name) is not None
+
+
+@pytest.mark.parametrize("module", [generator, system])
+def test_all_that_a_system_and_a_workload_are_made_of_is_there(module: ModuleType) -> None:
+    """Each optional protocol of a system, and each generator."""
+    own = getattr(module, "__all__", None) or [
+        name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__
+    ]
+    assert not {name for name in own if not name.startswith("_")} - set(assay.__all__) - INTERNAL
+
+
+INTERNAL = {"split_phases", "step_random"}
+"""What the trial and the generators themselves use."""
 
 
 def test_importing_it_loads_nothing_else() -> None:

@@ -39,57 +39,10 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.node import Cluster, Node, NodeError, ProcessState, ProcessStatus, by_role
-    from assay.cluster.system import (
-        CLIENT_ROLE,
-        ZOOKEEPER_PORT,
-        ZOOKEEPER_ROLE,
-        ClientSessions,
-        Configurable,
-        Damageable,
-        Defect,
-        DefectsDescribed,
-        DeploymentError,
-        Durable,
-        Entry,
-        Eventful,
-        Grouped,
-        Holdable,
-        Movable,
-        Replicated,
-        Standalone,
-        StoredRecord,
-        StrikePoints,
-        Switchable,
-        System,
-        ZooKeeperClients,
-        zookeeper_servers,
-    )
+    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, Grouped, Holdable, Movable, Replicated, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
-    from assay.harness.core.generator import (
-        NOTHING,
-        Context,
-        Generator,
-        as_generator,
-        by_key,
-        each_process,
-        in_phase,
-        keyed,
-        limit,
-        mix,
-        on_event,
-        once,
-        phases,
-        rate,
-        repeat,
-        reserve,
-        sequence,
-        stagger,
-        time_limit,
-        transform,
-        unfold,
-        until,
-    )
+    from assay.harness.core.generator import (EXHAUSTED, NOTHING, PENDING, Answer, Context, Exhausted, Generator, Invoke, OperationEvent, Pending, Source, as_generator, by_key, each_process, in_phase, keyed, limit, mix, on_event, once, phases, rate, repeat, reserve, sequence, simulate, stagger, time_limit, transform, unfold, until)
     from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
@@ -123,8 +76,9 @@ _HOMES = {
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
     "assay.harness.core.generator": (
-        "NOTHING Context Generator as_generator by_key each_process in_phase keyed limit mix on_event once phases "
-        "rate repeat reserve sequence stagger time_limit transform unfold until"
+        "EXHAUSTED NOTHING PENDING Answer Context Exhausted Generator Invoke OperationEvent Pending Source "
+        "as_generator by_key each_process in_phase keyed limit mix on_event once phases rate repeat reserve "
+        "sequence simulate stagger time_limit transform unfold until"
     ),
     "assay.harness.core.operation": "Completed Completion Effect Operation Outcome Phase",
     "assay.harness.run.experiment": "experiment",
@@ -140,18 +94,19 @@ _HOMES = {
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in ASCII order
-    "Action", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census", "Check",
-    "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
-    "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "Effect", "Endpoint", "Engine", "Entry",
-    "Eventful", "Evidence", "Explanation", "Family", "Fault", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable",
-    "Impact", "Injection", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node",
-    "NodeError", "OWNERSHIP_ANOMALIES", "Operation", "Outcome", "Parameter", "Phase", "ProcessState", "ProcessStatus",
-    "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "SET_ANOMALIES",
-    "ScheduleError", "Scope", "Settings", "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System",
-    "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
+    "Action", "Answer", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
+    "Check", "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
+    "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
+    "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "Family", "Fault", "GROUP_ANOMALIES",
+    "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES",
+    "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Operation",
+    "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState", "ProcessStatus", "Proof",
+    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "SET_ANOMALIES",
+    "ScheduleError", "Scope", "Settings", "Source", "Standalone", "StoredRecord", "StrikePoints", "Switchable",
+    "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
     "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
     "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate",
-    "repeat", "reserve", "sequence", "servers", "stagger", "time_limit", "transform", "unfold", "until",
+    "repeat", "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until",
     "zookeeper_servers",
 ]  # fmt: skip
 

@@ -1,0 +1,64 @@
+"""A run is judged by its contract's checks and, where its experiment names one, by a model: a pass needs both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engines
+from assay.checkers.source import open_history
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.run.judging import judge_run
+from assay.harness.run.registry import Registry
+
+NOTHING = Contract(forbidden=())
+"""For an experiment that is judged by a model alone."""
+SECOND = 1_000_000_000
+
+
+def judged(folder: Path, read: str, *, f: str = "put", model: str | None, contract: Contract = NOTHING) -> Judgement:
+    """A put of ``a`` and a get that answers ``read``, one after the other; without effects."""
+    done = [(f, "a", None), ("get", None, read)]
+    with HistoryWriter(folder) as writer:
+        for index, (verb, argument, result) in enumerate(done):
+            operation, completion = Operation(verb, "k", argument), Completion(Outcome.OK, result)
+            call = (index + 1) * SECOND
+            writer.completed(Completed(index, 0, "w0", operation, completion, call, call + 1), [])
+    with Engines() as engines:
+        return judge_run(open_history(folder), contract, engines, Registry.standard(), model=model)
+
+
+@pytest.mark.parametrize(("read", "verdict"), [("a", Verdict.PASS), ("b", Verdict.FAIL)])
+def test_a_model_alone_judges_a_history_without_effects(tmp_path: Path, read: str, verdict: Verdict) -> None:
+    judgement = judged(tmp_path, read, model="kv")
+    assert (judgement.verdict, judgement.unknown) == (verdict, ())
+    assert judgement.forbidden == ("nonlinearizable",)
+    assert "nonlinearizable" in judgement.meanings
+    assert [one.check for one in judgement.examined] == ["nonlinearizable"]
+
+
+def test_what_the_model_finds_fails_a_run_whose_checks_say_nothing(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, "b", model="kv", contract=Contract())
+    assert judgement.verdict is Verdict.FAIL
+    assert "no check applies to this history" in judgement.unknown
+
+
+def test_what_the_checks_doubt_keeps_a_model_from_passing(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, "a", model="kv", contract=Contract())
+    assert judgement.verdict is Verdict.UNKNOWN
+
+
+def test_operations_that_are_not_the_models_are_unknown(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, "a", f="leap", model="kv")
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "the operations are not those of the model kv: " in judgement.unknown[0]
+
+
+def test_a_model_that_is_not_there_is_unknown(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, "a", model="account")
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "the run's model 'account' is not available here" in judgement.unknown[0]
