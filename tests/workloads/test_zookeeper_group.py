@@ -17,7 +17,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.settings import Settings
-from assay.reports.failure_text import Ending, Evidence, describe
+from assay.reports.failure_text import Ending, EvidenceLines, describe
 from assay.system_under_test.client.zookeeper_groups import view
 from assay.system_under_test.client.zookeeper_groups.allotment import allot
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, OwnershipChange
@@ -181,7 +181,7 @@ def test_what_the_design_cannot_help_is_told_with_the_reason(tmp_path: Path) -> 
     assert judgement.anomalies.keys() == {"double-ownership"}
     why = judgement.reasons["double-ownership"]
     assert why.startswith("tolerated in a run with stop-consumer, because the old design has no fence")
-    text = describe(judgement, Evidence(), Ending())
+    text = describe(judgement, EvidenceLines(), Ending())
     assert "tolerated: double-ownership" in text
     assert "because the old design has no fence" in text
     assert "because the old design has no fence" in attempt.folder.report.read_text()
