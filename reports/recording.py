@@ -6,7 +6,6 @@ history may be cut short, or lack data sets that it never had: those are empty.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Final, Self
 
 from assay.checkers.engine import DuckDB, Row
@@ -35,9 +34,7 @@ class Recording:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.engine.close()
 
     @property

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import duckdb
@@ -46,9 +45,7 @@ class DuckDB:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:

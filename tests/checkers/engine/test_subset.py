@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import walk_packages
 
 import pytest
 
+from assay import checkers
 from assay.checkers.check import View
 from assay.checkers.families import FAMILIES
-from assay.checkers.groups.holds import HOLD_VIEWS
-from assay.checkers.objects.counters import COUNTER_VIEWS
-from assay.checkers.objects.kinds import KINDS
-from assay.checkers.objects.max_registers import MAX_VIEWS
-from assay.checkers.objects.queues import QUEUE_VIEWS
-from assay.checkers.objects.sets import SET_VIEWS
 from assay.checkers.register.chains import climb_round, climb_start, kept_end, kept_round, kept_start
-from assay.checkers.register.views import CLUSTER_VIEWS, PLACE_VIEWS, SOURCE_VIEWS
-from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
-from assay.checkers.transactions.views import SOURCE_VIEWS as TRANSACTION_VIEWS
+from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES
 from assay.harness.core.history import SCHEMAS, format_1
 
 CHECKS = [check for family in FAMILIES for check in family.checks]
+ELSEWHERE = ("assay.checkers.engine", "assay.checkers.linearizability")
+"""Packages without SQL of checks."""
+
 ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *climb_start(), *climb_round(0))
 
-TEXTS = [
-    *(view for family in FAMILIES for view in family.views),
-    *(*SOURCE_VIEWS, *CLUSTER_VIEWS, *PLACE_VIEWS, *ROUNDS, *HOLD_VIEWS),
+
+def declared() -> Iterator[View]:
+    """Every view of the modules of checks, declared by itself or in a list."""
+    for found in walk_packages(checkers.__path__, f"{checkers.__name__}."):
+        if not found.name.startswith(ELSEWHERE):
+            for value in vars(import_module(found.name)).values():
+                yield from (one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, View))
+
+
+VIEWS = (
+    *declared(),
+    *ROUNDS,
     *(View(text.name, text.sql) for name in SCHEMAS for text in format_1.views(name)),
-    *(KINDS, *COUNTER_VIEWS, *MAX_VIEWS, *SET_VIEWS, *QUEUE_VIEWS),
-    *(*TRANSACTION_VIEWS, *EDGE_VIEWS),
-    *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),
     *(view for check in CHECKS for view in (*check.views, *check.evidence_views)),
+    *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),
+    *(View(f"whether {family.name} applies", family.applies) for family in FAMILIES),
     *(View(f"evidence of {check.anomaly}", check.evidence) for check in CHECKS),
     *(View(f"examined of {check.anomaly}", check.examined) for check in CHECKS),
-]
+)
+TEXTS = list({view.name: view for view in VIEWS}.values())
 
 FORBIDDEN = (
     r"\brange\b", r"/", r"\bignore nulls\b", r"\bexclude\b", r"\bsemi\b", r"\bany_value\b", r"\bmax_by\b",
