@@ -83,7 +83,7 @@ def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | Non
     segments = swap.cleanable(log.row, limit)
     if topic.min_compaction_lag_ms:
         for index, segment in enumerate(segments):
-            with log.row.noting(segment):
+            with log.row.noting():
                 if segment.times.age_ms() > now - topic.min_compaction_lag_ms:
                     segments = segments[:index]
                     break
@@ -218,7 +218,7 @@ class _Pass:
         while True:
             if segment.closed or self._log.row.cuts != self.cuts:
                 raise Interrupted
-            with self._log.row.noting(segment):
+            with self._log.row.noting():
                 block = next(blocks, None)
             if block is None:
                 return

@@ -23,7 +23,7 @@ class CorruptLog(Exception):
 
 
 class DamagedLog(Exception):
-    """The log lacks something that had been fsynced. It takes no appends or cuts until it is repaired or reset."""
+    """The log lacks something that had been fsynced. It takes no appends or cuts until it is reset."""
 
 
 class UnflushedTruncation(RuntimeError):

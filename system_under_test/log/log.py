@@ -17,15 +17,12 @@ from assay.system_under_test.log.cut import Cut, cut_at
 from assay.system_under_test.log.directory import DELETED_SUFFIX
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
-from assay.system_under_test.log.row import DamagedAt, SegmentRow
+from assay.system_under_test.log.row import Damage, SegmentRow
 from assay.system_under_test.log.slices import EMPTY
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.records import message_set
-from assay.system_under_test.records.message import CorruptMessage, Message
+from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.runtime import Slice, Storage
-
-DECODED_BYTES = 1 << 20
-"""How much :meth:`Log.decode` reads at once."""
 
 
 class Log:
@@ -71,10 +68,9 @@ class Log:
         )
         recovery = loaded.recovery
         row.set(loaded.segments)
-        row.end = row.flushed = recovery.end_after
+        row.end = row.flushed = recovery.end
         if recovery.damaged:
-            last = row.active
-            row.damage = DamagedAt(last.base_offset, last.size, last.next_offset, recovery.problem or "damaged")
+            row.damage = Damage(row.end, recovery.problem or "damaged")
         return cls(row), recovery
 
     @property
@@ -191,21 +187,9 @@ class Log:
                 if start < segment.size:
                     return segment.slice(start, end, max_bytes, at_least_one=at_least_one)
             except CorruptLog as damage:
-                row.note(segment, damage)
+                row.note(damage)
                 raise
         return EMPTY
-
-    def decode(self, first: int, last: int) -> list[Message]:
-        """The messages from offset ``first`` up to, not including, ``last``. Raises as :meth:`read`."""
-        messages: list[Message] = []
-        while first < last:
-            data = self.read(first, DECODED_BYTES, limit=last).read()
-            if not data:
-                break
-            found = message_set.decode(data)
-            messages += [message for message in found if first <= message.offset < last]
-            first = found[-1].offset + 1
-        return messages
 
     # -- cutting -------------------------------------------------------------------------------------------------
 
@@ -247,7 +231,7 @@ class Log:
     def _cut_at(self, offset: int) -> Cut:
         # At the start itself the first segment stays, empty: its name records where the log starts.
         keep = max(1, bisect_right(self.row.bases, offset - 1))
-        with self.row.noting(self.row.segments[keep - 1]):
+        with self.row.noting():
             return cut_at(self.row.segments, keep, offset)
 
     def reset(self, start_offset: int) -> None:
@@ -260,22 +244,6 @@ class Log:
         remove_leftovers(self.row.storage, self.directory, ())
         self.row.damage = None
         self.row.restart_at(start_offset)
-
-    def repair(self) -> int:
-        """Cuts a damaged log where its good prefix ends, and returns that offset; nothing to do for a healthy one.
-
-        What follows the damage is lost to this replica: call it only once others are known to hold it, or no one ever
-        will. As after ``truncate_to``, ``flush`` before the next append.
-        """
-        row, damage = self.row, self.row.damage
-        if damage is None:
-            return row.end
-        row.keep(row.bases.index(damage.base_offset) + 1)
-        remove_leftovers(row.storage, self.directory, row.bases)
-        row.active.cut(damage.position, damage.offset)
-        row.damage = None
-        row.end_at(damage.offset)
-        return row.end
 
     # -- durability ----------------------------------------------------------------------------------------------
 

@@ -37,22 +37,14 @@ YIELD_BYTES = 1 << 20
 class Recovery:
     """What opening a log found and did."""
 
-    recovery_point: int
-    end_before: int
-    """The log end that the bytes claimed, by sizes and offsets alone."""
-    end_after: int
-    """The log end now; everything below has been checked or was closed cleanly."""
+    end: int
+    """The log end; everything below has been checked or was closed cleanly."""
     truncated_bytes: int
     """Cut, or when damaged, out of reach."""
     damaged: bool
     """The log lacks something that had been fsynced; the bytes were kept."""
     problem: str | None
     """What was wrong, with file and byte; None when nothing was."""
-
-    @property
-    def truncated_messages(self) -> int:
-        """How many messages seem to have been in the truncated bytes."""
-        return max(0, self.end_before - self.end_after)
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,7 @@ async def load_segments(
     segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
     problem: str | None = None
-    end_before = truncated = 0
+    truncated = 0
     for index, segment in enumerate(segments):
         if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
@@ -94,12 +86,10 @@ async def load_segments(
         good.append(segment)
         if scan is not None and scan.problem is not None:
             problem = f"{segment.path}: at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
-            end_before = scan.apparent_end()
             truncated = segment.file.size - segment.size
             break
     dropped = segments[len(good) :]
     for segment in dropped:
-        end_before = max(end_before, segment.scan().run().apparent_end())
         truncated += segment.file.size
     end = good[-1].next_offset
     damaged = end < recovery_point
@@ -111,7 +101,7 @@ async def load_segments(
     else:
         untouched = clean and bases and problem is None
         await _settle(storage, directory, good, dropped, None if untouched else recovery_point)
-    recovery = Recovery(recovery_point, max(end_before, end), end, truncated, damaged, problem)
+    recovery = Recovery(end, truncated, damaged, problem)
     return Loaded(tuple(good), recovery)
 
 

@@ -43,7 +43,7 @@ def _is_oldest_due(row: SegmentRow, limit: int, retention_ms: int, retention_byt
         return not is_last  # compaction has left nothing of it
     if retention_bytes >= 0 and row.size - segment.size >= retention_bytes:
         return True
-    with row.noting(segment):
+    with row.noting():
         return retention_ms >= 0 and row.now_ms() - segment.times.age_ms() > retention_ms
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, UnflushedTruncation
@@ -25,13 +26,9 @@ from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.runtime import Storage
 
 
-@dataclass(frozen=True)
-class DamagedAt:
-    """Where the good prefix of a log ends, and why."""
+class Damage(NamedTuple):
+    """The offset at which the good prefix of a log ends, and why."""
 
-    base_offset: int
-    """Of the segment in which it ends."""
-    position: int
     offset: int
     problem: str
 
@@ -58,7 +55,7 @@ class SegmentRow:
         """How often the row was cut."""
         self.changing = asyncio.Lock()
         """Held while something is made durable, or segments are exchanged."""
-        self.damage: DamagedAt | None = None
+        self.damage: Damage | None = None
         self.closed = False
         self.gap = 0
         """Where the last segment begins, if a cut that is not flushed has left a gap before it."""
@@ -96,22 +93,22 @@ class SegmentRow:
     # -- damage --------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def noting(self, segment: Segment) -> Iterator[None]:
-        """Around what reads the segment: damage that is found becomes the log's."""
+    def noting(self) -> Iterator[None]:
+        """Around what reads a segment: damage that is found becomes the log's."""
         try:
             yield
         except CorruptLog as damage:
-            self.note(segment, damage)
+            self.note(damage)
             raise
 
-    def note(self, segment: Segment, damage: CorruptLog) -> None:
+    def note(self, damage: CorruptLog) -> None:
         if self.damage is None or damage.offset < self.damage.offset:
-            self.damage = DamagedAt(segment.base_offset, damage.position, damage.offset, str(damage))
+            self.damage = Damage(damage.offset, str(damage))
 
     def check_healthy(self) -> None:
         """Raises :class:`DamagedLog`."""
         if self.damage is not None:
-            raise DamagedLog(f"{self.damage.problem}; hand over, then repair or reset the log")
+            raise DamagedLog(f"{self.damage.problem}; hand over, then reset the log")
 
     # -- segments ------------------------------------------------------------------------------------------------
 

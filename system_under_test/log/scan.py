@@ -8,7 +8,7 @@ coroutine can let other tasks run between them.
 from __future__ import annotations
 
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
+from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
 from assay.system_under_test.records.message_set import Checked, first_offset, youngest
 from assay.system_under_test.runtime import File
 
@@ -65,20 +65,6 @@ class SegmentScan:
         while self.step():
             pass
         return self
-
-    def apparent_end(self) -> int:
-        """The offset after the last entry that seems to be there, were the problem's entry and its CRC ignored.
-
-        A guess, from sizes and offsets alone, to report how much a cut loses: a compressed message may hold several.
-        """
-        position, offset = self.position, self.next_offset
-        while self._end - position >= HEADER_SIZE:
-            found, size = ENTRY_HEADER.unpack(self._file.read(position, HEADER_SIZE))
-            if not offset <= found < offset + max(size, 1) or size < MINIMUM_SIZE:
-                break
-            position += HEADER_SIZE + size
-            offset = found + 1
-        return offset
 
     def _next_block(self) -> tuple[bytes, Checked]:
         """About one interval's bytes, or the one entry that is larger."""

@@ -21,7 +21,7 @@ def offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
     row = log.row
     starts: list[int] = []
     for segment in row.segments:
-        with row.noting(segment):
+        with row.noting():
             if timestamp == LATEST or segment.times.written_ms() <= timestamp:
                 starts.append(segment.base_offset)
     if row.active.size and (timestamp == LATEST or row.now_ms() <= timestamp):
@@ -36,7 +36,7 @@ def offset_for_time(log: Log, timestamp: int) -> tuple[int, int] | None:
     """
     wanted = max(timestamp, 0)
     for segment in log.row.segments:
-        with log.row.noting(segment):
+        with log.row.noting():
             if segment.times.newest() >= wanted:
                 found = segment.times.first_since(wanted)
                 if found is not None:

@@ -46,7 +46,6 @@ class Summary:
     """Of messages as readers see them: those within a compressed message count, that message does not."""
     size: int
     minimum_magic: int
-    maximum_magic: int
     maximum_timestamp: int
     """Milliseconds; -1 when no message has one."""
     regular: bool
@@ -168,7 +167,7 @@ def validate(data: Buffer, max_message_bytes: int) -> Summary:
     unpack = ENTRY_PREFIX.unpack_from
     view = memoryview(data)
     count = valid = 0
-    magics = [1, 0]
+    minimum_magic = 1
     newest, oldest = NO_TIMESTAMP, None
     regular = keyed = True
     for position, size, offset in scan(data):
@@ -199,12 +198,11 @@ def validate(data: Buffer, max_message_bytes: int) -> Summary:
         newest = max(newest, timestamp)
         if magic:
             oldest = earliest if oldest is None else min(oldest, earliest)
-        magics[0] = min(magics[0], magic)
-        magics[1] = max(magics[1], magic)
+        minimum_magic = min(minimum_magic, magic)
         count, valid = count + number, end
     if not count:
-        magics = [0, 0]
-    return Summary(count, valid, magics[0], magics[1], newest, regular, oldest, keyed)
+        minimum_magic = 0
+    return Summary(count, valid, minimum_magic, newest, regular, oldest, keyed)
 
 
 def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tuple[bytes, int]:
@@ -234,11 +232,6 @@ def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tup
     if position != length:
         raise CorruptMessage(f"no whole message at byte {position} of {length}")
     return bytes(stamped), count
-
-
-def assign_offsets(data: Buffer, base_offset: int) -> bytes:
-    """The copy that :func:`stamp` makes."""
-    return stamp(data, base_offset)[0]
 
 
 def first_offset(data: Buffer) -> int:

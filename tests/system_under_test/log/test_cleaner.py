@@ -22,6 +22,8 @@ from assay.system_under_test.records.compression import GZIP
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.records.wrapper import wrap
 
+from helpers.logs import stored
+
 DIRECTORY = "orders-0"
 ENTRY = len(message_set.build([(b"k", b"v", 5)]))
 KEEP_MS = 60_000
@@ -71,7 +73,7 @@ class Bench:
         return cleaner.due(self.log, self.clean_to, self.log.end_offset if limit is None else limit, topic) is not None
 
     def stored(self) -> Stored:
-        found = self.log.decode(self.log.start_offset, self.log.end_offset)
+        found = stored(self.log, self.log.start_offset, self.log.end_offset)
         return [(m.offset, m.key, m.value) for m in found]
 
     def offsets(self) -> list[int]:

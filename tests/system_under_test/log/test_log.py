@@ -28,6 +28,8 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.storage import LocalStorage
 
+from helpers.logs import stored
+
 DIRECTORY = "data/orders-0"
 ENTRY = len(message_set.build([(None, b"0", 5)]))
 
@@ -98,7 +100,7 @@ def test_an_append_is_refused_whole() -> None:
         with pytest.raises(CorruptMessage, match="CRC"):
             log.append_replicated(two[:-1] + b"c")
         with pytest.raises(CorruptMessage, match="offset 4 where 0 belongs"):
-            log.append_replicated(message_set.assign_offsets(two, 4))
+            log.append_replicated(message_set.stamp(two, 4)[0])
         assert (log.size, log.end_offset) == (0, 0)
         assert log.append_replicated(two[:-1]) == 1
 
@@ -114,7 +116,7 @@ def test_a_compacted_log_takes_gaps_and_finds_its_way_over_them_after_a_restart(
             log.append_replicated(message_set.build([(None, b"x", 5)], 1, 31))
         for _ in range(2):
             assert log.end_offset == 32
-            assert [m.offset for m in log.decode(9, 32)] == [20, 31]
+            assert [m.offset for m in stored(log, 9, 32)] == [20, 31]
             assert log.read(9, 100, limit=15).size == 0
             log = await bench.open(compacted=True, segment_bytes=100, index_interval_bytes=40)
         for end in (15, 8, 6):
@@ -123,7 +125,7 @@ def test_a_compacted_log_takes_gaps_and_finds_its_way_over_them_after_a_restart(
             assert log.end_offset == end, "no offset is given twice, also when compaction has taken what was there"
             log = await bench.open(compacted=True, segment_bytes=100, index_interval_bytes=40)
             assert log.end_offset == end
-        assert [m.offset for m in log.decode(0, 6)] == [3]
+        assert [m.offset for m in stored(log, 0, 6)] == [3]
 
     run(scenario)
 
@@ -185,7 +187,7 @@ def test_every_offset_is_found_however_often_a_segment_was_cut_and_written_anew(
                 log.truncate_to(len(kept))
                 await log.flush()
                 for offset, value in enumerate(kept):
-                    assert [(m.offset, m.value) for m in log.decode(offset, offset + 1)] == [(offset, value)]
+                    assert [(m.offset, m.value) for m in stored(log, offset, offset + 1)] == [(offset, value)]
 
     with mock.patch.object(segment, "RECENT_APPENDS", recent):
         run(scenario)
@@ -367,7 +369,7 @@ def test_offsets_before_a_time_are_where_segments_begin() -> None:
     run(scenario)
 
 
-def test_a_log_shorter_than_its_recovery_point_is_damaged_and_takes_nothing_until_repaired() -> None:
+def test_a_log_shorter_than_its_recovery_point_is_damaged_and_takes_nothing_until_it_is_reset() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         fill(log, 6)
@@ -386,41 +388,35 @@ def test_a_log_shorter_than_its_recovery_point_is_damaged_and_takes_nothing_unti
         await log.close()
         assert bench.disk.read(path) == kept, "every byte is kept"
         log = await bench.open(recovery_point=6)
-        assert log.repair() == log.end_offset == 4
+        log.reset(4)
         await log.flush()
         fill(log, 1)
         assert log.damage is None
         log = await bench.open(recovery_point=5)
-        assert (log.damage, log.end_offset) == (None, 5)
+        assert (log.damage, log.start_offset, log.end_offset) == (None, 4, 5)
 
     run(scenario)
 
 
-def test_damage_met_by_a_read_is_repaired_by_cutting_before_it_or_by_starting_over() -> None:
+def test_damage_met_by_a_read_is_gone_once_the_log_has_started_over() -> None:
     async def scenario(bench: Bench) -> None:
-        for start_over in (False, True):
-            log = await bench.open(segment_bytes=3 * ENTRY, index_interval_bytes=1)
-            log.reset(0)
-            await log.flush()
-            fill(log, 9)
-            await log.close()
-            path = f"{DIRECTORY}/{3:020d}.log"
-            content = bytearray(bench.disk.read(path))
-            content[ENTRY + 20] ^= 1
-            bench.disk.write(path, bytes(content))
-            log = await bench.open(clean=True, recovery_point=9, segment_bytes=3 * ENTRY, index_interval_bytes=1)
-            assert log.damage is None, "a clean start looks at each segment's last block only"
-            with pytest.raises(CorruptLog, match="offset 4"):
-                log.read(4, 1000)
-            assert values(log.read(7, 1000).read()) == [b"7", b"8"]
-            if start_over:
-                log.reset(20)
-                assert (log.start_offset, log.end_offset, log.damage) == (20, 20, None)
-            else:
-                assert log.repair() == 4
-            await log.flush()
-            fill(log, 1)
-            await log.close()
+        log = await bench.open(segment_bytes=3 * ENTRY, index_interval_bytes=1)
+        fill(log, 9)
+        await log.close()
+        path = f"{DIRECTORY}/{3:020d}.log"
+        content = bytearray(bench.disk.read(path))
+        content[ENTRY + 20] ^= 1
+        bench.disk.write(path, bytes(content))
+        log = await bench.open(clean=True, recovery_point=9, segment_bytes=3 * ENTRY, index_interval_bytes=1)
+        assert log.damage is None, "a clean start looks at each segment's last block only"
+        with pytest.raises(CorruptLog, match="offset 4"):
+            log.read(4, 1000)
+        assert values(log.read(7, 1000).read()) == [b"7", b"8"]
+        log.reset(20)
+        assert (log.start_offset, log.end_offset, log.damage) == (20, 20, None)
+        await log.flush()
+        fill(log, 1)
+        await log.close()
 
     run(scenario)
 
@@ -473,11 +469,11 @@ def test_it_works_on_a_real_file_system(tmp_path: Any) -> None:
             assert await log.flush() == before + 10
             log.truncate_to(before + 7)
             await log.close()
-            assert recovery.end_after == before
+            assert recovery.end == before
         assert before == 14
         storage = LocalStorage(str(tmp_path))
         log, _ = await Log.open(storage, "orders-0", LogConfig(), clean=True, recovery_point=21, wall_clock=lambda: 0.0)
-        assert [m.offset for m in log.decode(0, 21)] == list(range(21))
+        assert [m.offset for m in stored(log, 0, 21)] == list(range(21))
         await log.delete()
         assert storage.listdir("") == []
 

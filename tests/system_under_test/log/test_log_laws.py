@@ -25,6 +25,8 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.wrapper import wrap
 
+from helpers.logs import stored
+
 DIRECTORY = "orders-0"
 KEEP_MS = 40
 """For how long tombstones stay."""
@@ -134,7 +136,7 @@ class Model:
     def found(self) -> dict[int, Held]:
         """What the log holds. Sets are the model's: a set that was made anew holds some of the messages of the old."""
         known = self.before_cuts.held | self.held if self.before_cuts else self.held
-        messages = self.log.decode(self.log.start_offset, self.log.end_offset)
+        messages = stored(self.log, self.log.start_offset, self.log.end_offset)
         return {m.offset: Held(m.key, m.value, m.timestamp or 0, known[m.offset].set) for m in messages}
 
     def settle(self) -> None:
@@ -350,7 +352,7 @@ class Model:
         assert undone or end >= self.flushed
         if kind == "kill":
             assert end == before.end, "a kill loses nothing"
-        assert recovery.end_after == self.log.end_offset == self.log.flushed_offset
+        assert recovery.end == self.log.end_offset == self.log.flushed_offset
         self.content, self.flushed, self.before_cuts = Content(found, frozenset(), end), end, None
         self.noted = {offset: time for offset, time in self.noted.items() if offset < end}
 

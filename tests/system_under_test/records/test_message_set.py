@@ -44,7 +44,7 @@ def test_every_reader_stops_at_a_partial_last_message(records: list[Record], mag
     assert message_set.convert(cut, magic) == whole
     if len(cut) > len(whole):
         with pytest.raises(CorruptMessage):
-            message_set.assign_offsets(cut, 0)
+            message_set.stamp(cut, 0)
 
 
 @given(SOME, MAGIC, BASES, st.data())
@@ -65,7 +65,7 @@ def test_check_ends_at_the_message_with_a_flipped_bit(
 
 @given(SOME, MAGIC, BASES)
 def test_offsets_can_be_assigned_without_touching_anything_else(records: list[Record], magic: int, base: int) -> None:
-    stamped = message_set.assign_offsets(message_set.build(records, magic, 77), base)
+    stamped = message_set.stamp(message_set.build(records, magic, 77), base)[0]
     assert stamped == message_set.build(records, magic, base)
     assert message_set.first_offset(stamped) == base
 
@@ -97,7 +97,7 @@ def test_validate_summarises() -> None:
     mixed = message_set.build([(None, b"a", 40), (None, b"b", 7)], 1) + message_set.build([(None, b"c", None)], 0)
     summary = message_set.validate(mixed, 1000)
     assert (summary.count, summary.size, summary.maximum_timestamp) == (3, len(mixed), 40)
-    assert (summary.minimum_magic, summary.maximum_magic) == (0, 1)
+    assert summary.minimum_magic == 0
     assert message_set.validate(b"", 1000).count == 0
 
 
