@@ -89,8 +89,11 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
 def _stored(run: Path) -> tuple[Settings, Example]:
     try:
         described: dict[str, Any] = msgspec.json.decode((run / "settings.json").read_bytes())
+        chosen = described["settings"]
+        if "workers" in chosen:  # the name of ``client_nodes`` in earlier runs
+            chosen["client_nodes"] = chosen.pop("workers")
         settings = msgspec.convert(
-            described["settings"], Settings, dec_hook=lambda kind, value: Path(value) if kind is Path else value
+            chosen, Settings, dec_hook=lambda kind, value: Path(value) if kind is Path else value
         )
         record = decode((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
     except (OSError, KeyError, msgspec.MsgspecError, ScheduleError) as error:

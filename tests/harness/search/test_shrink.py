@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from assay.harness.search.example import Example
 from assay.harness.search.shrink import MOST_REPETITIONS, OutOfTime, Rate, delta_debug, minimise
-from assay.nemesis.schedule import Schedule, Step
+from assay.harness.search.shrunk import _stored
+from assay.nemesis.schedule import Schedule, Step, encode
 from assay.nemesis.target import ONE, named
 from assay.nemesis.trigger import OnEvent
 
@@ -113,3 +115,9 @@ def test_when_the_time_is_over_the_best_so_far_stands_and_is_not_called_minimal(
     assert not finished
     assert any(step.fault == "kill" for step in small.schedule.steps)
     assert len(small.schedule.steps) < 4
+
+
+def test_settings_of_an_earlier_run_keep_the_number_of_client_nodes(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"settings": {"seed": 1, "workers": 2}}')
+    (tmp_path / "schedule.json").write_bytes(encode(Schedule(0)))
+    assert _stored(tmp_path)[0].client_nodes == 2
