@@ -1,1 +1,16 @@
-"""workloads."""
+"""The workloads for the broker: each ``test_`` module is one or more experiments that pytest runs.
+
+A workload is a generator (which operations), a client (how each is done), ``effects`` (what the checks read of it), a
+contract and a drain. Read ``test_log`` first, with ``log_operations`` (generators and effects), ``log_client`` and
+``log_drain`` (sentinels, and the reading of everything at the end); ``log_ends`` asks for the end of a log.
+
+- ``test_storage`` and ``test_async_sends`` (``burst_client``): the same log, with other records and other sends.
+- ``test_controller``: ``controller_client`` and ``controller_churn`` create, delete and move topics.
+- ``test_group``: ``group_client``, ``group_operations`` and ``group_drain``: members of consumer groups.
+- ``test_offsets``: ``offsets_client``: committed offsets as registers.
+- ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
+  ``test_migration``: ``migration``: a group moves from that design to the other and back.
+- ``test_zookeeper``: another system, ZooKeeper alone, in one module.
+
+They import the harness, the checks' contracts, the broker's client and its deployment, and nothing else of the broker.
+"""

@@ -1,6 +1,7 @@
 """The core of the harness: what to do (generators), doing it (the interpreter), and what happened (the history).
 
-It knows no cluster, no fault and no system. From the outside in:
+It knows no cluster, no fault and no system; it imports no other part of the project, and every other part of the
+harness may import it. In the order to read it:
 
 - **operation**: ``Operation(f, key, argument, phase)``; a client answers ``Completion(outcome, result, error)``; the
   history knows it as ``Completed``; ``Effect`` is one typed row for the checkers.
@@ -18,8 +19,10 @@ It knows no cluster, no fault and no system. From the outside in:
 - **stamps**: ``Stamps().now()``, strictly increasing nanoseconds since the run began. One instance per run, shared by
   the interpreter (``interpreter.stamps``), the nemesis and the collector of events.
 - **history**: ``HistoryWriter(folder, loop=)`` with ``completed fault event replica flush digest close``;
-  ``HistoryReader(folder)`` with ``paths rows table batches dataset completed digest closed``; the schemas
+  ``HistoryReader(folder)`` with ``format paths rows table batches dataset completed digest closed``; the schemas
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
+- **worker** (one task per worker), **blocking** (clients in threads), **alarm** (how the scheduler sleeps), **report**
+  (what a run reports in addition), **transactions** (effects of micro-operations), **printable**.
 
 Only ``history`` needs Arrow: a worker process on a node runs clients without it.
 """

@@ -1,9 +1,14 @@
-"""Histories in the formats of others, read into the ``ops`` table of our own.
+"""Histories in the formats of other tools, read into the ``ops`` table.
 
-``read`` (a file to its operations), ``recognise`` (which format a file is in); one module per format: ``jepsen_edn``
-(``history.edn``), ``jepsen_log`` (lines of ``jepsen.log``), both on ``edn`` (the notation); ``entry`` (what one line or
-map says), ``keys`` (whose state it is about), ``pairing`` (calls and completions to operations), ``shapes`` (what each
-model's operations look like), ``plain`` (values as JSON), ``source`` (text of a file) and ``malformed`` (errors).
+Read them in this order:
+
+- ``read``: a file to its operations; ``recognise``: which format a file has, by how it begins.
+- ``jepsen_edn`` (``history.edn``) and ``jepsen_log`` (lines of ``jepsen.log``), both on ``edn`` (the notation).
+- ``entry`` (what one map or line says), ``keys`` (which object it is about), ``pairing`` (calls and completions to
+  operations), ``shapes`` (what each model's operations look like).
+- ``plain`` (values as JSON), ``source`` (the text of a file, in pieces), ``malformed`` (errors with line and column).
+
+``harness.stored`` imports it; it imports ``harness.core`` alone.
 """
 
 from assay.harness.foreign.keys import Keys

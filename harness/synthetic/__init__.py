@@ -1,9 +1,15 @@
-"""Synthetic histories: of correct objects with many clients, and, if asked, anomalies in them.
+"""Synthetic histories: correct objects with many clients and, if asked, planted anomalies, in a few seconds.
 
-``catalogue`` (what there is), ``plan`` (what to make), ``traffic`` (what all kinds of objects share), ``slots`` (times,
-processes, outcomes), ``state`` (what objects remember), ``segments`` (running sums per key), ``lives`` (keys that come
-one after the other), ``rows`` (columns to Arrow), ``behind`` (who writes them), ``values``, ``scene`` (the few
-operations of an anomaly), ``alone`` (what comes after the main phase). Kinds of objects: ``log``, ``register``,
-``group``, ``offsets``, ``lease``, ``txn``, ``queue``, ``sets``, ``max_register``, ``counter``, some with their
-``_scenes`` and their ``_drain``.
+They test the checks at sizes that no test run reaches. Read them in this order:
+
+- ``catalogue`` (the kinds of objects and their anomalies), ``plan`` (what to make), ``generate`` (makes it).
+- ``slots`` (times, processes and outcomes of operations, a chunk at a time), ``traffic`` (what all objects share),
+  ``state`` (what objects remember from one chunk to the next), ``lives`` (keys that come one after the other).
+- the objects: ``log``, ``register``, ``counter``, ``max_register``, ``sets``, ``queue``, ``txn``, ``group``,
+  ``offsets``, ``lease``; a module with ``_drain`` is the end of such a history.
+- anomalies: ``scene`` (the few operations of one), the modules with ``_scenes``, ``alone`` (those after the main phase).
+- ``segments`` (running sums per key), ``values``, ``rows`` (columns to Arrow), ``behind`` (a thread that writes).
+
+All of it works on arrays, never on single operations. Only ``assay generate`` and tests import it; it imports
+``harness.core`` alone.
 """

@@ -6,7 +6,7 @@ the group, and so begins a generation; some join again. In the generation n of a
 to seat (p + n) % m. Each other member learns of a new generation with its next operation, as it enters it; or its
 commit is rejected first. A process that has stopped keeps what it has until its seat's next one joins.
 
-A commit bears its operation's index + 1.
+A commit has its operation's index + 1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PARTITIONS: Final = 8
 SEATS: Final = 4
 """Of one group, if there are so many clients."""
 EMPTY: Final = 0
-"""Nothing committed, in the arrays; no commit bears it."""
+"""Nothing committed, in the arrays; no commit has it."""
 NO_ONE: Final = -1
 FAILURES: Final = ("illegal-generation",)
 

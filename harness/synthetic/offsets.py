@@ -31,7 +31,7 @@ CLEAR: Final = MOST_READ + 2
 """So far on, the offset below is beyond what any commit before asked for: one of unknown outcome might have come late,
 and an owner that learns its offset proves nothing."""
 EMPTY: Final = 0
-"""Nothing committed, in the arrays; no commit bears it."""
+"""Nothing committed, in the arrays; no commit has it."""
 REGRESSION: Final = "offset-regression"
 
 

@@ -36,5 +36,5 @@ def value_at(offset: int) -> int:
 
 
 def offset_of(number: _Int) -> _Int:
-    """The offset of the commit that bears this number."""
+    """The offset of the commit that has this number."""
     return number % OFFSETS

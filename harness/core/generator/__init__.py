@@ -1,4 +1,9 @@
-"""Generators: pure values that say which operation comes next, on which worker. Start with ``base``."""
+"""Generators: pure values that say which operation comes next, on which worker.
+
+Read them in this order: ``context`` (what a generator is called with, and its answers), ``base`` (the protocol, and
+the leaves), ``compose`` (generators made of generators), ``pace`` (time), ``workers`` (who may take an operation),
+``events`` (what reacts to operations), ``roster`` (which workers are free), ``simulation`` (a run without clients).
+"""
 
 from assay.harness.core.generator.base import (
     NOTHING,
