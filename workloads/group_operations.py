@@ -15,7 +15,7 @@ f             argument                            result
 A **poll** joins the group first, if the member has to, and then asks once for what is new in each partition owned.
 ``reads`` has ``{"key", "begin", "records": [[offset, value], ...], "end", "assignment"}`` of each, and before it
 ``{"key", "reset": offset, "assignment"}`` where the place to read from was gone, with the number that
-reads bear from then on. ``until`` has each sentinel's offset, in the drain.
+reads have from then on. ``until`` has each sentinel's offset, in the drain.
 
 ``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
 "generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with

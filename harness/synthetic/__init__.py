@@ -7,7 +7,7 @@ They test the checks at sizes that no test run reaches. Read them in this order:
   ``state`` (what objects remember from one chunk to the next), ``lives`` (keys that come one after the other).
 - the objects: ``log``, ``register``, ``counter``, ``max_register``, ``sets``, ``queue``, ``txn``, ``group``,
   ``offsets``, ``lease``; a module with ``_drain`` is the end of such a history.
-- anomalies: ``scene`` (the few operations of one), the modules with ``_scenes``, ``alone`` (those after the main phase).
+- anomalies: ``scene`` (the few operations of one), modules with ``_scenes``, ``alone`` (those after the main phase).
 - ``segments`` (running sums per key), ``values``, ``rows`` (columns to Arrow), ``behind`` (a thread that writes).
 
 All of it works on arrays, never on single operations. Only ``assay generate`` and tests import it; it imports
