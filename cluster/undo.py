@@ -92,7 +92,7 @@ def _without_engine(journal: Pending, report: Report) -> None:
         journal.path.unlink(missing_ok=True)
 
 
-def _remove_image(image: disk.Image, chosen: Callable[[owner.Owner, bool], bool], report: Report) -> None:
+def _remove_image(image: disk.DiskImage, chosen: Callable[[owner.Owner, bool], bool], report: Report) -> None:
     try:
         if chosen(owner.parse(image.owner), False) and disk.remove(image.path):
             report.undone.append(f"disk {image.path} removed (run {image.run_id}, no journal)")

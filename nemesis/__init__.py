@@ -1,11 +1,16 @@
-"""Faults: which, when, on whom, and the proof that they took effect.
+"""Faults: which, when, on whom, and the proof that they happened.
 
-Reading order: ``target`` (whom), ``trigger`` and ``schedule`` (the data), ``fault`` (what a fault is); then the faults:
-of links on ``cuts`` and ``cutting`` (``partition``, ``one_way``, ``fast_fail``), of processes (``kill``, ``stop``,
-``restart``, ``hold``, ``zookeeper``), of consumers (``consumer``), of sessions (``expire``), of files (``damage``), of
-machines (``freeze``, ``power_loss``, ``clock``); ``catalogue`` (their names), ``draw`` (the random nemesis),
-``conductor`` (plays a schedule), ``row`` (what it reports), ``plan`` (a schedule for displays).
+What a fault is, in this order: ``target`` (whom it hits), ``trigger``, ``shape`` and ``schedule`` (when; plain data),
+``impact`` (what it does to its targets), ``fault`` (probe, inject, observe, heal, prove), ``cuts`` (the links cut now).
 
-Everything here speaks to ``assay.cluster.node`` and to the finders of ``assay.cluster.system`` alone, and knows no time
-but the running loop's: the same code runs against containers and in the simulation.
+The faults: of links on ``cutting`` (``partition``, ``one_way``, ``fast_fail``), of processes on ``process`` (``kill``,
+``stop``, ``restart``, ``hold``, ``zookeeper``), of consumers (``consumer``), sessions (``expire``), files (``damage``),
+machines (``freeze``, ``power_loss``, ``clock``), replicas (``move``). ``catalogue`` has them by name.
+
+How a run has them: ``draw`` (a random schedule), ``conductor`` (plays it) with ``waiting`` (triggers), ``ambush``,
+``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it reports, ``plan`` a schedule for displays.
+
+Imports ``cluster.node`` and the protocols of ``cluster.system`` alone, and knows no time but the running loop's: the
+same code runs on containers and in the simulation. Anything but ``cluster``, ``checkers``, ``reports`` and the system
+under test may import it.
 """

@@ -32,10 +32,11 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
 from assay.nemesis.move import MoveReplicas
 from assay.nemesis.one_way import OneWay
-from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.partition import Partition
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
+from assay.nemesis.shape import Shape
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 

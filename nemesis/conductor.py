@@ -30,7 +30,7 @@ from assay.nemesis.ambush import Ambush
 from assay.nemesis.attempt import ACTION_SECONDS, attempt
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.cuts import Cuts
-from assay.nemesis.fault import Context, Injection, Proof
+from assay.nemesis.fault import FaultContext, Injection, Proof
 from assay.nemesis.in_force import InForce
 from assay.nemesis.recovery import RECOVERY_SECONDS, Recoveries
 from assay.nemesis.reporter import Reporter
@@ -78,7 +78,7 @@ class Conductor:
         # Drawn now, in the order of the steps: what happens in between must not change who is hit.
         self._seeds = [rng.getrandbits(32) if step.seed is None else step.seed for step in schedule.steps]
         self._last_events: dict[str, Mapping[str, Any]] = {}
-        self._context = Context(cluster, system, Cuts(cluster), self._last_events)
+        self._context = FaultContext(cluster, system, Cuts(cluster), self._last_events)
         self._reporter = Reporter(schedule, catalogue, clients(cluster), record, stamp)
         self._recoveries = Recoveries(system, self._reporter, recovery_seconds)
         self._in_force = InForce(self._context, catalogue)

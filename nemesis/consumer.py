@@ -23,9 +23,10 @@ from assay.nemesis.cuts import Drop, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, with_key
 from assay.nemesis.kill import Kill
-from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.partition import Partition
 from assay.nemesis.process import probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.shape import Shape
 from assay.nemesis.stop import Stop
 from assay.nemesis.target import OF_CLIENTS, Kind, Scene, Target, TargetError, clients, groups, resolve, servers
 

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from assay.cluster import zookeeper
 from assay.nemesis.fault import Census, Injection, Proof, Scope, with_key
-from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.partition import Partition
 from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.shape import Shape
 from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
 
 PATIENCE: Final = 15.0

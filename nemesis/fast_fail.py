@@ -9,7 +9,8 @@ rules.
 from __future__ import annotations
 
 from assay.nemesis.cuts import Manner
-from assay.nemesis.partition import Partition, Shape
+from assay.nemesis.partition import Partition
+from assay.nemesis.shape import Shape
 
 
 class FastFail(Partition):

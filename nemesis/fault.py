@@ -72,7 +72,7 @@ def census(cluster: Cluster, system: System) -> Census:
 
 
 @dataclass(frozen=True)
-class Context:
+class FaultContext:
     """What all injections of a run share."""
 
     cluster: Cluster
@@ -99,7 +99,7 @@ class Injection:
     id: int
     step: Step
     targets: tuple[Node, ...]
-    context: Context
+    context: FaultContext
     evidence: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     background: asyncio.Task[None] | None = None

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from assay.cluster.node import Node
-from assay.nemesis.fault import Context, Fault, Injection
+from assay.nemesis.fault import Fault, FaultContext, Injection
 from assay.nemesis.schedule import Step
 from assay.nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
 from assay.nemesis.trigger import Fired
@@ -15,7 +15,7 @@ from assay.nemesis.trigger import Fired
 class InForce:
     """Of one run, oldest first. An injection is in force from before its first call to a node until it is healed."""
 
-    def __init__(self, context: Context, catalogue: Mapping[str, Fault]) -> None:
+    def __init__(self, context: FaultContext, catalogue: Mapping[str, Fault]) -> None:
         self._context = context
         self._catalogue = catalogue
         self._servers = servers(context.cluster, context.system)

@@ -19,7 +19,6 @@ shuffle.
 
 from __future__ import annotations
 
-import enum
 import itertools
 import random
 from collections.abc import Callable, Sequence
@@ -30,20 +29,8 @@ from assay.nemesis.cuts import Drop, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, census, with_key
 from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.shape import ISOLATED, Shape
 from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
-
-
-class Shape(enum.StrEnum):
-    ONE = "one"
-    HALVES = "halves"
-    MAJORITY_MINORITY = "majority-minority"
-    RANDOM_HALVES = "random-halves"
-    ISOLATE_LEADER = "isolate-leader"
-    ISOLATE_CONTROLLER = "isolate-controller"
-    MAJORITIES_RING = "majorities-ring"
-    BRIDGE = "bridge"
-    FROM_ZOOKEEPER = "from-zookeeper"
-
 
 DESCRIPTIONS = {
     Shape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
@@ -56,16 +43,6 @@ DESCRIPTIONS = {
     Shape.BRIDGE: "two sides that only one server, the bridge, both reaches",
     Shape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
 }
-IMPLIED = {
-    Shape.HALVES: Kind.HALF,
-    Shape.MAJORITY_MINORITY: Kind.MINORITY,
-    Shape.RANDOM_HALVES: Kind.HALF,
-    Shape.ISOLATE_LEADER: Kind.LEADER,
-    Shape.ISOLATE_CONTROLLER: Kind.CONTROLLER,
-    Shape.MAJORITIES_RING: Kind.ALL,
-    Shape.BRIDGE: Kind.ONE,
-}
-"""Shapes that say themselves whom they isolate (or who is the bridge)."""
 MIXED = tuple(shape for shape in Shape if shape is not Shape.RANDOM_HALVES)
 """What ``partition`` draws from. Random halves may take ZooKeeper from a majority, which no second fault may meet in a
 combined run: then no server at all is left in peace. They have a name of their own."""
@@ -98,7 +75,7 @@ class Partition(Cutting):
             parameters["zookeeper"] = cut_too
         if shape in ORDERED:
             parameters["order"] = rng.getrandbits(16)
-        implied = IMPLIED.get(shape, Kind.ONE)
+        implied = ISOLATED.get(shape, Kind.ONE)
         if shape is Shape.BRIDGE and census.keys:
             # Else the leader may be the bridge, and those on either side may have nothing to say to each other.
             implied = Kind.FOLLOWER
@@ -207,8 +184,8 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
         return f"{shape} needs a system with keys that have a leader"
     if target is None:
         return None
-    if shape in IMPLIED and target.kind is not IMPLIED[shape]:
-        return f"{shape} isolates the {IMPLIED[shape]}, it takes no target {target}"
+    if shape is not Shape.ONE and shape in ISOLATED and target.kind is not ISOLATED[shape]:
+        return f"{shape} isolates the {ISOLATED[shape]}, it takes no target {target}"
     if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
         return f"{shape} cuts others from ZooKeeper, it takes no target {target}"
     if shape is Shape.ONE and target.kind is Kind.ALL:

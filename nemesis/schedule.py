@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from assay.nemesis.shape import ISOLATED, Shape
 from assay.nemesis.target import Target, named
 from assay.nemesis.trigger import Trigger
 
@@ -60,22 +61,11 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         shape = self.parameters.get("shape")
         fault = self.fault if shape is None or self.fault.endswith(f"-{shape}") else f"{self.fault} {shape}"
         whom = str(self.target)
-        # A shape that says whom it isolates need not be said again: "isolate-leader of orders-0".
-        said = _SAID.get(str(shape))
+        if shape in ISOLATED:
+            # Its name says whom it isolates: "isolate-leader of orders-0".
+            whom = whom.removeprefix(ISOLATED[Shape(str(shape))])
         when = f" {self.trigger}" if self.trigger is not None else ""
-        return f"{fault} {whom.removeprefix(said) if said else whom}{when}".replace("  ", " ").strip()
-
-
-_SAID = {
-    "one": "one",
-    "halves": "half",
-    "majority-minority": "minority",
-    "random-halves": "half",
-    "isolate-leader": "leader",
-    "isolate-controller": "controller",
-    "majorities-ring": "all",
-    "bridge": "one",
-}
+        return f"{fault} {whom}{when}".replace("  ", " ").strip()
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule"):

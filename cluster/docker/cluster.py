@@ -30,7 +30,7 @@ from assay.cluster.docker.freezer import DockerFreezer
 from assay.cluster.docker.perform import perform
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import process
-from assay.cluster.ssh.connection import Connection, Login
+from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, Program, SshNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
 
@@ -227,7 +227,7 @@ class DockerCluster:
             role=item.role,
             index=item.index,
             address=login.address,
-            connection=Connection(item.name, login),
+            connection=SshConnection(item.name, login),
             executor=self._executor,
             program=self._program,
             event_log=self._system.event_log,

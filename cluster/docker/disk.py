@@ -34,7 +34,7 @@ class DiskError(OSError):
 
 
 @dataclass(frozen=True)
-class Image:
+class DiskImage:
     """A disk that some run has made; ``owner`` as text."""
 
     path: Path
@@ -47,12 +47,12 @@ def image_path(state: Path, mine: Owner, run_id: str, node: str) -> Path:
     return state / FOLDER / f"{mine}.{run_id}.{node}{SUFFIX}"
 
 
-def images(state: Path) -> list[Image]:
+def images(state: Path) -> list[DiskImage]:
     """All there are in this state folder, by name."""
     found = []
     for path in sorted((state / FOLDER).glob(f"*{SUFFIX}")):
         parts = path.name.removesuffix(SUFFIX).split(".")
-        found.append(Image(path, ".".join(parts[:4]), ".".join(parts[4:-1])))
+        found.append(DiskImage(path, ".".join(parts[:4]), ".".join(parts[4:-1])))
     return found
 
 

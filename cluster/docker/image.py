@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.layer import ImageError, Progress, Step
+from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
 from assay.cluster.journal import state_folder
 
@@ -77,11 +77,11 @@ def ensure(progress: Progress) -> str:
     if not exists():
         with locked(state_folder() / "image.lock"):
             if not exists():
-                _build(Step(progress))
+                _build(BuildStep(progress))
     return layer.image_id(reference())
 
 
-def _build(step: Step) -> None:
+def _build(step: BuildStep) -> None:
     lower = layer.ensure(step.progress)
     with tempfile.TemporaryDirectory(prefix="assay-image-") as folder:
         context = Path(folder)

@@ -61,7 +61,7 @@ class ImageError(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """A line per step, with its seconds, to ``progress``."""
 
     progress: Progress
@@ -78,7 +78,7 @@ def ensure(progress: Progress) -> str:
     """The layer's reference, built if this engine has it not yet. Raises :class:`ImageError`."""
     if exists(REFERENCE):
         return REFERENCE
-    step = Step(progress)
+    step = BuildStep(progress)
     base = _base(step)
     step("node packages (apt)", lambda: build(DOCKERFILE, REFERENCE, {"BASE": base}, network="host"))
     return REFERENCE
@@ -140,7 +140,7 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _base(step: Step) -> str:
+def _base(step: BuildStep) -> str:
     for reference in (REGISTRY_BASE, IMPORTED_BASE):
         if exists(reference):
             return reference

@@ -1,9 +1,9 @@
 """Files and folders of a simulated disk, each with what is seen and what is durable.
 
-A file's durable content is kept as an :class:`Image`: so many bytes that it shares with the seen content, then a tail
-of its own (bytes that were cut since). Appending costs nothing extra and an fsync copies nothing, of a file of any
-size. The namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync
-commits its own changes and those that they depend on.
+A file's durable content is kept as an :class:`DurableContent`: so many bytes that it shares with the seen content, then
+a tail of its own (bytes that were cut since). Appending costs nothing extra and an fsync copies nothing, of a file of
+any size. The namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync commits its
+own changes and those that they depend on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from random import Random
 
 
-class Image:
+class DurableContent:
     """A content that was once seen: the first ``size`` bytes of what is seen now, then ``tail``."""
 
     __slots__ = ("number", "size", "tail")
@@ -37,9 +37,9 @@ class Inode:
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
-        self.durable = Image(len(content), b"", 0)
+        self.durable = DurableContent(len(content), b"", 0)
         self._fsyncs = 0
-        self._flights: list[Image] = []
+        self._flights: list[DurableContent] = []
 
     def truncate(self, size: int) -> None:
         self.durable.before_cut(self.content, size)
@@ -47,17 +47,17 @@ class Inode:
             flight.before_cut(self.content, size)
         del self.content[size:]
 
-    def begin_fsync(self) -> Image:
+    def begin_fsync(self) -> DurableContent:
         """What must be durable once this fsync is over, no matter what happens to the file until then."""
         self._fsyncs += 1
-        flight = Image(len(self.content), b"", self._fsyncs)
+        flight = DurableContent(len(self.content), b"", self._fsyncs)
         self._flights.append(flight)
         return flight
 
-    def abandon_fsync(self, flight: Image) -> None:
+    def abandon_fsync(self, flight: DurableContent) -> None:
         self._flights.remove(flight)
 
-    def finish_fsync(self, flight: Image) -> None:
+    def finish_fsync(self, flight: DurableContent) -> None:
         """One that began earlier than another already finished changes nothing: the other covered it."""
         self._flights.remove(flight)
         if flight.number > self.durable.number:

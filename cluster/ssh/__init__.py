@@ -1,1 +1,6 @@
-"""Machines reached over SSH: connection, main process, firewall, and the node made of them."""
+"""Machines reached over SSH.
+
+In this order: ``connection`` (commands, files and lines of one machine), ``process`` (the shell of its main process),
+``firewall`` (drops and rejects by peer), ``power`` (a disk whose power can be cut), ``node`` (made of all of them).
+Only ``cluster.docker`` and the harness import it.
+"""

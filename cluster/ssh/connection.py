@@ -39,7 +39,7 @@ class Login:
     port: int = 22
 
 
-class Connection:
+class SshConnection:
     """Thread-safe. ``name`` is the node's, for messages."""
 
     def __init__(self, name: str, login: Login) -> None:

@@ -20,7 +20,7 @@ import paramiko
 
 from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.ssh import firewall, power, process
-from assay.cluster.ssh.connection import Connection
+from assay.cluster.ssh.connection import SshConnection
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class SshNode:
         role: str,
         index: int,
         address: str,
-        connection: Connection,
+        connection: SshConnection,
         executor: Executor,
         program: Callable[[Node], Program],
         event_log: Callable[[Node], str | None],
@@ -318,7 +318,7 @@ class _Stream:
     A connection that breaks is resumed after the lines that were delivered already.
     """
 
-    def __init__(self, connection: Connection, path: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: SshConnection, path: str, loop: asyncio.AbstractEventLoop) -> None:
         self.queue: asyncio.Queue[str | None] = asyncio.Queue()
         self.error: NodeError | None = None
         self._connection = connection

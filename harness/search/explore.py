@@ -22,7 +22,7 @@ from hypothesis.errors import Flaky
 from assay.harness.run.attempt import Reports
 from assay.harness.run.settings import Budget, derive
 from assay.harness.search.example import Example
-from assay.harness.search.player import Outcome, Player
+from assay.harness.search.player import Player, PlayOutcome
 from assay.harness.search.shrink import MOST_REPETITIONS, OutOfTime, Rate, minimise
 from assay.harness.search.strategies import Terrain, examples
 
@@ -42,7 +42,7 @@ class Found:
     """A failure made small. ``identical``: two more plays gave the same history, ``digest``."""
 
     example: Example
-    outcome: Outcome
+    outcome: PlayOutcome
     rate: Rate
     identical: bool
     finished: bool
@@ -98,7 +98,7 @@ class Explorer:
         self._corpus: list[Example] = []
         self._states: set[str] = set()
         self._events: set[str] = set()
-        self._seen: dict[bytes, Outcome] = {}
+        self._seen: dict[bytes, PlayOutcome] = {}
         self.tally = Tally()
 
     def run(self) -> Found | None:
@@ -167,7 +167,7 @@ class Explorer:
             return failing[0], min(failing, key=lambda example: len(example.schedule.steps))
         return None
 
-    def _play(self, example: Example, *, steer: bool) -> Outcome:
+    def _play(self, example: Example, *, steer: bool) -> PlayOutcome:
         outcome = self._player.play(example)
         if steer:
             self.tally.examples += 1

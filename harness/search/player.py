@@ -21,7 +21,7 @@ CRASH = "crash"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlayOutcome:
     """``failures``: the forbidden anomalies found, and ``crash``; ``injected``: the numbers, from 1, of the steps that
     acted; ``folder``: the run's, kept only when there are failures.
     """
@@ -49,7 +49,7 @@ class Player:
     played: int = 0
     _numbers: int = field(default=0, repr=False)
 
-    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> Outcome:
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
         """One run. What cannot be started, or breaks the harness, is raised: that is no finding about the system."""
         self.played += 1
         self._numbers += 1
@@ -78,13 +78,13 @@ class Player:
             shutil.rmtree(attempt.folder.path)
         return outcome
 
-    def _outcome(self, attempt: Attempt, text: str | None) -> Outcome:
+    def _outcome(self, attempt: Attempt, text: str | None) -> PlayOutcome:
         judgement, problem = attempt.judgement, attempt.problem
         assert judgement is not None, "a run that ended was judged"
         failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
         if problem is not None and "crashed:" in problem:
             failures.add(CRASH)
-        return Outcome(
+        return PlayOutcome(
             verdict=str(judgement.verdict),
             failures=frozenset(failures),
             digest=attempt.digest,
@@ -96,8 +96,8 @@ class Player:
             problem=problem,
         )
 
-    def _broken(self, attempt: Attempt, schedule: Path, error: str) -> Outcome:
+    def _broken(self, attempt: Attempt, schedule: Path, error: str) -> PlayOutcome:
         nothing: frozenset[str] = frozenset()
-        return Outcome(
+        return PlayOutcome(
             "error", frozenset({CRASH}), None, nothing, nothing, frozenset(), attempt.folder.path, error, error
         )

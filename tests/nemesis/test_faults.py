@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assay.nemesis.partition import Shape
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
+from assay.nemesis.shape import Shape
 from assay.nemesis.target import Kind, Target, parse
 
 from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeSystem, Play, now, run

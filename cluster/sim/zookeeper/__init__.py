@@ -1,1 +1,5 @@
-"""ZooKeeper in the simulation: ``tree`` (data), ``ensemble`` (sessions, quorum), ``server``, ``client``, ``wire``."""
+"""ZooKeeper in the simulation.
+
+In this order: ``tree`` (znodes, versions, transactions), ``ensemble`` (what the servers share: sessions, watches, the
+quorum), ``wire`` (frames), ``server`` (one process), ``client`` (what the system under test gets).
+"""

@@ -31,7 +31,7 @@ QUORUM_GAP = 0.4
 FIRST_SESSION = 0x0100_0000_0000_0000
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """A client's connection, as the ensemble sees it."""
 
     def notify(self, kind: str, path: str) -> None: ...
@@ -40,11 +40,11 @@ class Connection(Protocol):
 
 
 @dataclass
-class Session:
+class ZooKeeperSession:
     identifier: int
     timeout: float
     deadline: float
-    connection: Connection | None
+    connection: ClientConnection | None
     ephemerals: dict[str, None]
 
 
@@ -69,10 +69,10 @@ class Ensemble:
         self._hosts = tuple(hosts)
         self._wall_clock = wall_clock
         self._processes: dict[Host, Process] = {}
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, ZooKeeperSession] = {}
         self._next_session = FIRST_SESSION
-        self._data_watches: dict[str, dict[Connection, None]] = {}
-        self._child_watches: dict[str, dict[Connection, None]] = {}
+        self._data_watches: dict[str, dict[ClientConnection, None]] = {}
+        self._child_watches: dict[str, dict[ClientConnection, None]] = {}
         self._last_look = 0.0
 
     @property
@@ -120,16 +120,16 @@ class Ensemble:
         """The numbers of those that have not ended."""
         return tuple(self._sessions)
 
-    def open_session(self, timeout: float, connection: Connection) -> Session:
+    def open_session(self, timeout: float, connection: ClientConnection) -> ZooKeeperSession:
         """``timeout`` in seconds, as asked for; it is granted within the limits."""
         timeout = min(max(timeout, 2 * TICK), 20 * TICK)
         identifier = self._next_session
         self._next_session += 1
-        session = Session(identifier, timeout, self._network.loop.time() + timeout, connection, {})
+        session = ZooKeeperSession(identifier, timeout, self._network.loop.time() + timeout, connection, {})
         self._sessions[identifier] = session
         return session
 
-    def resume_session(self, identifier: int, connection: Connection) -> Session | None:
+    def resume_session(self, identifier: int, connection: ClientConnection) -> ZooKeeperSession | None:
         """The session, now on this connection; None when it has expired."""
         session = self._sessions.get(identifier)
         if session is None:
@@ -140,10 +140,10 @@ class Ensemble:
         self.heard(session)
         return session
 
-    def heard(self, session: Session) -> None:
+    def heard(self, session: ZooKeeperSession) -> None:
         session.deadline = self._network.loop.time() + session.timeout
 
-    def alive(self, session: Session) -> bool:
+    def alive(self, session: ZooKeeperSession) -> bool:
         return session.identifier in self._sessions
 
     def end_session(self, identifier: int) -> None:
@@ -181,13 +181,13 @@ class Ensemble:
 
     # Watches
 
-    def watch_data(self, path: str, connection: Connection) -> None:
+    def watch_data(self, path: str, connection: ClientConnection) -> None:
         self._data_watches.setdefault(path, {})[connection] = None
 
-    def watch_children(self, path: str, connection: Connection) -> None:
+    def watch_children(self, path: str, connection: ClientConnection) -> None:
         self._child_watches.setdefault(path, {})[connection] = None
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         """A connection ended, and its watches with it."""
         for table in (self._data_watches, self._child_watches):
             for path in [path for path, watchers in table.items() if connection in watchers]:
@@ -197,7 +197,7 @@ class Ensemble:
 
     def _fire(self, event: Event) -> None:
         kind, path = event
-        watchers: dict[Connection, None] = {}
+        watchers: dict[ClientConnection, None] = {}
         if kind != EventType.CHILD:
             watchers |= self._data_watches.pop(path, {})
         if kind in (EventType.CHILD, EventType.DELETED):

@@ -15,7 +15,7 @@ from kazoo.exceptions import BadArgumentsError, ZookeeperError
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import PROCESS
 from assay.cluster.sim.zookeeper import wire
-from assay.cluster.sim.zookeeper.ensemble import Ensemble, Session
+from assay.cluster.sim.zookeeper.ensemble import Ensemble, ZooKeeperSession
 from assay.cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, check_path
 from assay.cluster.system import ZOOKEEPER_PORT
 
@@ -90,7 +90,7 @@ class _Connection:
         self._server = server
         self._ensemble = server.ensemble
         self._writer = writer
-        self.session: Session | None = None
+        self.session: ZooKeeperSession | None = None
         self._verbs: dict[str, Callable[..., Any]] = {
             "get": self._get,
             "exists": self._exists,
@@ -124,11 +124,11 @@ class _Connection:
                 return
             await self._writer.drain()
 
-    def _handshake(self, hello: Any) -> Session | None:
+    def _handshake(self, hello: Any) -> ZooKeeperSession | None:
         identifier, timeout = hello
         if not self._server.serving:
             return None
-        session: Session | None
+        session: ZooKeeperSession | None
         if identifier:
             session = self._ensemble.resume_session(identifier, self)
         else:
@@ -137,7 +137,7 @@ class _Connection:
         self._writer.write(wire.pack(answer))
         return session
 
-    def _answer(self, session: Session, request: list[Any]) -> bool:
+    def _answer(self, session: ZooKeeperSession, request: list[Any]) -> bool:
         """False when it was the last request of the session."""
         xid, verb, *arguments = request
         result: Any = None
@@ -153,31 +153,31 @@ class _Connection:
         self._writer.write(wire.pack([xid, code, result]))
         return bool(verb != "close")
 
-    def _get(self, _: Session, path: str, watch: bool) -> Any:
+    def _get(self, _: ZooKeeperSession, path: str, watch: bool) -> Any:
         check_path(path)
         data, stat = self._ensemble.tree.get(path)
         if watch:
             self._ensemble.watch_data(path, self)
         return data, tuple(stat)
 
-    def _exists(self, _: Session, path: str, watch: bool) -> Any:
+    def _exists(self, _: ZooKeeperSession, path: str, watch: bool) -> Any:
         check_path(path)
         stat = self._ensemble.tree.exists(path)
         if watch:
             self._ensemble.watch_data(path, self)
         return None if stat is None else tuple(stat)
 
-    def _children(self, _: Session, path: str, watch: bool) -> list[str]:
+    def _children(self, _: ZooKeeperSession, path: str, watch: bool) -> list[str]:
         check_path(path)
         names = self._ensemble.tree.children(path)
         if watch:
             self._ensemble.watch_children(path, self)
         return names
 
-    def _sync(self, _: Session, path: str) -> None:
+    def _sync(self, _: ZooKeeperSession, path: str) -> None:
         check_path(path)
 
-    def _multi(self, session: Session, operations: list[list[Any]]) -> list[Any]:
+    def _multi(self, session: ZooKeeperSession, operations: list[list[Any]]) -> list[Any]:
         """Also every single write: a transaction of one."""
         changes = [_change(session, *operation) for operation in operations]
         try:
@@ -187,7 +187,7 @@ class _Connection:
         return [tuple(result) if isinstance(result, tuple) else result for result in results]
 
 
-def _change(session: Session, verb: str, path: str, *arguments: Any) -> Change:
+def _change(session: ZooKeeperSession, verb: str, path: str, *arguments: Any) -> Change:
     match verb, arguments:
         case "create", (data, ephemeral, sequence):
             return Create(path, data, session.identifier if ephemeral else 0, sequence)

@@ -15,7 +15,7 @@ from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import terrain
 from assay.harness.search.explore import Explorer
-from assay.harness.search.player import Outcome
+from assay.harness.search.player import PlayOutcome
 from assay.harness.search.workers import WorkerError, search
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.schedule import Schedule, Step
@@ -33,11 +33,11 @@ class PretendPlayer:
     fails: Callable[[Example], bool]
     played: int = 0
 
-    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> Outcome:
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
         self.played += 1
         failed = self.fails(example)
         states = frozenset("+".join(pair) for pair in itertools.combinations(sorted(kinds(example)), 2))
-        return Outcome(
+        return PlayOutcome(
             verdict="fail" if failed else "pass",
             failures=frozenset({"lost-write"} if failed else ()),
             digest=str(hash((example.seed, len(example.schedule.steps)))),

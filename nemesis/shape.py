@@ -1,0 +1,32 @@
+"""The shapes of a partition, and whom each isolates; :mod:`assay.nemesis.partition` says what they are."""
+
+from __future__ import annotations
+
+import enum
+
+from assay.nemesis.target import Kind
+
+
+class Shape(enum.StrEnum):
+    ONE = "one"
+    HALVES = "halves"
+    MAJORITY_MINORITY = "majority-minority"
+    RANDOM_HALVES = "random-halves"
+    ISOLATE_LEADER = "isolate-leader"
+    ISOLATE_CONTROLLER = "isolate-controller"
+    MAJORITIES_RING = "majorities-ring"
+    BRIDGE = "bridge"
+    FROM_ZOOKEEPER = "from-zookeeper"
+
+
+ISOLATED = {
+    Shape.ONE: Kind.ONE,
+    Shape.HALVES: Kind.HALF,
+    Shape.MAJORITY_MINORITY: Kind.MINORITY,
+    Shape.RANDOM_HALVES: Kind.HALF,
+    Shape.ISOLATE_LEADER: Kind.LEADER,
+    Shape.ISOLATE_CONTROLLER: Kind.CONTROLLER,
+    Shape.MAJORITIES_RING: Kind.ALL,
+    Shape.BRIDGE: Kind.ONE,
+}
+"""Whom a shape isolates by its name (or who is the bridge). ``one`` takes other targets, too."""
