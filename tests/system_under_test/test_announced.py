@@ -54,14 +54,14 @@ def test_every_announced_version_of_every_request_gets_its_answer() -> None:
                 connection = await Connection.open(node.address, 9092, 1.0)
                 announced = (await connection.call(ApiVersionsRequest(), 0, 5.0)).api_versions
                 asked = 0
-                for told in announced:
-                    for version in range(told.min_version, told.max_version + 1):
+                for one in announced:
+                    for version in range(one.min_version, one.max_version + 1):
                         for count in (0, 1):
-                            request = smallest(APIS[told.api_key].request, count)
+                            request = smallest(APIS[one.api_key].request, count)
                             # decodes the answer, to its last byte, in this version, on a connection that stays open
                             answer = await connection.call(request, version, 5.0)
                             said = list(codes(answer))
-                            assert all(ErrorCode.of(code) == code != ErrorCode.UNKNOWN for code in said), (told, said)
+                            assert all(ErrorCode.of(code) == code != ErrorCode.UNKNOWN for code in said), (one, said)
                             asked += 1
                 assert asked == 2 * 37
                 await connection.close()

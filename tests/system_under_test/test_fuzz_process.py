@@ -1,7 +1,7 @@
 """A hundred thousand hostile requests to a real broker process, beside a client that works all the time.
 
 The broker neither ends nor errs nor stands still; its memory stays as it was after the first of them; each connection
-costs one line of the log at most, whatever was in its bytes; and the honest client reads back all that it sent and
+costs one line of the log at most, with any bytes; and the honest client reads back all that it sent and
 nothing else. A failure names the seed and, where the log tells the connection, what had been sent on it.
 """
 
@@ -54,7 +54,7 @@ class Record:
     last: deque[tuple[str, list[Attack]]] = field(default_factory=lambda: deque(maxlen=2_000))
 
     def sent_from(self, line: str) -> str:
-        """The attacks of the connection that a line of the log names, for whoever looks for the cause."""
+        """The attacks of the connection that a line of the log names, for a reader who looks for the cause."""
         found = PEER.search(line)
         sent = next((attacks for port, attacks in reversed(self.last) if found and port == found[1]), [])
         return "\n".join(f"{attack.kind}: {attack.data[:2_000].hex()}" for attack in sent)

@@ -165,7 +165,7 @@ def test_ten_thousand_hostile_requests_leave_no_trace(complaints: Complaints) ->
             assert {kind for kind in seen if kind.startswith("hostile")} == {
                 f"hostile {a.name} {v}" for a, v in VERSIONS
             }
-            assert complaints.errors == [], "an exception that nobody foresaw"
+            assert complaints.errors == [], "an exception that no code foresaw"
             assert [(await node.process()).state for node in cluster.nodes] == [ProcessState.RUNNING] * 3
             assert customer.slowest < NORMAL
             assert len(customer.sent) > 50
@@ -174,7 +174,7 @@ def test_ten_thousand_hostile_requests_leave_no_trace(complaints: Complaints) ->
                 assert [value for _, value in cluster.stored(node, "orders-0")] == customer.sent
             assert customer.read == customer.sent[: len(customer.read)]
             assert len(customer.sent) - len(customer.read) <= 1
-            assert controlled(cluster) == obeyed, "somebody obeyed a stranger"
+            assert controlled(cluster) == obeyed, "a broker obeyed a stranger"
             after = [kept(process) for process in inside()]
             for was, now in zip(before, after, strict=True):
                 assert now["connections"] <= was["connections"] + 3, "the customer's own"
@@ -261,7 +261,7 @@ def test_an_answer_has_a_size_whatever_is_asked_for() -> None:
 def test_a_topic_that_no_broker_could_carry_is_not_made(
     settings: dict[str, Any], code: ErrorCode, complaints: Complaints
 ) -> None:
-    """It would be in ZooKeeper for good, and its brokers would refuse the controller's orders ever after."""
+    """It would be in ZooKeeper for good, and its brokers would reject the controller's orders for ever."""
 
     async def check() -> None:
         async with brokers() as cluster:
@@ -451,7 +451,7 @@ def test_who_is_idle_for_ten_minutes_is_closed_whatever_it_is_in_the_middle_of(
 
 
 def test_acks_0_in_dribbles_and_bursts_disturbs_nobody() -> None:
-    """A dozen producers that send a byte now and then, and one that sends thousands of requests and hears nothing."""
+    """A dozen producers that send a byte at times, and one that sends thousands of requests and reads no answer."""
 
     async def check() -> None:
         async with brokers() as cluster:

@@ -111,7 +111,7 @@ def test_announced_sizes_and_half_requests_cost_nothing(running: Process) -> Non
                 for stranger in dribbling:
                     await loop.sock_sendall(stranger, b"drop")
                 await asyncio.sleep(0.1)
-            assert max(honest.large) < PATIENCE, "nobody has the memory that they announced"
+            assert max(honest.large) < PATIENCE, "no one has the memory that they announced"
             stalled = await opened(running.port, 3)
             for stranger in stalled:
                 third = (LIMITS.max_buffered_bytes - 10_000) // 3
@@ -126,10 +126,10 @@ def test_announced_sizes_and_half_requests_cost_nothing(running: Process) -> Non
             assert max(honest.small) < PATIENCE
             assert max(honest.large) < LIMITS.stall_timeout + 2
 
-            async def told() -> bool:
+            async def reported() -> bool:
                 return running.lines("went away after") == 200
 
-            await until(told, "each that left is one line", 10)
+            await until(reported, "each that left is one line", 10)
         assert running.memory() - before < 60 * MB
 
     asyncio.run(check())

@@ -1,4 +1,4 @@
-"""Offset checkpoints: Kafka's text, nobody forgotten, damage named."""
+"""Offset checkpoints: Kafka's text, no partition forgotten, damage named."""
 
 from __future__ import annotations
 

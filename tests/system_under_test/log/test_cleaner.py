@@ -399,7 +399,7 @@ def test_retention_takes_segments_of_which_compaction_has_left_nothing() -> None
 
 
 def test_what_is_appended_while_segments_are_swapped_stays_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Appends wait for nobody: they may begin segments while the folder is being made durable."""
+    """Appends do not wait: they may begin segments while the folder is being made durable."""
 
     async def scenario(bench: Bench) -> None:
         log = await bench.open()

@@ -43,7 +43,7 @@ STEPS = st.one_of(
     st.tuples(st.just("flush")),
     st.tuples(st.just("clean"), FRACTION, st.integers(1, 8), st.integers(0, 40) | st.just(1000)),
     st.tuples(st.just("clean"), st.just(1.0), st.just(100), st.just(1000)),
-    st.tuples(st.just("power amid a swap"), GARBAGE, FRACTION),
+    st.tuples(st.just("power loss in a swap"), GARBAGE, FRACTION),
     st.tuples(st.just("turns"), st.integers(1, 20)),
     st.tuples(st.just("wait"), st.integers(1, 50)),
     st.tuples(st.just("truncate"), FRACTION),
@@ -134,7 +134,7 @@ class Model:
         return self.start + round(fraction * (self.end - self.start))
 
     def found(self) -> dict[int, Held]:
-        """What the log holds. Sets are the model's: a set that was made anew holds some of the messages of the old."""
+        """What the log holds. Sets are the model's: a set that was rebuilt holds some of the messages of the old."""
         known = self.before_cuts.held | self.held if self.before_cuts else self.held
         messages = stored(self.log, self.log.start_offset, self.log.end_offset)
         return {m.offset: Held(m.key, m.value, m.timestamp or 0, known[m.offset].set) for m in messages}
@@ -356,7 +356,7 @@ class Model:
         self.content, self.flushed, self.before_cuts = Content(found, frozenset(), end), end, None
         self.noted = {offset: time for offset, time in self.noted.items() if offset < end}
 
-    async def crash_amid_a_swap(self, garbage: str, fraction: float) -> None:
+    async def crash_in_a_swap(self, garbage: str, fraction: float) -> None:
         """When the new segment is read already, and its name not yet durable."""
         await self.clean(1.0, 100, 0)
         size = self.log.size
@@ -432,7 +432,7 @@ def test_whatever_happens_recovery_yields_a_prefix_with_all_that_was_fsynced(
             "flush": model.flush,
             "retain": model.retain,
             "clean": model.clean,
-            "power amid a swap": model.crash_amid_a_swap,
+            "power loss in a swap": model.crash_in_a_swap,
             "turns": model.turns,
             "truncate": model.truncate,
             "reset": model.reset,

@@ -159,7 +159,7 @@ def test_tombstones_go_after_their_time_on_every_replica_and_restarts_do_not_for
             await follower.kill()
             await follower.start()
             await asyncio.sleep(7)
-            assert not any(held(node, 1) for node in cluster.nodes), "nothing was written meanwhile"
+            assert not any(held(node, 1) for node in cluster.nodes), "nothing was written until then"
             assert all(checkpoint(node, CLEANED) > 10 for node in cluster.nodes)
 
     simulate(check)

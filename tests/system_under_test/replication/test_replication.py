@@ -23,8 +23,8 @@ async def send(cluster: Brokers, count: int, start: int = 0) -> None:
 
 def in_sync(cluster: Brokers, leader: SimNode) -> list[int]:
     """As the leader last said."""
-    told = cluster.events(leader, "became-leader") + cluster.events(leader, "isr-change")
-    newest: list[int] = max(told, key=lambda event: event["seq"])["detail"]["isr"]
+    changes = cluster.events(leader, "became-leader") + cluster.events(leader, "isr-change")
+    newest: list[int] = max(changes, key=lambda event: event["seq"])["detail"]["isr"]
     return newest
 
 
@@ -92,11 +92,11 @@ def test_too_few_in_sync_is_a_definite_refusal_and_the_return_ends_it() -> None:
                 await node.kill()
             impatient = cluster.producer_with(retries=0)
             with pytest.raises(SendUnknown):
-                await impatient.send("orders", 0, [(None, b"while nobody noticed")])
+                await impatient.send("orders", 0, [(None, b"while no one noticed")])
             await until(lambda: in_sync(cluster, leader) == [leader.index], "the dead are out")
-            with pytest.raises(SendFailed) as refused:
+            with pytest.raises(SendFailed) as rejected:
                 await impatient.send("orders", 0, [(None, b"alone")])
-            assert refused.value.error == ErrorCode.NOT_ENOUGH_REPLICAS
+            assert rejected.value.error == ErrorCode.NOT_ENOUGH_REPLICAS
             for node in others:
                 await node.start()
 
@@ -202,7 +202,7 @@ async def lines(node: SimNode, name: str) -> list[str]:
 
 
 def test_a_topics_own_segment_size_holds_after_a_restart() -> None:
-    """Logs are opened before anybody has told the broker what the topics' settings are."""
+    """Logs are opened before the broker knows the topics' settings."""
 
     async def check() -> None:
         async with brokers() as cluster:

@@ -253,7 +253,7 @@ def test_that_an_offset_is_out_of_range_is_told_by_proof() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_leader_that_was_replaced_in_its_sleep_does_not_call_new_offsets_out_of_range(seed: int) -> None:
-    """A consumer that is ahead of it would begin anew."""
+    """A consumer that is ahead of it would start over."""
 
     async def check() -> None:
         async with brokers(seed=seed) as cluster:
@@ -307,8 +307,8 @@ def test_exactly_the_announced_table_is_told() -> None:
         async with brokers(Broker(partitions=1)) as cluster:
             connection = await leader_connection(cluster)
             response = await connection.call(ApiVersionsRequest(), 0, 5.0)
-            told = {(v.api_key, v.min_version, v.max_version) for v in response.api_versions}
-            assert told == {
+            announced = {(v.api_key, v.min_version, v.max_version) for v in response.api_versions}
+            assert announced == {
                 *((0, 0, 2), (1, 0, 3), (2, 0, 1), (3, 0, 2)),
                 *((4, 0, 0), (5, 0, 0), (6, 0, 3), (7, 1, 1)),
                 *((8, 0, 2), (9, 0, 2), (10, 0, 0), (11, 0, 1)),
