@@ -46,7 +46,7 @@ def judged(folder: Path, *, writes_from: int, reads_from: int) -> Judgement:
     return judge(write(folder, ledger.rows, faults=FAULTS), CONTRACT)
 
 
-def test_a_register_that_answers_again_in_time_has_recovered_and_the_times_are_told(tmp_path: Path) -> None:
+def test_a_register_that_answers_again_in_time_has_recovered_and_the_times_are_noted(tmp_path: Path) -> None:
     found = judged(tmp_path, writes_from=3_000, reads_from=4_000)
     assert found.verdict is Verdict.PASS, (found.unknown, found.findings)
     note = next(one.note for one in found.examined if one.check == NO_RECOVERY)

@@ -98,7 +98,7 @@ def test_a_good_run_passes(tmp_path: Path) -> None:
     assert recovery.note == "fault 1 (partition): send 0.050 s, poll 0.090 s after the heal"
 
 
-def test_a_forbidden_anomaly_fails_and_a_tolerated_one_is_told(tmp_path: Path) -> None:
+def test_a_forbidden_anomaly_fails_and_a_tolerated_one_is_reported(tmp_path: Path) -> None:
     book = run(without=40)
     for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 40]:
         book.rows.remove(row)
@@ -115,7 +115,7 @@ def test_a_forbidden_anomaly_fails_and_a_tolerated_one_is_told(tmp_path: Path) -
     assert any("neither forbids nor tolerates" in reason for reason in neither.unknown)
 
 
-def test_a_finding_tells_faults_and_leader_of_its_time(tmp_path: Path) -> None:
+def test_a_finding_names_faults_and_leader_of_its_time(tmp_path: Path) -> None:
     book = run(without=22)
     for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 22]:
         book.rows.remove(row)
@@ -149,7 +149,7 @@ def test_a_finding_tells_faults_and_leader_of_its_time(tmp_path: Path) -> None:
 def test_never_a_pass_with_something_against_it(tmp_path: Path, given: dict[str, Any], reason: str) -> None:
     judged = verdict(tmp_path, run(), faults=partition(), **given)
     assert judged.verdict is Verdict.UNKNOWN
-    assert any(reason in told for told in judged.unknown)
+    assert any(reason in reason for reason in judged.unknown)
 
 
 def test_an_interrupted_run_may_fail(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_phantom_is_unknown_when_the_history_was_not_closed(tmp_path: Path) -> N
     judged = verdict(tmp_path, book, faults=partition(), complete=False)
     assert judged.verdict is Verdict.UNKNOWN
     assert "phantom" not in judged.anomalies
-    assert any(told.startswith("phantom cannot be judged") for told in judged.unknown)
+    assert any(reported.startswith("phantom cannot be judged") for reported in judged.unknown)
 
 
 @pytest.mark.parametrize("contract", [CONTRACT, Contract()])
@@ -203,14 +203,14 @@ def test_an_empty_run_is_unknown(tmp_path: Path, contract: Contract) -> None:
 def test_faults_that_prove_nothing_make_it_unknown(tmp_path: Path, faults: list[Row], reason: str) -> None:
     judged = verdict(tmp_path, run(), faults=faults)
     assert judged.verdict is Verdict.UNKNOWN
-    assert any(reason in told for told in judged.unknown), judged.unknown
+    assert any(reason in reason for reason in judged.unknown), judged.unknown
 
 
 def test_a_heal_that_succeeded_when_it_was_tried_again_is_one(tmp_path: Path) -> None:
     unhealed = fault("failed", 2_500, stage="heal")
     assert verdict(tmp_path / "a", run(), faults=[*partition(), unhealed]).verdict is Verdict.PASS
     never = verdict(tmp_path / "b", run(), faults=[*partition()[:2], unhealed])
-    assert any("never healed" in told for told in never.unknown)
+    assert any("never healed" in reason for reason in never.unknown)
 
 
 def test_no_success_during_a_fault_is_unknown_unless_the_contract_expects_it(tmp_path: Path) -> None:
@@ -219,12 +219,12 @@ def test_no_success_during_a_fault_is_unknown_unless_the_contract_expects_it(tmp
     book.rows = [row for row in book.rows if row["op"] not in inside or row["kind"] == "end"]
     book.rows = [row for row in book.rows if row["kind"] != "observe" or row["phase"] == "drain"]
     judged = verdict(tmp_path / "a", book, Contract(forbidden=("lost-write",)), partition())
-    assert any("succeeded during fault 1" in told for told in judged.unknown)
+    assert any("succeeded during fault 1" in reason for reason in judged.unknown)
     patient = Contract(forbidden=("lost-write",), minimum_during_fault=0)
-    assert not any("during fault" in told for told in verdict(tmp_path / "b", book, patient, partition()).unknown)
+    assert not any("during fault" in reason for reason in verdict(tmp_path / "b", book, patient, partition()).unknown)
     stalls, other = (Contract(forbidden=("lost-write",), may_stall=(name,)) for name in ("partition", "kill"))
-    assert not any("during fault" in told for told in verdict(tmp_path / "c", book, stalls, partition()).unknown)
-    assert any("during fault" in told for told in verdict(tmp_path / "d", book, other, partition()).unknown)
+    assert not any("during fault" in reason for reason in verdict(tmp_path / "c", book, stalls, partition()).unknown)
+    assert any("during fault" in reason for reason in verdict(tmp_path / "d", book, other, partition()).unknown)
 
 
 def test_a_forbidden_anomaly_without_data_is_unknown(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Pa
     pq.write_table(pa.Table.from_pylist(rows, schema=old), folder / "faults" / "part-000000.parquet")
     judged = judge(folder, CONTRACT)
     assert judged.anomalies == {}
-    assert any("nothing shows that it took effect" in told for told in judged.unknown)
+    assert any("nothing shows that it took effect" in reason for reason in judged.unknown)
 
 
 EARLY = Check(

@@ -116,7 +116,7 @@ def test_hostile_values_run_nothing(browser: Any, tmp_path: Path) -> None:
     assert browser.execute_script("return [window.pwned === undefined, document.images.length]") == [True, 0]
 
 
-def test_a_click_on_the_timeline_tells_what_the_nodes_said_then(browser: Any, tmp_path: Path) -> None:
+def test_a_click_on_the_timeline_shows_what_the_nodes_said_then(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
 
     folder = write_run(

@@ -28,7 +28,7 @@ def finding(anomaly: str = "lost-write", operations: int = 2, claim: str = "offs
                    leader="n2", epoch=3)  # fmt: skip
 
 
-def test_a_failure_tells_claim_evidence_faults_command_and_report() -> None:
+def test_a_failure_shows_claim_evidence_faults_command_and_report() -> None:
     text = describe(
         judgement(Verdict.FAIL, finding(), tolerated=3),
         EvidenceLines(operations={0: "op 0: send", 1: "op 1: poll"}, faults={1: "kill n2 from 2.0 s"}),
@@ -53,9 +53,9 @@ def test_unknown_begins_so_and_says_why() -> None:
 
 
 def test_an_interrupted_run_says_so() -> None:
-    told = ("the run was interrupted",)
-    assert "interrupted" in describe(judgement(Verdict.UNKNOWN, unknown=told), EvidenceLines(), ENDING)
-    assert "interrupted" in describe(judgement(Verdict.FAIL, finding(), unknown=told), EvidenceLines(), ENDING)
+    reported = ("the run was interrupted",)
+    assert "interrupted" in describe(judgement(Verdict.UNKNOWN, unknown=reported), EvidenceLines(), ENDING)
+    assert "interrupted" in describe(judgement(Verdict.FAIL, finding(), unknown=reported), EvidenceLines(), ENDING)
 
 
 @given(

@@ -25,7 +25,7 @@ def event(time: int, node: str, name: str, *, key: str | None = "k", epoch: int 
             "controller_epoch": epoch}  # fmt: skip
 
 
-def test_a_leader_that_was_not_told_believes_until_it_says_that_it_follows() -> None:
+def test_a_leader_that_does_not_know_believes_until_it_says_that_it_follows() -> None:
     old, new = reigns_of(
         [
             event(0, "n1", "became-leader"),

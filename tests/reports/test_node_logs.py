@@ -41,8 +41,8 @@ def test_a_traceback_belongs_to_the_line_before_it_and_what_has_no_time_at_all_i
     path.write_text(
         "booting\n 101.000000 ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x\n 102.000000 INFO on\n"
     )
-    told = [(word.time, word.text) for word in read_log(path, "n1", ORIGIN)]
-    assert told == [
+    reported = [(word.time, word.text) for word in read_log(path, "n1", ORIGIN)]
+    assert reported == [
         (SECOND, "ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x"),
         (2 * SECOND, "INFO on"),
     ]

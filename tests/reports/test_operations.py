@@ -35,15 +35,15 @@ def test_merged_intervals_are_disjoint_and_cover_the_same_moments(spans: list[tu
 def test_a_small_run_is_drawn_whole_and_an_unknown_end_lasts_to_the_workers_next_call(tmp_path: Path) -> None:
     write_history(tmp_path / "h", ordinary(60))
     with Recording(open_history(tmp_path / "h")) as recording:
-        told = lanes(recording, list(find(recording, [4, 5]).values()), recording.end())
-    assert told.complete
-    assert told.workers == ("w0", "w1", "w2")
-    by_index = {bar.row.index: bar for bar in told.bars}
+        reported = lanes(recording, list(find(recording, [4, 5]).values()), recording.end())
+    assert reported.complete
+    assert reported.workers == ("w0", "w1", "w2")
+    by_index = {bar.row.index: bar for bar in reported.bars}
     assert [index for index, bar in by_index.items() if bar.named] == [4, 5]
     assert by_index[19].row.ret is None
     assert by_index[19].stop == 22 * SECOND // 10
     assert by_index[59].stop == 59 * SECOND // 10, "nothing follows: to the end of the run"
-    assert all(bar.stop == bar.row.ret for bar in told.bars if bar.row.ret is not None)
+    assert all(bar.stop == bar.row.ret for bar in reported.bars if bar.row.ret is not None)
 
 
 def test_a_long_run_is_sampled_but_keeps_what_findings_name_and_their_neighbours(tmp_path: Path) -> None:
@@ -51,14 +51,14 @@ def test_a_long_run_is_sampled_but_keeps_what_findings_name_and_their_neighbours
     synthetic(tmp_path / "h", count, workers)
     with Recording(open_history(tmp_path / "h")) as recording:
         named = list(find(recording, [lone]).values())
-        told = lanes(recording, named, recording.end())
-    assert len(told.bars) <= MOST_AROUND + MOST_SAMPLED + 3
-    assert len(told.workers) == MOST_LANES
-    assert (told.operations, told.all_workers) == (count, workers)
-    assert f"w{lone % workers}" in told.workers
-    indexes = {bar.row.index for bar in told.bars}
+        reported = lanes(recording, named, recording.end())
+    assert len(reported.bars) <= MOST_AROUND + MOST_SAMPLED + 3
+    assert len(reported.workers) == MOST_LANES
+    assert (reported.operations, reported.all_workers) == (count, workers)
+    assert f"w{lone % workers}" in reported.workers
+    indexes = {bar.row.index for bar in reported.bars}
     assert lone in indexes
-    near = {index for index in range(lone - 90, lone + 91) if f"w{index % workers}" in told.workers}
+    near = {index for index in range(lone - 90, lone + 91) if f"w{index % workers}" in reported.workers}
     assert near <= indexes
     assert max(indexes) - min(indexes) > 0.99 * count
 
@@ -101,5 +101,5 @@ def synthetic(folder: Path, count: int, workers: int) -> None:
 def test_the_number_of_bars_is_bounded_at_the_limit_too(tmp_path: Path, count: int) -> None:
     synthetic(tmp_path / "h", count, 3)
     with Recording(open_history(tmp_path / "h")) as recording:
-        told = lanes(recording, [], recording.end())
-    assert len(told.bars) == count if count <= 7_000 else len(told.bars) <= MOST_SAMPLED + 1
+        reported = lanes(recording, [], recording.end())
+    assert len(reported.bars) == count if count <= 7_000 else len(reported.bars) <= MOST_SAMPLED + 1

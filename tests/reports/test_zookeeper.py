@@ -13,7 +13,7 @@ def said(time: int, node: str, event: str) -> dict[str, Any]:
     return {"time": time, "node": node, "incarnation": 1, "event": event}
 
 
-def test_a_session_lasts_until_it_is_lost_or_its_node_begins_anew_or_is_killed() -> None:
+def test_a_session_lasts_until_it_is_lost_or_its_node_begins_again_or_is_killed() -> None:
     rows = [
         said(1, "n1", "registered"), said(2, "n2", "registered"), said(5, "n1", "session-lost"),
         said(7, "n1", "registered"), said(9, "n2", "registered"),

@@ -112,7 +112,7 @@ def answers(
     """Every check of these families, asked one after the other."""
     register_history(engine, folder)
     register_contract(engine, contract)
-    told = {}
+    reported = {}
     for family in families:
         build(engine, family.views)
         if family.prepare is not None:
@@ -124,8 +124,8 @@ def answers(
             assert instances == len(rows)
             columns = INSTANCE.get(check.anomaly, ())
             found = Counter((row["key"], *(row[column] for column in columns)) for row in rows)
-            told[check.anomaly] = Answer(found, findings(engine, check) if rows else [], examined)
-    return told
+            reported[check.anomaly] = Answer(found, findings(engine, check) if rows else [], examined)
+    return reported
 
 
 def logs() -> list[list[Row]]:
@@ -284,11 +284,11 @@ def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, app
     for anomaly in ("double-ownership", "orphaned-partition", "fencing-violation"):
         assert by_spark[anomaly] == by_duck[anomaly], anomaly
         assert by_duck[anomaly].findings
-    told = by_spark["double-ownership"].found
-    assert {(group, key, epoch) for key, group, epoch, _ in told if group and epoch is not None} == {
+    reported = by_spark["double-ownership"].found
+    assert {(group, key, epoch) for key, group, epoch, _ in reported if group and epoch is not None} == {
         instance for one in some for instance in given_twice(one.rows)
     }
-    assert {(group, key, begun) for key, group, _, begun in told if begun is not None} == {
+    assert {(group, key, begun) for key, group, _, begun in reported if begun is not None} == {
         instance for one in some for instance in overlapping(one.rows, one.faults)
     }
     assert {(group, key, since, until) for key, group, since, until in by_spark["orphaned-partition"].found} == {
@@ -400,14 +400,14 @@ def test_contradictions_get_the_same_error(tmp_path: Path, application: Applicat
             rows = book().rows
             change(rows)
             folder = write(tmp_path / str(number) / "history", rows)
-            told = []
+            reported = []
             for engine in (spark, duck):
                 reader = register_history(engine, folder)
                 with pytest.raises(HistoryError) as caught:
                     validate(engine, reader)
-                told.append(str(caught.value))
-            assert told[0] == told[1]
-            assert ".parquet: row " in told[0]
+                reported.append(str(caught.value))
+            assert reported[0] == reported[1]
+            assert ".parquet: row " in reported[0]
 
 
 def _as(schema: pa.Schema, **types: pa.DataType) -> pa.Schema:

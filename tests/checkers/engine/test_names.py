@@ -1,4 +1,4 @@
-"""Which relations a query reads, who was told of them, and which are of few rows."""
+"""Which relations a query reads, which engine has them, and which are of few rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assay.checkers.engine.names import Names
 ROWS = pa.table({"key": ["a"]})
 
 
-def told(names: Names, sql: str, engine: str = "here") -> list[str]:
+def reported(names: Names, sql: str, engine: str = "here") -> list[str]:
     return [name for name, _ in names.missing(sql, engine)]
 
 
@@ -33,17 +33,17 @@ def test_what_is_asked_of_few_rows_alone_is_known() -> None:
 
 def test_an_engine_gets_a_relation_once_and_after_what_it_reads() -> None:
     made = names()
-    assert told(made, "select * from mixed") == ["few", "some", "many", "mixed"]
-    assert told(made, "select * from mixed") == []
-    assert told(made, "select * from mixed", "there") == ["few", "some", "mixed"], "many is its own"
+    assert reported(made, "select * from mixed") == ["few", "some", "many", "mixed"]
+    assert reported(made, "select * from mixed") == []
+    assert reported(made, "select * from mixed", "there") == ["few", "some", "mixed"], "many is its own"
 
 
 def test_an_engine_gets_the_readers_of_a_name_again_when_it_stands_for_something_else() -> None:
     made = names()
-    assert told(made, "select * from mixed")
-    assert not told(made, "select * from mixed")
+    assert reported(made, "select * from mixed")
+    assert not reported(made, "select * from mixed")
     made.few("few", ROWS)
-    assert told(made, "select * from mixed") == ["few", "some", "mixed"], "but not of what does not read it"
+    assert reported(made, "select * from mixed") == ["few", "some", "mixed"], "but not of what does not read it"
 
 
 def test_a_name_may_come_to_stand_for_many_rows_and_back() -> None:
@@ -58,4 +58,4 @@ def test_a_view_with_a_column_of_its_own_name_reads_nothing_of_itself() -> None:
     made = names()
     for _ in range(2):
         made.view("held", "select few.key as held from few")
-        assert told(made, "select held from held")[-1] == "held"
+        assert reported(made, "select held from held")[-1] == "held"

@@ -35,8 +35,8 @@ def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path:
     folder = tmp_path / "made"
     made = generate("queue", Plan(operations=150_000, clients=20, keys=8, seed=3, plant=PLANTED), folder)
     assert made.effects > 140_000
-    code, told, done = cluster.asked("check", str(folder), "--family=queue")
-    judgement = msgspec.json.decode(told, type=Judgement)
+    code, reported, done = cluster.asked("check", str(folder), "--family=queue")
+    judgement = msgspec.json.decode(reported, type=Judgement)
     assert (code, judgement.engine, judgement.verdict) == (1, "spark", Verdict.FAIL)
     assert set(PLANTED) <= set(judgement.anomalies)
     assert plain(judgement) == plain(judge(folder / "history", Contract(family="queue")))
@@ -48,8 +48,8 @@ def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path:
 def test_a_standalone_cluster_searches_as_one_process_does_on_all_its_workers(tmp_path: Path, cluster: Cluster) -> None:
     rng = random.Random("standalone")
     folder = stored(tmp_path / "history", table((str(number), history("kv", rng)) for number in range(200)))
-    code, told, done = cluster.asked("check", str(folder), "--model=kv")
-    judgement = msgspec.json.decode(told, type=Judgement)
+    code, reported, done = cluster.asked("check", str(folder), "--model=kv")
+    judgement = msgspec.json.decode(reported, type=Judgement)
     with Engines("duckdb") as engines:
         here = rejudge(stored_operations(folder), MODELS["kv"], engines, lambda *step: None, Limits())
     assert (code, judgement.verdict) == (1, Verdict.FAIL)

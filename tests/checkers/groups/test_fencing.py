@@ -35,9 +35,9 @@ def stale(op: int, token: int, when: tuple[int, int], kind: str = "guarded", err
 
 def found(folder: Path, rows: list[Row], contract: Contract | None = None) -> list[Finding]:
     judged = judge(write(folder / "history", rows), contract or forbid(ANOMALY))
-    told = [finding for finding in judged.findings if finding.anomaly == ANOMALY]
-    assert judged.anomalies.get(ANOMALY, 0) == len(told), "each that is counted is told"
-    return told
+    reported = [finding for finding in judged.findings if finding.anomaly == ANOMALY]
+    assert judged.anomalies.get(ANOMALY, 0) == len(reported), "each that is counted is reported"
+    return reported
 
 
 HAVE = [
@@ -71,9 +71,9 @@ HAVE = [
 
 @pytest.mark.parametrize(("bad", "good", "words"), HAVE)
 def test_it_is_found_and_its_neighbour_is_not(tmp_path: Path, bad: list[Row], good: list[Row], words: str) -> None:
-    told = found(tmp_path / "bad", bad)
-    assert len(told) == 1
-    assert words in told[0].claim
+    reported = found(tmp_path / "bad", bad)
+    assert len(reported) == 1
+    assert words in reported[0].claim
     assert found(tmp_path / "good", good) == []
 
 
@@ -82,8 +82,8 @@ def test_a_guard_that_learns_by_requests_cannot_know_of_an_acquire(tmp_path: Pat
     rows = [step(1, "acquire", 4, (1, 5)), step(2, "guarded", 3, (6, 7)), step(3, "guarded", 4, (8, 9))]
     assert found(tmp_path / "good", rows, contract) == []
     rows.append(step(4, "guarded", 3, (10, 11)))
-    (told,) = found(tmp_path / "bad", rows, contract)
-    assert told.operations == (4, 3)
+    (reported,) = found(tmp_path / "bad", rows, contract)
+    assert reported.operations == (4, 3)
 
 
 def test_nothing_is_owed_where_nothing_is_guarded(tmp_path: Path) -> None:
@@ -101,6 +101,8 @@ def test_every_pair_of_many_histories(tmp_path: Path, by_requests: bool) -> None
         register_history(engine, write(tmp_path / "history", [row for one in histories for row in one]))
         register_contract(engine, Contract(fenced_by_requests=by_requests))
         build(engine, FENCING_VIOLATION.views)
-        told = {(row["key"], row["place"]) for row in engine.rows(f"select key, place from {FENCING_VIOLATION.found}")}
-    assert told == {instance for one in histories for instance in violations(one, by_requests)}
-    assert 100 < len({key for key, _ in told}) < len(histories) - 100
+        reported = {
+            (row["key"], row["place"]) for row in engine.rows(f"select key, place from {FENCING_VIOLATION.found}")
+        }
+    assert reported == {instance for one in histories for instance in violations(one, by_requests)}
+    assert 100 < len({key for key, _ in reported}) < len(histories) - 100

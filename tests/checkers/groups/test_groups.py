@@ -53,14 +53,14 @@ def found(folder: Path, rows: list[Row], events: list[Row] | None = None) -> lis
     with DuckDB() as engine:
         register_history(engine, write(folder / "history", rows, events=events or []))
         register_contract(engine, Contract())
-        told = []
+        reported = []
         for family in GENERATIONS:
             if family.prepare is not None:
                 family.prepare(engine)
             for check in family.checks:
                 build(engine, check.views)
-                told += findings(engine, check)
-        return told
+                reported += findings(engine, check)
+        return reported
 
 
 HAVE = [
@@ -90,21 +90,21 @@ HAVE = [
 def test_it_is_found_and_its_neighbour_is_not(
     tmp_path: Path, anomaly: str, bad: list[Row], good: list[Row], words: str
 ) -> None:
-    told = found(tmp_path / "bad", bad)
-    assert [one.anomaly for one in told] == [anomaly]
-    assert words in told[0].claim
+    reported = found(tmp_path / "bad", bad)
+    assert [one.anomaly for one in reported] == [anomaly]
+    assert words in reported[0].claim
     assert found(tmp_path / "good", good) == []
 
 
 def test_a_generation_that_was_stored_twice_is_found(tmp_path: Path) -> None:
-    told = found(tmp_path / "bad", [], [stored("n1", 3), stored("n2", 3)])
-    assert [(one.anomaly, one.claim) for one in told] == [
+    reported = found(tmp_path / "bad", [], [stored("n1", 3), stored("n2", 3)])
+    assert [(one.anomaly, one.claim) for one in reported] == [
         ("generation-reuse", "Generation 3 of g was stored 2 times, by n1 and by n2.")
     ]
     assert found(tmp_path / "good", [], [stored("n1", 3), stored("n2", 4), stored("n1", 5, seq=2)]) == []
 
 
-def test_a_group_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
+def test_a_group_that_was_forgotten_begins_again(tmp_path: Path) -> None:
     forgotten = stored("n1", 3, seq=2) | {"event": "group-forgotten"}
     rows = [*acquire(1, 2, "a", (1, 5)), commit(2, 1, (6, 7))]
     assert found(tmp_path / "history", rows, [stored("n1", 3), forgotten, stored("n2", 3, seq=9)]) == []
@@ -113,8 +113,8 @@ def test_a_group_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
         "Generation 3 of g was stored 3 times, by n1 and by n3, although the group began anew no more than 1 times."
     )
     other = forgotten | {"key": "another"}
-    told = found(tmp_path / "other", rows, [stored("n1", 3), other, stored("n2", 3, seq=9)])
-    assert {one.anomaly for one in told} == {"zombie-commit", "generation-reuse"}
+    reported = found(tmp_path / "other", rows, [stored("n1", 3), other, stored("n2", 3, seq=9)])
+    assert {one.anomaly for one in reported} == {"zombie-commit", "generation-reuse"}
 
 
 def test_every_pair_of_many_histories(tmp_path: Path) -> None:

@@ -65,13 +65,13 @@ class Book:
         self.rows: list[Row] = []
         self.epoch = epoch
 
-    def add(self, who: int, when: tuple[float, float | None], *told: tuple[Any, ...], **given: Any) -> Book:
-        """``told``: (kind, key, assignment) each, and an outcome where it is not the operation's."""
+    def add(self, who: int, when: tuple[float, float | None], *reported: tuple[Any, ...], **given: Any) -> Book:
+        """``reported``: (kind, key, assignment) each, and an outcome where it is not the operation's."""
         op = len({row["op"] for row in self.rows})
         call, ret = int(when[0] * S), None if when[1] is None else int(when[1] * S)
         more: dict[str, Any] = {"process": who, "worker": f"w{who % 10}", "group": "g", "owner": f"c{who}"}
         known = "ok" if ret is not None else "info"
-        for sub, (kind, key, assignment, *outcome) in enumerate(told):
+        for sub, (kind, key, assignment, *outcome) in enumerate(reported):
             row = effect(op, sub, kind, key, call, ret, assignment=assignment, epoch=self.epoch, **(more | given))
             self.rows.append(row | {"outcome": outcome[0] if outcome else known, "op_outcome": known})
         return self
@@ -93,9 +93,9 @@ def held(first: tuple[float, float | None] = (1, 2), second: tuple[float, float 
 def judged(folder: Path, rows: list[Row], contract: Contract, faults: list[Row] | None = None) -> list[Finding]:
     number = {op: at for at, op in enumerate(dict.fromkeys(row["op"] for row in sorted(rows, key=lambda r: r["call"])))}
     rows = [row | {"op": number[row["op"]]} for row in rows]
-    told = judge(write(folder / "history", rows, faults=faults or []), contract)
+    reported = judge(write(folder / "history", rows, faults=faults or []), contract)
     names = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly)
-    return [finding for finding in told.findings if finding.anomaly in names]
+    return [finding for finding in reported.findings if finding.anomaly in names]
 
 
 def fault(name: str, target: str, times: dict[str, float]) -> list[Row]:
@@ -106,13 +106,13 @@ def fault(name: str, target: str, times: dict[str, float]) -> list[Row]:
     ]  # fmt: skip
 
 
-def test_two_who_certainly_own_a_partition_at_once_are_told_with_their_times(tmp_path: Path) -> None:
-    (told,) = judged(tmp_path, held().rows, Contract())
-    assert told.claim == (
+def test_two_that_certainly_own_a_partition_at_once_are_reported_with_their_times(tmp_path: Path) -> None:
+    (reported,) = judged(tmp_path, held().rows, Contract())
+    assert reported.claim == (
         "t-0 of g had two owners from 6.000 s to 8.000 s: c1 (process 1) owned it from 2.000 s to at least 8.000 s, "
         "and c2 (process 2) from 6.000 s to at least 9.000 s."
     )
-    assert told.operations == (1, 0, 2), "who came, who was there, and what shows that he still was"
+    assert reported.operations == (1, 0, 2), "who came, who was there, and what shows that he still was"
 
 
 def _given_up(kind: str, when: tuple[float, float | None], *outcome: str) -> Book:
@@ -148,8 +148,8 @@ def test_one_who_may_have_let_go_is_no_second_owner(tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("book", [_given_up("release", (6.5, 7)), _given_up("lost", (6.5, 7))])
 def test_who_lets_go_a_little_later_is_one(tmp_path: Path, book: Book) -> None:
-    (told,) = judged(tmp_path, book.rows, Contract())
-    assert "two owners from 6.000 s to 6.500 s" in told.claim
+    (reported,) = judged(tmp_path, book.rows, Contract())
+    assert "two owners from 6.000 s to 6.500 s" in reported.claim
 
 
 def test_the_same_owner_and_other_groups_and_partitions_are_no_second_owner(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_an_owner_that_may_have_been_killed_is_none(tmp_path: Path) -> None:
     book = Book()
     book.rows = list(rows)
     alive = _tell(book, 1, (6.5, 6.6), ("observe-begin", "t-0", 1)).rows
-    (told,) = judged(tmp_path / "alive", alive, Contract(), fault("kill", "client1", times))
-    assert "from 6.000 s to 6.500 s" in told.claim
+    (reported,) = judged(tmp_path / "alive", alive, Contract(), fault("kill", "client1", times))
+    assert "from 6.000 s to 6.500 s" in reported.claim
 
 
 def as_recorded(name: str, target: str, times: dict[str, float]) -> list[Row]:
@@ -188,8 +188,8 @@ def as_recorded(name: str, target: str, times: dict[str, float]) -> list[Row]:
     return rows
 
 
-def test_a_kill_may_have_come_before_it_was_told(tmp_path: Path) -> None:
-    """c1 may have died at 5.5 s, before c2 acquired; that the kill was done is told at 7.2 s, after c1's last word."""
+def test_a_kill_may_have_come_before_it_was_reported(tmp_path: Path) -> None:
+    """c1 may have died at 5.5 s, before c2 acquired; the kill is recorded at 7.2 s, after the last operation of c1."""
     rows = _given_up("release", (7, None)).rows
     assert len(judged(tmp_path / "no", rows, Contract())) == 1
     times = {"intended": 5.5, "injected": 7.2, "healed": 9.4, "recovered": 9.6}
@@ -203,8 +203,8 @@ def test_generations_tell_owners_apart_whenever_they_own(tmp_path: Path) -> None
     rows = held().rows
     assert judged(tmp_path / "next", [row | {"epoch": row["process"]} for row in rows], Contract()) == []
     released = [row | {"epoch": 3} for row in _given_up("release", (3, 4)).rows]
-    (told,) = judged(tmp_path / "same", released, Contract())
-    assert told.claim == "t-0 of g had two owners in generation 3: c1 (process 1) and c2 (process 2)."
+    (reported,) = judged(tmp_path / "same", released, Contract())
+    assert reported.claim == "t-0 of g had two owners in generation 3: c1 (process 1) and c2 (process 2)."
     again = [row | {"owner": "c1"} for row in released]
     assert judged(tmp_path / "again", again, Contract()) == []
 
@@ -216,9 +216,9 @@ def test_a_group_that_was_forgotten_once_may_give_each_generation_twice(tmp_path
     third = Book(3).add(3, (20, 21), ("acquire", "t-0", 1)).rows
     third[0]["op"] = 9
     for number, (some, many) in enumerate(((rows, 0), ([*rows, *third], 1))):
-        told = judge(write(tmp_path / str(number) / "history", some, events=[forgotten]), Contract())
-        assert told.anomalies.get("double-ownership", 0) == many
-    assert "3 owners in generation 3" in told.findings[0].claim
+        reported = judge(write(tmp_path / str(number) / "history", some, events=[forgotten]), Contract())
+        assert reported.anomalies.get("double-ownership", 0) == many
+    assert "3 owners in generation 3" in reported.findings[0].claim
 
 
 def orphan(until: int = 40, again: float | None = None) -> Book:
@@ -237,11 +237,11 @@ def orphan(until: int = 40, again: float | None = None) -> Book:
 DEADLINED = Contract(rebalance_deadline=20.0)
 
 
-def test_a_partition_that_nobody_takes_over_is_orphaned(tmp_path: Path) -> None:
-    (told,) = judged(tmp_path, orphan().rows, DEADLINED)
-    assert told.anomaly == "orphaned-partition"
-    assert told.key == "t-0"
-    assert told.claim == (
+def test_a_partition_that_is_not_taken_over_is_orphaned(tmp_path: Path) -> None:
+    (reported,) = judged(tmp_path, orphan().rows, DEADLINED)
+    assert reported.anomaly == "orphaned-partition"
+    assert reported.key == "t-0"
+    assert reported.claim == (
         "Nobody of g owned t-0 from 10.400 s to 39.020 s, 28.620 s, while others of the group were there; the "
         "contract's deadline is 20.000 s. The last owner was process 1."
     )
@@ -252,9 +252,9 @@ def _without(book: Book, who: int, since: float, until: float = 1000) -> Book:
     return book
 
 
-def _tell(book: Book, who: int, when: tuple[float, float | None], *told: tuple[Any, ...], **given: Any) -> Book:
+def _tell(book: Book, who: int, when: tuple[float, float | None], *reported: tuple[Any, ...], **given: Any) -> Book:
     """One more operation, at its place."""
-    for row in Book().add(who, when, *told, **given).rows:
+    for row in Book().add(who, when, *reported, **given).rows:
         book.rows.append(row | {"op": 1000 + len(book.rows)})
     return book
 
@@ -266,13 +266,13 @@ NO_ORPHAN = {
     "nobody else was there": _without(orphan(), 2, 20, 35),
     "the others looked rarely": Book(),
     "only of another topic": Book(),
-    "the one who gave it up never told again": _without(orphan(), 1, 20),
+    "the one who gave it up never reported again": _without(orphan(), 1, 20),
     "an open operation may have got it": _tell(orphan(), 5, (15, None), ("start", "t-0", None), group=None),
 }
 
 
 @pytest.mark.parametrize("name", NO_ORPHAN)
-def test_it_is_no_orphan_where_anybody_may_own_it_or_nobody_lives(tmp_path: Path, name: str) -> None:
+def test_it_is_no_orphan_where_a_member_may_own_it_or_none_lives(tmp_path: Path, name: str) -> None:
     rows = NO_ORPHAN[name].rows
     if name == "it was never given up for certain":
         rows = [row | ({"outcome": "fail"} if row["kind"] == "release" else {}) for row in orphan().rows]
@@ -294,7 +294,7 @@ def test_time_under_faults_does_not_count(tmp_path: Path, times: dict[str, float
         assert len(judged(tmp_path / how.__name__, orphan().rows, DEADLINED, how("kill", "n1", times))) == many
 
 
-def test_who_is_given_a_partition_in_the_background_tells_of_it_later(tmp_path: Path) -> None:
+def test_a_partition_given_in_the_background_is_reported_later(tmp_path: Path) -> None:
     """c1 is silent from 10 s to 35 s; what it says then it may have owned since."""
     book = orphan()
     assert len(judged(tmp_path / "told", _tell(book, 1, (33, 33.1), ("observe-begin", "g", 7)).rows, DEADLINED)) == 1
@@ -303,13 +303,13 @@ def test_who_is_given_a_partition_in_the_background_tells_of_it_later(tmp_path: 
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_hold_that_is_told_of_after_its_end_hides_no_orphan(tmp_path: Path, first: bool) -> None:
+def test_a_hold_that_is_reported_after_its_end_hides_no_orphan(tmp_path: Path, first: bool) -> None:
     """c3 takes t-0 at 36 s; then c1 tells of the hold that it gave up at 10 s, again or for the first time."""
     book = _tell(orphan(until=42, again=36), 1, (41, 41.1), ("acquire", "t-0", 1))
     if not first:
         book.rows = [row for row in book.rows if row["op"] != 0]
-    (told,) = judged(tmp_path, book.rows, DEADLINED)
-    assert "from 10.400 s to 35.000 s" in told.claim
+    (reported,) = judged(tmp_path, book.rows, DEADLINED)
+    assert "from 10.400 s to 35.000 s" in reported.claim
 
 
 def test_the_death_of_its_owner_frees_a_partition(tmp_path: Path) -> None:
@@ -319,8 +319,8 @@ def test_the_death_of_its_owner_frees_a_partition(tmp_path: Path) -> None:
     assert judged(tmp_path / "open", book.rows, DEADLINED) == []
     _tell(book, 11, (13, 13.1), ("acquire", "g", 5))
     _tell(book, 11, (41, 41.1), ("observe-begin", "g", 5))
-    (told,) = judged(tmp_path / "over", book.rows, DEADLINED)
-    assert "from 13.000 s to 39.020 s" in told.claim
+    (reported,) = judged(tmp_path / "over", book.rows, DEADLINED)
+    assert "from 13.000 s to 39.020 s" in reported.claim
     send = [row | ({"kind": "append"} if row["process"] == 5 else {}) for row in NO_ORPHAN[
         "an open operation may have got it"].rows]  # fmt: skip
     assert len(judged(tmp_path / "send", send, DEADLINED)) == 1
@@ -332,7 +332,7 @@ def test_an_interrupted_run_says_nothing_of_orphans(tmp_path: Path) -> None:
     assert "orphaned-partition" not in judge(folder, DEADLINED, interrupted=True).anomalies
 
 
-def test_nothing_is_owed_where_holds_are_not_told(tmp_path: Path) -> None:
+def test_nothing_is_owed_where_holds_are_not_recorded(tmp_path: Path) -> None:
     rows = [row | {"assignment": None, "epoch": 1} for row in Book().add(1, (1, 2), ("acquire", "t-0", 1)).rows]
     looked = {one.check for one in judge(write(tmp_path / "history", rows), Contract()).examined}
     assert "double-ownership" in looked

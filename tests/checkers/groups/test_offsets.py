@@ -33,7 +33,7 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
         return findings(engine, OFFSET_REGRESSION)
 
 
-def test_an_owner_that_begins_below_what_was_acknowledged_is_told_with_both_operations(tmp_path: Path) -> None:
+def test_an_owner_that_begins_below_what_was_acknowledged_is_reported_with_both_operations(tmp_path: Path) -> None:
     rows = [step(1, "resume", 0, (0, 1)), step(2, "advance", 9, (2, 3)), step(3, "resume", 7, (4, 5))]
     (finding,) = found(tmp_path, rows)
     assert finding.operations == (2, 3)

@@ -50,12 +50,12 @@ def zookeeper(zxid: int, epoch: int, **given: Any) -> Row:
 def found(folder: Path, events: list[Row]) -> list[Finding]:
     with DuckDB() as engine:
         register_history(engine, write(folder / "history", [], events=events))
-        told = []
+        reported = []
         for family in OWNERSHIP:
             for check in family.checks:
                 build(engine, check.views)
-                told += findings(engine, check)
-        return told
+                reported += findings(engine, check)
+        return reported
 
 
 HAVE = [
@@ -94,11 +94,11 @@ def test_times_of_nodes_do_not_matter(tmp_path: Path) -> None:
     for number, row in enumerate(rows):
         row = rows[number] = dict(row)
         row["time"] = rng.randint(-(10**12), 10**12)
-    told = {(finding.anomaly, finding.claim) for finding in found(tmp_path / "a", rows)}
+    reported = {(finding.anomaly, finding.claim) for finding in found(tmp_path / "a", rows)}
     for row in rows:
         row["time"] = rng.randint(-(10**12), 10**12)
-    assert told == {(finding.anomaly, finding.claim) for finding in found(tmp_path / "b", rows)}
-    assert {anomaly for anomaly, _ in told} == set(OWNERSHIP_ANOMALIES)
+    assert reported == {(finding.anomaly, finding.claim) for finding in found(tmp_path / "b", rows)}
+    assert {anomaly for anomaly, _ in reported} == set(OWNERSHIP_ANOMALIES)
 
 
 def test_random_events_get_the_answers_of_loops_over_pairs(tmp_path: Path) -> None:

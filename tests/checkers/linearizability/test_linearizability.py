@@ -193,10 +193,10 @@ def test_users_bring_their_own_models(
     for (f, result), verdict in ((good, Verdict.PASS), (bad, Verdict.FAIL)):
         judged = search(table([("k", [*ops, operation(f, None, result, call=50, ret=60)])]), model)
         assert judged.verdict is verdict
-    (told,) = judged.findings
-    assert told.operations[0] == 2
-    assert "has no place" in told.claim
-    assert told.claim.startswith(f"In k: {bad[0]}() = ")
+    (reported,) = judged.findings
+    assert reported.operations[0] == 2
+    assert "has no place" in reported.claim
+    assert reported.claim.startswith(f"In k: {bad[0]}() = ")
 
 
 class Liar(Account):
@@ -215,7 +215,7 @@ def test_a_model_is_held_to_its_claims(f: str, claim: str) -> None:
         search(table([("k", ops)]), Liar())
 
 
-def test_the_algorithm_fits_the_key_and_is_told() -> None:
+def test_the_algorithm_fits_the_key_and_is_named() -> None:
     unique = [operation("write", 1, call=0, ret=1), operation("read", None, 1, call=2, ret=3)]
     again = [*unique, operation("write", 1, call=4, ret=5)]
     judged = search(table([("a", unique), ("b", again)]), MODELS["register"])
@@ -237,13 +237,13 @@ def test_nothing_to_look_at_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "told"),
+    ("op", "reported"),
     [
         (operation("pop", call=0, ret=1), "operation 0: the model register knows no operation 'pop'"),
         (operation("read", None, 1, call=5, ret=1), "operation 0 ended before it began"),
         (operation("read", None, 1, call=5, ret=None), "operation 0 ended ok at no known time"),
     ],
 )
-def test_what_does_not_fit_is_named(op: Op, told: str) -> None:
-    with pytest.raises(ModelError, match=told):
+def test_what_does_not_fit_is_named(op: Op, reported: str) -> None:
+    with pytest.raises(ModelError, match=reported):
         search(table([("k", [op])]), MODELS["register"])

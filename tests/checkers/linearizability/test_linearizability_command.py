@@ -89,7 +89,7 @@ def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_an_operation_that_is_not_the_models_is_told_on_spark_too(application: Any, tmp_path: Path) -> None:
+def test_an_operation_that_is_not_the_models_is_reported_on_spark_too(application: Any, tmp_path: Path) -> None:
     reader = stored_operations(stored(tmp_path / "history", table([("a", [operation("pop", 1, call=0, ret=1)])])))
     for engines in (Engines("duckdb"), Shared(application)):
         with pytest.raises(HistoryError, match=r"the operations are not those of kv: operation 0: .*pop"):
@@ -124,19 +124,19 @@ def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Pat
     ops = table([("quick", slow[:1]), ("slow", slow)])
     process, terminal = checking(stored(tmp_path / "history", ops), "spark")
     try:
-        told = shown(terminal, r"searching \d keys: [1-9]")
+        reported = shown(terminal, r"searching \d keys: [1-9]")
         others = descendants(process.pid)
         (jvm,) = (pid for pid in others if Path(f"/proc/{pid}/comm").read_text() == "java\n")
         os.kill(jvm, signal.SIGKILL)
         out, _ = process.communicate(timeout=120)
-        told += shown(terminal)
+        reported += shown(terminal)
     finally:
         ended(process, terminal)
     assert out == ""
     assert process.returncode == Exit.USAGE
-    assert "its JVM has ended; ask again, or search here with --engine=duckdb" in told
-    assert "Traceback" not in told
-    assert "the process that searched it" not in told
+    assert "its JVM has ended; ask again, or search here with --engine=duckdb" in reported
+    assert "Traceback" not in reported
+    assert "the process that searched it" not in reported
     assert left(others) == []
 
 
@@ -154,16 +154,16 @@ def checking(folder: Path, engine: str) -> tuple[subprocess.Popen[str], int]:
 
 
 def shown(terminal: int, until: str | None = None) -> str:
-    """What is told from now on until that is told, or the terminal is closed."""
-    told = ""
-    while until is None or not re.search(until, told):
+    """What is printed from now on until that is printed, or the terminal is closed."""
+    reported = ""
+    while until is None or not re.search(until, reported):
         try:
-            told += os.read(terminal, 4096).decode()
+            reported += os.read(terminal, 4096).decode()
         except OSError:
             if until is None:
                 break
             raise
-    return told
+    return reported
 
 
 def ended(process: subprocess.Popen[str], terminal: int) -> None:

@@ -46,9 +46,9 @@ def test_a_search_that_explodes_ends_unknown_before_the_process_is_larger_than_t
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    grown, told = done.stdout.splitlines()
-    assert told.startswith("key hard: the memory limit (")
-    assert f"bytes of {LIMIT})" in told
+    grown, reported = done.stdout.splitlines()
+    assert reported.startswith("key hard: the memory limit (")
+    assert f"bytes of {LIMIT})" in reported
     assert LIMIT / 4 < int(grown) <= LIMIT + ALLOWANCE
 
 

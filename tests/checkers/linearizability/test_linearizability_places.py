@@ -58,7 +58,7 @@ def searched(ops: pa.Table, model: Model, place: Place, **options: Any) -> Judge
     return search(ops, model, place=place, **options)
 
 
-def told(judgement: Judgement) -> Any:
+def reported(judgement: Judgement) -> Any:
     """All of it but how long it took."""
     examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
     return msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
@@ -74,7 +74,7 @@ def check_alike(model: str, place: Place, count: int) -> None:
     """As in one process, and as every order says."""
     histories, ops = keyed(model, count)
     one, other = (searched(ops, MODELS[model], where, limits=AMPLE) for where in (HERE, place))
-    assert told(one) == told(other)
+    assert reported(one) == reported(other)
     judged = [linearizable(mine, MEANING[model]) for mine in histories]
     assert one.anomalies == {"nonlinearizable": judged.count(False)}
     assert {finding.key for finding in one.findings} <= {
@@ -128,7 +128,7 @@ def check_a_share_that_is_too_small(place: Place) -> None:
     ops = table([("wide", exploding(7)), ("small", exploding(2)), ("wider", exploding(9))])
     limits = Limits(seconds=None, bytes=2_500_000)
     one, other = (searched(ops, Mixer(), where, limits=limits) for where in (HERE, place))
-    assert told(one) == told(other)
+    assert reported(one) == reported(other)
     (reason,) = other.unknown
     assert reason.startswith("key wider: the memory limit (")
     assert reason.endswith("bytes of 2500000) was reached when 0 of 9 operations had returned")
@@ -314,20 +314,20 @@ def test_parts_of_a_large_history_are_made_when_they_are_asked_for(application: 
             "more than to tell everyone which key is in which part"
         )
         assert [row.key for number in range(8) for row in made.part(number)] == [str(number) for number in range(8)]
-        assert told(search_on_spark(large, Mixer())) == told(search(ops, Mixer(), place=HERE))
+        assert reported(search_on_spark(large, Mixer())) == reported(search(ops, Mixer(), place=HERE))
 
 
 @pytest.mark.spark
-def test_spark_tells_which_operation_does_not_fit(spark: OnSpark) -> None:
+def test_spark_reports_which_operation_does_not_fit(spark: OnSpark) -> None:
     ops = table(
         [("a", [operation("read", None, 1, call=0, ret=1)]), (None, [operation("pop", None, 1, call=0, ret=1)])]
     )
-    told = []
+    reported = []
     for place in (HERE, spark):
         with pytest.raises(ModelError, match=r"^operation 1: ") as caught:
             searched(ops, MODELS["register"], place)
-        told.append(str(caught.value))
-    assert told[0] == told[1]
+        reported.append(str(caught.value))
+    assert reported[0] == reported[1]
 
 
 @pytest.mark.spark
@@ -341,9 +341,9 @@ def test_on_spark_too_a_model_that_contradicts_itself_is_an_error(spark: OnSpark
 def test_on_spark_too_no_operation_may_count(spark: OnSpark) -> None:
     lost = [operation("read", None, None, call=0, ret=None, outcome="info")]
     for ops in (table([]), table([("a", lost)])):
-        assert told(spark.search(ops, MODELS["register"])) == told(search(ops, MODELS["register"], place=HERE))
+        assert reported(spark.search(ops, MODELS["register"])) == reported(search(ops, MODELS["register"], place=HERE))
     some = table([("a", lost), ("b", [operation("write", 1, call=0, ret=1)])])
-    assert told(spark.search(some, MODELS["register"])) == told(search(some, MODELS["register"], place=HERE))
+    assert reported(spark.search(some, MODELS["register"])) == reported(search(some, MODELS["register"], place=HERE))
 
 
 @pytest.mark.spark
@@ -411,7 +411,7 @@ print(judged.verdict, judged.interrupted, judged.unknown)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_behind_and_what_is_known_is_told(number: int, tmp_path: Path) -> None:
+def test_nothing_is_left_behind_and_what_is_known_is_reported(number: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     path = os.pathsep.join(sys.path)

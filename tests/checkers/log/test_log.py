@@ -27,15 +27,15 @@ def found(folder: Path, *books: Book, contract: Contract | None = None) -> list[
         register_history(engine, write(folder / "history", [row for book in books for row in book.rows]))
         register_contract(engine, contract)
         build(engine, LOG.views)
-        told = []
+        reported = []
         for check in LOG.checks:
             build(engine, check.views)
-            told += findings(engine, check)
+            reported += findings(engine, check)
     for book in books:
         judge = Judge(book.rows, linearizable_ends=contract.linearizable_ends, compacted=book.key in contract.compacted)
-        mine = {finding.anomaly for finding in told if finding.key == book.key}
+        mine = {finding.anomaly for finding in reported if finding.key == book.key}
         assert mine == {anomaly for anomaly, _ in judge.found()}
-    return told
+    return reported
 
 
 def _same_offset_twice(book: Book) -> None:
@@ -95,7 +95,7 @@ def _passed_without_it(book: Book) -> None:
 
 
 def _not_passed(book: Book) -> None:
-    """Short polls, one that failed and one that told no end prove nothing about offset 1."""
+    """Short polls, one that failed and one that gave no end prove nothing about offset 1."""
     book.send([1, 2, 3], 0, (0, 10))
     book.poll(0, [(0, 1)], 1, (20, 30))
     book.poll(0, [(0, 1)], 3, (40, 50), outcome="fail", assignment=2)
@@ -292,18 +292,18 @@ def told_of_all(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Find
     for index, (_, make, _) in enumerate(CASES):
         books.append(Book(key=make.__name__, next_op=100 * index))
         make(books[-1])
-    told: dict[str, list[Finding]] = {book.key: [] for book in books}
+    reported: dict[str, list[Finding]] = {book.key: [] for book in books}
     for finding in found(tmp_path_factory.mktemp("cases"), *books):
         assert finding.key is not None
-        told[finding.key].append(finding)
-    return told
+        reported[finding.key].append(finding)
+    return reported
 
 
 @pytest.mark.parametrize(("anomaly", "make", "expected"), CASES, ids=[f"{a}:{m.__name__[1:]}" for a, m, _ in CASES])
 def test_by_hand(told_of_all: dict[str, list[Finding]], anomaly: str, make: Make, expected: set[str]) -> None:
-    told = told_of_all[make.__name__]
-    assert {finding.anomaly for finding in told} == expected
-    for finding in told:
+    reported = told_of_all[make.__name__]
+    assert {finding.anomaly for finding in reported} == expected
+    for finding in reported:
         assert finding.operations
         assert finding.claim.endswith(".")
         assert "None" not in finding.claim

@@ -99,8 +99,8 @@ def test_random_replicas_get_the_answers_of_a_loop_over_pairs(tmp_path: Path) ->
     with DuckDB() as engine:
         register_history(engine, write(tmp_path / "history", [], replicas=rows))
         build(engine, REPLICA_DIVERGENCE.views)
-        told = {(row["key"], row["position"]) for row in engine.rows("select * from found_replica_divergence")}
-        assert told == wrong
+        reported = {(row["key"], row["position"]) for row in engine.rows("select * from found_replica_divergence")}
+        assert reported == wrong
         assert len(wrong) > 20
         for finding in findings(engine, REPLICA_DIVERGENCE):
             assert finding.claim

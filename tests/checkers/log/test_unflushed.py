@@ -30,7 +30,7 @@ def test_the_same_history_fails_where_every_record_is_flushed(tmp_path: Path) ->
     assert UNFLUSHED_LOSS not in judged.anomalies
 
 
-def test_nothing_is_told_where_nothing_was_lost(tmp_path: Path) -> None:
+def test_nothing_is_reported_where_nothing_was_lost(tmp_path: Path) -> None:
     judged = Log().run(20).power_loss([]).run(10).judged(tmp_path, CONTRACT)
     assert (judged.verdict, judged.anomalies) == (Verdict.PASS, {})
 

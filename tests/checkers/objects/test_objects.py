@@ -54,7 +54,7 @@ def histories(make: Make, name: str) -> list[list[Row]]:
 
 def by_sql(folder: Path, rows: list[Row], family: Family) -> Instances:
     """Of each key with findings: (anomaly, value) as often as it is found."""
-    told: Instances = {}
+    reported: Instances = {}
     with DuckDB() as engine:
         register_history(engine, write(folder / "history", rows))
         register_contract(engine, Contract())
@@ -63,7 +63,7 @@ def by_sql(folder: Path, rows: list[Row], family: Family) -> Instances:
         for check in family.checks:
             build(engine, check.views)
             for row in engine.rows(f"select * from {check.found}"):
-                told.setdefault(row["key"], set()).add(
+                reported.setdefault(row["key"], set()).add(
                     (check.anomaly, (row.get("value"), row.get("op"), row.get("sub")))
                 )
             for finding in findings(engine, check):
@@ -72,45 +72,45 @@ def by_sql(folder: Path, rows: list[Row], family: Family) -> Instances:
                 assert "an unknown time" not in finding.claim, finding.claim
                 assert "an unknown process" not in finding.claim, finding.claim
                 assert finding.operations
-    return told
+    return reported
 
 
-def values(told: Instances, key: str) -> set[tuple[str, Any]]:
-    return {(anomaly, instance[0]) for anomaly, instance in told.get(key, ())}
+def values(reported: Instances, key: str) -> set[tuple[str, Any]]:
+    return {(anomaly, instance[0]) for anomaly, instance in reported.get(key, ())}
 
 
-def seen(told: Instances, anomalies: tuple[str, ...], least: int) -> None:
+def seen(reported: Instances, anomalies: tuple[str, ...], least: int) -> None:
     """The fuzzing was worth it: every anomaly was there often."""
-    total = Counter(anomaly for found in told.values() for anomaly in {anomaly for anomaly, _ in found})
+    total = Counter(anomaly for found in reported.values() for anomaly in {anomaly for anomaly, _ in found})
     assert set(total) == set(anomalies)
     assert min(total.values()) > least, total
 
 
 def test_counters_get_the_answer_of_the_search(tmp_path: Path) -> None:
     some = histories(counter, "counter")
-    told = by_sql(tmp_path, [row for one in some for row in one], COUNTERS)
+    reported = by_sql(tmp_path, [row for one in some for row in one], COUNTERS)
     for one in some:
-        assert linearizable(one, 0, count) is (one[0]["key"] not in told), (one, told.get(one[0]["key"]))
+        assert linearizable(one, 0, count) is (one[0]["key"] not in reported), (one, reported.get(one[0]["key"]))
         results = Counter(row["value"] for row in one if row["kind"] == "counter-add" and row["outcome"] == "ok")
         twice = {value for value, times in results.items() if times > 1 and value >= 0}
-        assert twice == {value for name, value in values(told, one[0]["key"]) if name == "counter-duplicate"}
-    seen(told, COUNTER_ANOMALIES, 50)
+        assert twice == {value for name, value in values(reported, one[0]["key"]) if name == "counter-duplicate"}
+    seen(reported, COUNTER_ANOMALIES, 50)
 
 
 def test_max_registers_get_the_answer_of_the_search(tmp_path: Path) -> None:
     some = histories(max_register, "max")
-    told = by_sql(tmp_path, [row for one in some for row in one], MAX_REGISTERS)
+    reported = by_sql(tmp_path, [row for one in some for row in one], MAX_REGISTERS)
     for one in some:
-        assert linearizable(one, None, largest) is (one[0]["key"] not in told), (one, told.get(one[0]["key"]))
-    seen(told, MAX_REGISTER_ANOMALIES, 50)
+        assert linearizable(one, None, largest) is (one[0]["key"] not in reported), (one, reported.get(one[0]["key"]))
+    seen(reported, MAX_REGISTER_ANOMALIES, 50)
 
 
 def test_elements_of_sets_get_the_answer_of_the_search(tmp_path: Path) -> None:
     some = histories(some_set, "set")
-    told = by_sql(tmp_path, [row for one in some for row in one], SETS)
+    reported = by_sql(tmp_path, [row for one in some for row in one], SETS)
     removed = 0
     for one in some:
-        found = values(told, one[0]["key"])
+        found = values(reported, one[0]["key"])
         for value in {row["value"] for row in one} - {None}:
             mine = of_element(one, value)
             wrong = {name for name, element_found in found if element_found == value}
@@ -123,22 +123,22 @@ def test_elements_of_sets_get_the_answer_of_the_search(tmp_path: Path) -> None:
                 assert good is not wrong, (one, wrong)
                 assert wrong_with(mine) == next(iter(wrong - {"set-phantom"}), None), (one, wrong)
     assert removed > 50
-    seen(told, SET_ANOMALIES, 15)
+    seen(reported, SET_ANOMALIES, 15)
 
 
 def test_queues_get_the_answer_of_every_matching(tmp_path: Path) -> None:
     some = histories(queue, "queue")
-    told = by_sql(tmp_path, [row for one in some for row in one], QUEUES)
+    reported = by_sql(tmp_path, [row for one in some for row in one], QUEUES)
     excused = 0
     for one in some:
-        found = told.get(one[0]["key"], set())
+        found = reported.get(one[0]["key"], set())
         assert sum(name == "queue-lost" for name, _ in found) == queue_losses(one), (one, found)
         wrong = queue_wrong(one)
-        assert {(n, v) for n, v in values(told, one[0]["key"]) if n != "queue-lost"} == wrong, (one, found)
+        assert {(n, v) for n, v in values(reported, one[0]["key"]) if n != "queue-lost"} == wrong, (one, found)
         assert bool(wrong) is bool(queue_unexplained(one)), one
         excused += queue_losses(one) < queue_losses([row for row in one if row["outcome"] != "info"])
     assert excused > 20
-    seen(told, QUEUE_ANOMALIES, 50)
+    seen(reported, QUEUE_ANOMALIES, 50)
 
 
 def step(op: int, kind: str, value: int | None, when: tuple[int, int | None], **given: Any) -> Row:
@@ -275,12 +275,12 @@ def test_a_key_is_what_it_is_said_or_proved_to_be(
     assert bool(doubted) is bool(doubt)
 
 
-def test_an_unknown_family_is_told() -> None:
+def test_an_unknown_family_is_an_error() -> None:
     with pytest.raises(ValueError, match="no family of objects is called 'abacus'; there are counter, max-register"):
         Contract(family="abacus")
 
 
-def test_what_nobody_named_is_unknown_and_what_is_named_is_judged(tmp_path: Path) -> None:
+def test_what_is_not_named_is_unknown_and_what_is_named_is_judged(tmp_path: Path) -> None:
     rows = [step(op, "add", op if op < 19 else 0, (2 * op + 1, 2 * op + 2)) for op in range(20)]
     folder = write(tmp_path / "history", rows, format=1)
     undecided = judge(folder, Contract())

@@ -29,16 +29,16 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
         register_history(engine, write(folder / "history", rows))
         register_contract(engine, Contract())
         build(engine, REGISTER.views)
-        for family, some in ((REGISTER, "true"), (REGISTER_CAS, "kind = 'cas'")):  # told by the kinds of effects alone
+        for family, some in ((REGISTER, "true"), (REGISTER_CAS, "kind = 'cas'")):  # known by the kinds of effects alone
             assert engine.rows(family.applies) == engine.rows(
                 f"select count(*) as examined from register_rows where {some}"
             )
         assert prepare(engine) == []
-        told = []
+        reported = []
         for check in (*REGISTER.checks, *REGISTER_CAS.checks):
             build(engine, check.views)
-            told += findings(engine, check)
-        return told
+            reported += findings(engine, check)
+        return reported
 
 
 def _read_of_nothing_written(book: Ledger) -> None:

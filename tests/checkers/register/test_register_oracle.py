@@ -90,7 +90,7 @@ def test_versions_get_the_answer_of_the_search_where_each_value_has_one(tmp_path
     assert answers["only by versions"] > 50
 
 
-def test_committed_offsets_get_the_answer_of_the_search_whoever_commits(tmp_path: Path) -> None:
+def test_committed_offsets_get_the_answer_of_the_search_no_matter_who_commits(tmp_path: Path) -> None:
     """A commit is a write of its number, a fetch a read: by members, by those who are none, and by both."""
     rng = random.Random(4)
     histories = []
@@ -106,7 +106,7 @@ def test_committed_offsets_get_the_answer_of_the_search_whoever_commits(tmp_path
                 row["epoch"] = 1
         if history and all(row["kind"] != "register-cas" for row in history):
             histories.append(history)
-    told = [
+    reported = [
         [
             row
             | {"kind": {"register-write": "commit", "register-read": "fetched"}[row["kind"]]}
@@ -115,7 +115,7 @@ def test_committed_offsets_get_the_answer_of_the_search_whoever_commits(tmp_path
         ]
         for history in histories
     ]
-    found = by_sql(tmp_path / "history", told)
+    found = by_sql(tmp_path / "history", reported)
     answers = Counter(linearizable(history) for history in histories)
     for history in histories:
         assert linearizable(history) is (history[0]["key"] not in found), history

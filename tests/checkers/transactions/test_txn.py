@@ -134,12 +134,12 @@ def test_reads_of_transactions_that_did_not_end_well_prove_nothing(tmp_path: Pat
     assert judged(tmp_path / "1", made).anomalies == {
         "G1c": 2, "G2-item": 1, "garbage-read": 1, "internal": 1,
     }  # fmt: skip
-    told = [row | {"outcome": "info", "ret": None} if row["op"] in (1, 4, 6, 7, 9) else row for row in made.rows]
-    assert judge(write(tmp_path / "2", told), FREE).anomalies == {}
+    reported = [row | {"outcome": "info", "ret": None} if row["op"] in (1, 4, 6, 7, 9) else row for row in made.rows]
+    assert judge(write(tmp_path / "2", reported), FREE).anomalies == {}
 
 
 def test_what_failed_is_left_out_of_the_order(tmp_path: Path) -> None:
-    """Reading 1 was wrong; but 2, 3 are not in another order for it, and the cycle that they are on is told as well."""
+    """Reading 1 was wrong; but 2, 3 are not in another order for it, and the cycle they are on counts as well."""
     made = store(("ax1", "fail"), "ax2 ay2", "ax3 ay3", "rx12", "rx23", "rx123 rx123", "ry32")
     assert judged(tmp_path / "order", made).anomalies == {"G0": 1, "G1a": 1}
     # Each read is as long as it is without what failed: two of one transaction, one of them empty; and none too long.
@@ -147,7 +147,7 @@ def test_what_failed_is_left_out_of_the_order(tmp_path: Path) -> None:
     assert judged(tmp_path / "long", store(("ax1", "fail"), "ax2", "ax3", "rx12", "rx123")).anomalies == {"G1a": 1}
 
 
-def test_the_strongest_class_of_a_component_is_told_with_a_shortest_cycle(tmp_path: Path) -> None:
+def test_the_strongest_class_of_a_component_is_reported_with_a_shortest_cycle(tmp_path: Path) -> None:
     """A write skew, two of whose transactions are on a longer cycle of dirty writes."""
     made = store("ax1 az1 rq", "ax2 ay2", "ay3 az3 aq9", "rx12 ry23 rz31", "rq9")
     judgement = judged(tmp_path, made)
@@ -313,7 +313,7 @@ def test_one_instance_is_one_component_and_all_are_counted(tmp_path: Path) -> No
     assert len(judgement.findings) == 20
 
 
-def test_each_wrong_read_is_told_with_those_who_read_and_wrote_it(tmp_path: Path) -> None:
+def test_each_wrong_read_is_reported_with_its_reader_and_writer(tmp_path: Path) -> None:
     made = store(
         ("aa1", "fail"), "ra1", "ra1",
         "rg=7", "rg=7",
@@ -322,8 +322,8 @@ def test_each_wrong_read_is_told_with_those_who_read_and_wrote_it(tmp_path: Path
         ("ao9", "fail"), "ao1", "ao2", "ao3", "ro912", "ro2", "ro31",
         "ai1 ri", "rj1 aj1", "ak1 ak2 rk21",
     )  # fmt: skip
-    told = [(one.anomaly, one.claim, one.operations, one.omitted) for one in judged(tmp_path, made).findings]
-    assert told == [
+    reported = [(one.anomaly, one.claim, one.operations, one.omitted) for one in judged(tmp_path, made).findings]
+    assert reported == [
         ("G1a", "Transaction 1 of process 1 read 1 of a, the write of which by transaction 0 had definitely failed.",
          (1, 0), 1),
         ("G1a", "Transaction 17 of process 17 read 9 of o, the write of which by transaction 13 had definitely failed.",
@@ -342,7 +342,7 @@ def test_each_wrong_read_is_told_with_those_who_read_and_wrote_it(tmp_path: Path
     ]  # fmt: skip
 
 
-def test_a_register_that_was_read_as_two_versions_is_told_once(tmp_path: Path) -> None:
+def test_a_register_that_was_read_as_two_versions_is_reported_once(tmp_path: Path) -> None:
     """By the first of its keys, and as such only where no other cycle is as strong."""
     twice = judged(tmp_path / "twice", store("wx1 wy1", "wx2 wy2", "rx=1 rx=2 ry=1 ry=2"))
     assert twice.anomalies == {"G-single": 1}
@@ -357,7 +357,7 @@ def test_a_register_that_was_read_as_two_versions_is_told_once(tmp_path: Path) -
     assert circle.findings[0].claim.startswith("2 transactions go round in a circle")
 
 
-def test_of_a_large_component_a_cycle_is_told_and_the_rest_counted(tmp_path: Path) -> None:
+def test_of_a_large_component_a_cycle_is_described_and_the_rest_counted(tmp_path: Path) -> None:
     (finding,) = judged(tmp_path, store("rx ay1 as1", "ry ax1 rq", "aq1 rr", "ar1 rs")).findings
     assert (finding.operations, finding.omitted) == ((0, 1), 2)
     assert finding.claim.endswith("; 4 transactions depend on each other in circles in all.")

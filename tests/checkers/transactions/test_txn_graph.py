@@ -56,7 +56,7 @@ def fan(rng: random.Random, number: int, count: int, named: set[tuple[int, int, 
 @pytest.mark.parametrize("fans", [0, 2])
 @pytest.mark.parametrize("seed", range(8))
 def test_random_graphs_get_the_class_of_their_strongest_simple_cycle(seed: int, fans: int) -> None:
-    """Of which a shortest is told; nodes that stand for none change nothing, and are not counted."""
+    """A shortest one of them is reported; nodes that stand for none change nothing, and are not counted."""
     rng = random.Random(seed)
     seen = set()
     for _ in range(150):
@@ -83,7 +83,7 @@ def test_random_graphs_get_the_class_of_their_strongest_simple_cycle(seed: int, 
     assert seen >= {0, 1, 2, 4, NONE}
 
 
-def test_a_shortest_cycle_is_told() -> None:
+def test_a_shortest_cycle_is_reported() -> None:
     ring = [(number, (number + 1) % 9, WW) for number in range(9)]
     classified = classify(graph([*ring, (4, 2, WW)]))
     assert [step.source for step in Cycles(classified).shortest(classified.components[0])[1]] in (
@@ -109,7 +109,7 @@ def test_edges_of_time_link_like_ww() -> None:
     ]
 
 
-def test_a_search_that_ends_early_says_so_and_tells_a_weaker_class() -> None:
+def test_a_search_that_ends_early_says_so_and_reports_a_weaker_class() -> None:
     """A long fork over many transactions, in which there is no G-single but much to look for."""
     edges = [(number, number + 1, WR) for number in range(100)]
     edges += [(200 + number, 201 + number, WR) for number in range(100)]
@@ -124,7 +124,7 @@ def test_a_search_that_ends_early_says_so_and_tells_a_weaker_class() -> None:
     assert (CLASSES[rank], len(steps)) == ("G-single", 11)
 
 
-def test_components_are_told_in_the_order_of_their_least_transactions() -> None:
+def test_components_are_reported_in_the_order_of_their_least_transactions() -> None:
     edges = [(0, -5, RW), (-5, 1, THEN), (1, 0, WW), (2, -9, RW), (-9, 3, THEN), (3, 2, WW), (8, 7, WW), (7, 8, WW)]
     made = graph([*edges, (8, 0, WW), (0, 2, WW)])
     assert [made.nodes[one.members].max() for one in classify(made).components] == [1, 3, 8]
