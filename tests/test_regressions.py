@@ -16,7 +16,7 @@ from assay.checkers.engine import Engines
 from assay.harness.run.experiment import Experiment, experiment_of
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
-from assay.harness.search.player import Outcome, Player
+from assay.harness.search.player import Player, PlayOutcome
 from assay.nemesis.schedule import decode
 from assay.system_under_test.defects import DEFECTS
 
@@ -74,7 +74,7 @@ def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(
     experiment = found(f"assay.workloads.{test}:{test}")
     limit = max(step.at for step in schedule.steps) + AFTERWARDS
 
-    def play(seed: int, switched_on: str | None) -> Outcome:
+    def play(seed: int, switched_on: str | None) -> PlayOutcome:
         settings = Settings(0, defect=switched_on, store=tmp_path)
         player = Player(experiment, settings, tmp_path / "schedules", Engines("duckdb"))
         return player.play(Example(seed, schedule, nodes, 1, 6, rate, limit))

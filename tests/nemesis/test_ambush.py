@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.fault import Census
+from assay.nemesis.catalogue import Catalogue
+from assay.nemesis.fault import Census, Scope
+from assay.nemesis.partition import Partition
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step, decode
+from assay.nemesis.shape import Shape
 from assay.nemesis.target import parse as target
 from assay.nemesis.trigger import OnEvent, TriggerError, parse
 
@@ -54,6 +57,26 @@ def test_the_process_is_killed_where_it_stands() -> None:
     assert row.detail["trigger"]["held"] is True
     assert row.detail["trigger"]["line"]["key"] == "orders-1"
     assert row.detail["evidence"]["n2"]["before"]["state"] == ProcessState.STOPPED
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
+
+
+class CutWhole(Partition):
+    """Holds whole nodes, as the expiry of a session does, and leaves their processes alone."""
+
+    scope = Scope.NODE
+
+    def __init__(self) -> None:
+        super().__init__(Shape.ONE)
+        self.name = "cut-whole"
+
+
+def test_a_process_goes_on_when_the_fault_that_strikes_it_does_not_stop_it() -> None:
+    step = Step(2.0, "cut-whole", target("origin"), 5.0, trigger=EXACT)
+    play = Play(Schedule(1, (step,)), FakeCluster(3), catalogue=Catalogue.standard(CutWhole()))
+    states: list[ProcessState] = []
+    node = play.cluster.node("n2")
+    held(play, (4.0, says(play, "n2")), (5.0, lambda: states.append(node.state)))
+    assert states == [ProcessState.RUNNING], "while the fault is in force"
     assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
