@@ -67,6 +67,12 @@ CLEAN = (
     "scripts",
     ".github",
     "tests/benchmarks",
+    "tests/system_under_test/client",
+    "tests/system_under_test/controller",
+    "tests/system_under_test/groups",
+    "tests/system_under_test/network",
+    "tests/system_under_test/protocol",
+    "tests/system_under_test/zookeeper",
 )
 """Files and folders that are held to it."""
 

@@ -23,7 +23,7 @@ Partition = tuple[str, int]
 
 
 class Consumer:
-    """One member that reads all that its streams give, until it is stopped. ``told`` has loop times beside changes."""
+    """One member that reads all that its streams give, until it is stopped. ``changes`` has each with its loop time."""
 
     def __init__(self, cluster: Brokers, name: str, defects: Sequence[str] = (), **settings: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -35,7 +35,7 @@ class Consumer:
         self._host = loop.network.add_host(name, address)
         self.process = Process(loop, self._host, name, f"{name}.1")
         self.settings = {"consumer_id": name, "group": "g", "session_timeout": 2.0, "reset": "smallest"} | settings
-        self.told: list[tuple[float, OwnershipChange]] = []
+        self.changes: list[tuple[float, OwnershipChange]] = []
         self.received: list[tuple[float, str, int, int, bytes | None]] = []
         self.connector: ConsumerConnector
         cluster._open.append(self)
@@ -49,7 +49,7 @@ class Consumer:
         return sorted(self.connector.owned)
 
     def kinds(self) -> list[ChangeKind]:
-        return [change.kind for _, change in self.told]
+        return [change.kind for _, change in self.changes]
 
     async def start(self, topics: dict[str, int] | None = None, wanted: Filter | None = None) -> None:
         """In its own process; reads with one task for each stream."""
@@ -62,7 +62,7 @@ class Consumer:
                     **self.settings,
                 ),
                 runtime=self._cluster.cluster.harness_runtime(),
-                on_change=lambda change: self.told.append((self._loop.time(), change)),
+                on_change=lambda change: self.changes.append((self._loop.time(), change)),
                 traits=client_traits(self._defects),
             )
             if wanted is not None:

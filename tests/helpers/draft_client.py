@@ -66,12 +66,12 @@ class Reader:
 
     @property
     def member_of(self) -> int:
-        """The generation that it was last told to be in, whether or not it knows where to begin to read."""
+        """The generation that it was in last, whether or not it knows where to begin to read."""
         generation = self.consumer._draft.generation
         return -1 if generation is None else generation.number
 
     async def fall_silent(self) -> None:
-        """Says nothing more to anybody, and does not know that time goes by."""
+        """Sends nothing more, and does not know that time goes by."""
         await self.stop()
         await self.consumer._draft._stop_beating()
 

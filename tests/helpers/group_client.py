@@ -88,7 +88,7 @@ class Member:
                     return answer
             except CallError:
                 pass
-            assert loop.time() < deadline, f"nobody answers {request}"
+            assert loop.time() < deadline, f"no broker answers {request}"
             await asyncio.sleep(0.1)
 
     async def join(self) -> ErrorCode:

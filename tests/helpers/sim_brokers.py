@@ -70,12 +70,12 @@ class Brokers:
 
     async def leader(self, key: str = "orders-0") -> SimNode:
         found = await self.system.find(self.cluster, "leader", key)
-        assert found is not None, f"nobody leads {key}"
+        assert found is not None, f"no broker leads {key}"
         return self.nodes[found.index - 1]
 
     async def controller(self) -> SimNode:
         found = await self.system.find(self.cluster, "controller")
-        assert found is not None, "nobody is controller"
+        assert found is not None, "no broker is controller"
         return self.nodes[found.index - 1]
 
     def events(self, node: SimNode, name: str) -> list[dict[str, Any]]:

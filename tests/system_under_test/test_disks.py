@@ -20,7 +20,7 @@ def produce(records: bytes) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=1000, topics=[ProduceTopic(topic="orders", partitions=[part])])
 
 
-def test_every_replica_is_told_with_its_values_epochs_and_what_counts() -> None:
+def test_every_replica_is_described_with_its_values_epochs_and_what_counts() -> None:
     async def check() -> None:
         system = Broker(partitions=1).with_setting("segment.bytes", "100")
         async with brokers(system) as cluster:

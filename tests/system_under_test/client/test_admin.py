@@ -1,4 +1,4 @@
-"""Topic changes go to the controller and their outcome is told per topic."""
+"""Topic changes go to the controller and their outcome is known per topic."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_without_a_controller_nothing_was_done() -> None:
     simulate(main)
 
 
-def test_describe_tells_brokers_controller_and_partitions() -> None:
+def test_describe_gives_brokers_controller_and_partitions() -> None:
     async def main() -> None:
         async with administering() as (cluster, admin):
             cluster.leader = 2

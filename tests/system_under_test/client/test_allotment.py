@@ -83,7 +83,7 @@ def test_every_partition_has_one_thread_and_shares_are_contiguous_and_even(
     st.data(),
 )
 def test_all_members_come_to_the_same_end(members: dict[str, int], counts: dict[str, int], data: st.DataObject) -> None:
-    """Each from the topics that it looks at, and all together leave nothing over that anybody wants."""
+    """Each from the topics that it looks at, and all together leave nothing over that any of them wants."""
     subscriptions: dict[str, StreamSubscription] = {
         name: data.draw(
             st.sampled_from([Static({"a": count}), Static({"a": 1, "b": count}), Filter("logs.*,b", count)]), label=name
@@ -120,6 +120,6 @@ def test_what_one_registers_is_what_others_read(wanted: StreamSubscription) -> N
 
 
 @pytest.mark.parametrize("subscription", [{}, {"a": 1, "b": 2}, {"(": 1}, {"a": 0}])
-def test_a_registration_that_makes_no_sense_is_told_by_its_path(subscription: dict[str, int]) -> None:
+def test_a_registration_that_makes_no_sense_is_reported_by_its_path(subscription: dict[str, int]) -> None:
     with pytest.raises(ZnodeError, match="/consumers/g/ids/c"):
         subscription_of("/consumers/g/ids/c", ConsumerRegistration(subscription, "white_list", "7"))

@@ -49,34 +49,34 @@ async def producing(
 
 
 class Stages(Callbacks):
-    """Writes down what it is told."""
+    """Writes down its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
 
     def before_enqueue(self, envelope: Envelope) -> Envelope:
-        self.told.append(("before_enqueue", envelope.value))
+        self.calls.append(("before_enqueue", envelope.value))
         return envelope
 
     def after_enqueue(self, envelope: Envelope, added: bool) -> None:
-        self.told.append(("after_enqueue" if added else "refused", envelope.value))
+        self.calls.append(("after_enqueue" if added else "refused", envelope.value))
 
     def after_dequeue(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
-        self.told.append(("after_dequeue", [envelope.value for envelope in envelopes]))
+        self.calls.append(("after_dequeue", [envelope.value for envelope in envelopes]))
         return envelopes
 
     def before_sending(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
-        self.told.append(("before_sending", [envelope.value for envelope in envelopes]))
+        self.calls.append(("before_sending", [envelope.value for envelope in envelopes]))
         return envelopes
 
     def after_sending(self, envelope: Envelope, result: SendResult) -> None:
-        self.told.append(("after_sending", (envelope.value, result.base_offset)))
+        self.calls.append(("after_sending", (envelope.value, result.base_offset)))
 
     def on_drop(self, envelope: Envelope, error: ClientError) -> None:
-        self.told.append((type(error).__name__, envelope.value))
+        self.calls.append((type(error).__name__, envelope.value))
 
     def close(self) -> None:
-        self.told.append(("close", None))
+        self.calls.append(("close", None))
 
 
 def test_messages_are_appended_in_order_in_few_sets_and_each_has_its_offset() -> None:
@@ -92,7 +92,7 @@ def test_messages_are_appended_in_order_in_few_sets_and_each_has_its_offset() ->
     simulate(main)
 
 
-def test_a_batch_leaves_when_it_is_full_when_its_time_is_over_or_when_somebody_flushes() -> None:
+def test_a_batch_leaves_when_it_is_full_when_its_time_is_over_or_at_a_flush() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         async with producing(batch_count=3, linger=0.5) as (_, producer):
@@ -145,7 +145,7 @@ def test_a_full_queue_makes_its_sender_wait_or_drops_its_message() -> None:
             first, second = [await producer.send("t", word, partition=0) for word in ("a", "b")]
             with pytest.raises(SendFailed, match="queue is full"):
                 await producer.send("t", "c", partition=0)
-            assert stages.told[-2:] == [("refused", "c"), ("SendFailed", "c")]
+            assert stages.calls[-2:] == [("refused", "c"), ("SendFailed", "c")]
             waiting = asyncio.create_task(producer.send("t", "d", partition=0))
             await asyncio.sleep(0.05)
             go.set()
@@ -155,7 +155,7 @@ def test_a_full_queue_makes_its_sender_wait_or_drops_its_message() -> None:
     simulate(main)
 
 
-def test_every_stage_is_told_in_turn() -> None:
+def test_every_stage_is_called_in_turn() -> None:
     async def main() -> None:
         stages = Stages()
         done: list[tuple[Any, SendResult | ClientError]] = []
@@ -171,7 +171,7 @@ def test_every_stage_is_told_in_turn() -> None:
                     "t", word, partition=0, on_done=lambda envelope, known: done.append((envelope.value, known))
                 )
                 await producer.flush()
-        assert stages.told[:8] == [
+        assert stages.calls[:8] == [
             ("before_enqueue", "a"),
             ("after_enqueue", "a"),
             ("before_enqueue", "b"),
@@ -181,9 +181,9 @@ def test_every_stage_is_told_in_turn() -> None:
             ("after_sending", ("a", 0)),
             ("after_sending", ("b", 1)),
         ]
-        assert ("SendFailed", "refused") in stages.told
-        assert ("SendUnknown", "in doubt") in stages.told
-        assert stages.told[-1] == ("close", None)
+        assert ("SendFailed", "refused") in stages.calls
+        assert ("SendUnknown", "in doubt") in stages.calls
+        assert stages.calls[-1] == ("close", None)
         assert done[:2] == [("a", SendResult(0, 1)), ("b", SendResult(1, 1))]
         assert [type(known) for _, known in done[2:]] == [SendFailed, SendUnknown]
 
@@ -262,7 +262,7 @@ def test_what_does_not_get_through_a_stage_fails_in_the_order_of_its_sending() -
             for number in range(50):
                 await producer.send("t", str(number), partition=0)
             await producer.flush()
-            dropped = [value for stage, value in stages.told if stage == "SendFailed"]
+            dropped = [value for stage, value in stages.calls if stage == "SendFailed"]
             assert dropped == [str(number) for number in range(50)]
 
     simulate(main)
@@ -292,7 +292,7 @@ def test_what_a_serializer_does_not_make_bytes_of_fails_alone() -> None:
     simulate(main)
 
 
-def test_close_tells_what_is_known_of_each() -> None:
+def test_close_returns_what_is_known_of_each() -> None:
     async def main() -> None:
         stages = Stages()
         async with producing(batch_size=1, callbacks=stages) as (cluster, producer):
@@ -303,7 +303,7 @@ def test_close_tells_what_is_known_of_each() -> None:
             assert [envelope.value for envelope in account.unknown] == ["b"]
             assert [envelope.value for envelope in account.failed] == ["c"]
             assert [type(outcome.exception()) for outcome in outcomes[1:]] == [SendUnknown, SendFailed]
-            assert stages.told[-1] == ("close", None)
+            assert stages.calls[-1] == ("close", None)
             with pytest.raises(SendFailed, match="closed"):
                 await producer.send("t", "d", partition=0)
             assert (await producer.close()).appended == 0
@@ -339,7 +339,7 @@ def test_close_sends_a_last_batch() -> None:
     simulate(main)
 
 
-def test_a_topic_that_nobody_knows_fails_its_messages_and_no_others() -> None:
+def test_an_unknown_topic_fails_its_messages_and_no_others() -> None:
     async def main() -> None:
         async with producing(timeout=0.3) as (cluster, producer):
             lost = await producer.send("nowhere", "a")

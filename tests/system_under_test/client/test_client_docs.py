@@ -55,7 +55,7 @@ def test_the_examples_run_one_after_the_other() -> None:
     simulate(main)
 
 
-def told(row: str) -> tuple[str, str]:
+def cells(row: str) -> tuple[str, str]:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     return cells[1], cells[2]
 
@@ -68,8 +68,8 @@ def test_the_table_of_errors_is_that_of_the_code(code: ErrorCode) -> None:
     commit = outcome(code, OFFSET_COMMIT_NOT_DONE).value
     rows = [row for row in PAGE.splitlines() if row.startswith(f"| {code.value} {code.name} ")]
     if rows:
-        assert told(rows[0]) == (produce, commit)
+        assert cells(rows[0]) == (produce, commit)
         return
     [others] = [row for row in PAGE.splitlines() if row.startswith("| any other code ")]
-    exceptions = [{int(number) for number in re.findall(r"\d+", cell)} for cell in told(others)]
+    exceptions = [{int(number) for number in re.findall(r"\d+", cell)} for cell in cells(others)]
     assert (code.value in exceptions[0], code.value in exceptions[1]) == (produce != "unknown", commit != "unknown")

@@ -182,7 +182,7 @@ def test_a_late_answer_to_a_cancelled_call_is_dropped() -> None:
     simulate(main)
 
 
-def test_a_request_that_cannot_be_encoded_is_not_sent_and_harms_nobody() -> None:
+def test_a_request_that_cannot_be_encoded_is_not_sent_and_harms_no_other() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answer(writer, await read(reader))
         await reader.read()

@@ -53,7 +53,7 @@ def test_a_commit_goes_where_it_is_to_go(mode: str, expected: tuple[int, int]) -
             await one.start()
             sent = await fill(cluster, "x", PARTITIONS)
             await until(lambda: set(one.values) == sent, "all is read")
-            assert await stored(zookeeper, topic) == [(-1, -1)] * PARTITIONS, "not before it is told to"
+            assert await stored(zookeeper, topic) == [(-1, -1)] * PARTITIONS, "not before it has to"
             assert await one.call(one.connector.commit_offsets()) == {("orders", 0): 5, ("orders", 1): 5}
             assert await stored(zookeeper, topic) == [expected] * PARTITIONS
             await one.shutdown()
@@ -63,7 +63,7 @@ def test_a_commit_goes_where_it_is_to_go(mode: str, expected: tuple[int, int]) -
 
 
 def test_a_group_migrates_there_and_back_and_idle_partitions_come_along() -> None:
-    """Between two steps somebody reads on in one partition alone; nothing is read twice, or left out."""
+    """Between two steps a member reads on in one partition alone; nothing is read twice, or left out."""
 
     async def check() -> None:
         async with brokers(Broker(partitions=PARTITIONS)) as cluster:
@@ -93,7 +93,7 @@ def test_a_group_migrates_there_and_back_and_idle_partitions_come_along() -> Non
             last = Consumer(cluster, "z", **MODES["zookeeper"])
             await last.start()
             await until(lambda: len(last.owned) == PARTITIONS, "all of it")
-            assert sorted(change.offset for _, change in last.told) == [5, 20]
+            assert sorted(change.offset for _, change in last.changes) == [5, 20]
             await asyncio.sleep(1.0)
             assert not last.values
             await last.shutdown()
@@ -115,7 +115,7 @@ def test_a_new_owner_begins_at_the_greater_offset_and_then_both_stores_have_it(a
             one = Consumer(cluster, "c1", auto_commit=False, **MODES[mode])
             await one.start()
             await until(lambda: len(one.owned) == PARTITIONS, "all of it")
-            assert sorted(change.offset for _, change in one.told) == [0, 4]
+            assert sorted(change.offset for _, change in one.changes) == [0, 4]
             assert await stored(zookeeper, topic) == [(4, 4), (-1, -1)]
             await one.shutdown()
             await zookeeper.close()
@@ -144,7 +144,7 @@ def test_half_a_commit_is_none(mode: str) -> None:
     simulate(check)
 
 
-def test_one_whose_session_is_over_rewinds_nobody() -> None:
+def test_one_whose_session_is_over_rewinds_no_other() -> None:
     """Its commit is refused by ZooKeeper itself, although it does not know yet that it is over."""
 
     async def check() -> None:

@@ -1,4 +1,4 @@
-"""A consumer reads what is there, from whoever leads, until its time is over."""
+"""A consumer reads what is there, from the leader, until its time is over."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_buffer_doubles_until_the_first_message_fits() -> None:
     simulate(main)
 
 
-def test_a_message_larger_than_any_buffer_is_told() -> None:
+def test_a_message_larger_than_any_buffer_is_an_error() -> None:
     async def main() -> None:
         async with consuming(max_fetch_bytes=20) as (_, consumer):
             for fetched in (
@@ -74,7 +74,7 @@ def test_an_empty_fetch_is_no_reason_to_ask_for_more() -> None:
     simulate(main)
 
 
-def test_offset_out_of_range_is_told_not_hidden() -> None:
+def test_offset_out_of_range_is_reported_not_hidden() -> None:
     async def main() -> None:
         async with consuming() as (cluster, consumer):
             cluster.brokers[1].script = [E.OFFSET_OUT_OF_RANGE]
@@ -117,7 +117,7 @@ def test_offsets_by_time() -> None:
     simulate(main)
 
 
-def test_a_refusal_to_tell_offsets_carries_its_code() -> None:
+def test_an_error_instead_of_offsets_carries_its_code() -> None:
     async def main() -> None:
         async with consuming(timeout=0.2) as (cluster, consumer):
             cluster.brokers[1].script = [E.LEADER_NOT_AVAILABLE] * 100
@@ -248,7 +248,7 @@ def test_a_partition_without_leader_holds_up_no_other() -> None:
     simulate(main)
 
 
-def test_multi_fetch_tells_of_each_partition_that_is_out_of_range() -> None:
+def test_multi_fetch_reports_each_partition_that_is_out_of_range() -> None:
     async def main() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
             await cluster.producer.send("orders", 0, [(None, b"x")])

@@ -147,7 +147,7 @@ def test_what_was_committed_is_read_on_from_by_the_next_owner() -> None:
     simulate(check)
 
 
-def test_a_claim_that_came_to_nothing_is_let_go_of_when_the_partition_is_for_somebody_else() -> None:
+def test_a_claim_that_came_to_nothing_is_let_go_of_when_the_partition_is_for_another_member() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1)) as cluster:
             zookeeper = await zookeeper_of(cluster)
@@ -184,7 +184,7 @@ def test_one_who_is_cut_off_gives_up_by_itself_before_others_take_over_and_comes
         async with brokers(Broker(partitions=2)) as cluster:
             one, two, taken = await cut_off(cluster, ())
             assert [kind for kind in one.kinds() if kind is ChangeKind.LOST] == [ChangeKind.LOST]
-            assert max(at for at, change in one.told if change.kind is ChangeKind.LOST) < taken
+            assert max(at for at, change in one.changes if change.kind is ChangeKind.LOST) < taken
             sent = await fill(cluster, "after", 2)
             await until(lambda: set(two.values) >= sent, "the other reads all")
             assert not set(one.values) & sent
@@ -286,13 +286,13 @@ def test_a_member_has_an_id_of_its_own_and_there_is_a_default_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"offsets_storage": "disk"}, "zookeeper or kafka"),
         ({"reset": "earliest"}, "smallest or largest"),
         ({"group": "a/b"}, "name of a znode"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, str], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         ConnectorConfig(zookeeper="zk:2181", bootstrap=["b:9092"], **wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A consumer of the draft consumes only as a member, and stops only when it is told to."""
+"""A consumer of the draft consumes only as a member, and stops only when it has to."""
 
 from __future__ import annotations
 

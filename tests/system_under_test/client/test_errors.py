@@ -41,7 +41,7 @@ from helpers.sim_brokers import simulate
     "code",
     [E.NOT_LEADER_FOR_PARTITION, E.REQUEST_TIMED_OUT, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.UNKNOWN],
 )
-def test_after_these_nobody_knows_whether_messages_were_appended(code: E) -> None:
+def test_after_these_it_is_unknown_whether_messages_were_appended(code: E) -> None:
     assert outcome(code, PRODUCE_NOT_DONE) is Outcome.UNKNOWN
 
 
@@ -49,7 +49,7 @@ def test_after_these_nobody_knows_whether_messages_were_appended(code: E) -> Non
     "code",
     [E.REQUEST_TIMED_OUT, E.GROUP_COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR_FOR_GROUP, E.UNKNOWN],
 )
-def test_after_these_nobody_knows_whether_offsets_were_committed(code: E) -> None:
+def test_after_these_it_is_unknown_whether_offsets_were_committed(code: E) -> None:
     assert outcome(code, OFFSET_COMMIT_NOT_DONE) is Outcome.UNKNOWN
 
 
@@ -130,7 +130,7 @@ class Broker:
 
 
 @given(st.lists(steps, max_size=6), st.integers(0, 5), st.booleans(), st.sampled_from([0.05, 0.3, 9.0]))
-def test_a_send_is_told_as_it_was(script: list[Step], retries: int, repeat_unknown: bool, timeout: float) -> None:
+def test_a_send_is_reported_as_it_was(script: list[Step], retries: int, repeat_unknown: bool, timeout: float) -> None:
     async def main() -> None:
         broker = Broker(list(script))
         delivery = Delivery(
@@ -168,7 +168,7 @@ def commits() -> st.SearchStrategy[list[tuple[str | E, bool]]]:
 
 
 @given(st.integers(0, 3), st.sampled_from(["answer", "no answer"]), commits())
-def test_a_commit_is_told_as_it_was(not_sent: int, end: str, parts: list[tuple[str | E, bool]]) -> None:
+def test_a_commit_is_reported_as_it_was(not_sent: int, end: str, parts: list[tuple[str | E, bool]]) -> None:
     class Scripted(Membership):
         left = not_sent
 
@@ -178,12 +178,12 @@ def test_a_commit_is_told_as_it_was(not_sent: int, end: str, parts: list[tuple[s
                 raise NotSent("as scripted")
             if end == "no answer":
                 raise Unknown("as scripted")
-            told = [
+            answered = [
                 OffsetCommitPartitionResponse(partition=index, error_code=code)
                 for index, (code, _) in enumerate(parts)
                 if isinstance(code, E)
             ]
-            return OffsetCommitResponse(topics=[OffsetCommitTopicResponse(topic="t", partitions=told)])
+            return OffsetCommitResponse(topics=[OffsetCommitTopicResponse(topic="t", partitions=answered)])
 
     async def main() -> None:
         membership = Scripted("broker:9092", "g", runtime=FakeRuntime())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Consumers of a group read everything once while nobody dies, and what is committed is not read again."""
+"""Consumers of a group read everything once while none dies, and what is committed is not read again."""
 
 from __future__ import annotations
 
@@ -114,33 +114,33 @@ def test_members_read_everything_and_the_next_ones_read_on() -> None:
     simulate(check)
 
 
-def test_it_tells_what_it_gets_and_loses_and_may_seek() -> None:
+def test_it_reports_what_it_gets_and_loses_and_may_seek() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=PARTITIONS)) as cluster:
             everything = await fill(cluster, "x", 3)
-            told: list[tuple[str, int]] = []
+            calls: list[tuple[str, int]] = []
             one = consumer(
                 cluster,
                 listener=GroupListener(
-                    on_assigned=lambda partitions: told.append(("assigned", len(partitions))),
-                    on_revoked=lambda partitions: told.append(("revoked", len(partitions))),
+                    on_assigned=lambda partitions: calls.append(("assigned", len(partitions))),
+                    on_revoked=lambda partitions: calls.append(("revoked", len(partitions))),
                 ),
             )
             found: list[Received] = []
             while len(found) < len(everything):
                 found += await one.poll(1.0)
-            assert told == [("assigned", PARTITIONS)]
+            assert calls == [("assigned", PARTITIONS)]
             assert [record.offset for record in found if record.partition == 1] == [0, 1, 2]
             one.seek(("orders", 1), 1)
             assert [record.offset for record in await one.poll(1.0)] == [1, 2]
             assert one.position(("orders", 1)) == 3
-            one.seek(("orders", 1), 99)  # beyond the end: starts anew where it was told to
+            one.seek(("orders", 1), 99)  # beyond the end: starts again where the reset says
             assert await one.poll(0.0) == []
             assert [record.offset for record in await one.poll(1.0)] == [0, 1, 2]
             with pytest.raises(KeyError):
                 one.seek(("orders", 9), 0)
             await one.close()
-            assert told == [("assigned", PARTITIONS), ("revoked", PARTITIONS)]
+            assert calls == [("assigned", PARTITIONS), ("revoked", PARTITIONS)]
 
     simulate(check)
 
@@ -290,33 +290,33 @@ def test_what_was_revoked_can_still_be_committed_in_the_callback() -> None:
 def test_one_whose_session_is_over_has_lost_what_it_owned() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=PARTITIONS)) as cluster:
-            told: list[str] = []
+            calls: list[str] = []
             one = consumer(
                 cluster,
                 listener=GroupListener(
-                    on_revoked=lambda partitions: told.append("revoked"),
-                    on_lost=lambda partitions: told.append("lost"),
+                    on_revoked=lambda partitions: calls.append("revoked"),
+                    on_lost=lambda partitions: calls.append("lost"),
                 ),
             )
             await one.poll(0.0)
             one.fall_silent(3.0)
             await asyncio.sleep(4.0)
             await one.poll(0.0)
-            assert told == ["lost"]
+            assert calls == ["lost"]
             await one.close()
-            assert told == ["lost", "revoked"]
+            assert calls == ["lost", "revoked"]
             other = consumer(
                 cluster,
                 listener=GroupListener(
-                    on_revoked=lambda partitions: told.append("other revoked"),
-                    on_lost=lambda partitions: told.append("other lost"),
+                    on_revoked=lambda partitions: calls.append("other revoked"),
+                    on_lost=lambda partitions: calls.append("other lost"),
                 ),
             )
             await other.poll(0.0)
             other.fall_silent(3.0)
             await asyncio.sleep(4.0)
             await other.close()
-            assert told[2:] == ["other lost"], "also when it closes before it polls again"
+            assert calls[2:] == ["other lost"], "also when it closes before it polls again"
 
     simulate(check)
 
@@ -407,8 +407,8 @@ def test_after_a_rebalance_a_member_reads_on_from_what_is_committed() -> None:
 
 
 def test_the_defect_makes_a_consumer_fall_silent_where_a_rebalance_set_it_back() -> None:
-    told = read_again(("silent-consumer",))
-    assert told == [(0, [0, 1]), (1, [0, 1]), (0, []), (1, []), (0, [2]), (1, []), (0, []), (1, [1, 2])]
+    calls = read_again(("silent-consumer",))
+    assert calls == [(0, [0, 1]), (1, [0, 1]), (0, []), (1, []), (0, [2]), (1, []), (0, []), (1, [1, 2])]
 
 
 def test_records_of_a_generation_that_is_over_are_not_returned() -> None:

@@ -65,7 +65,7 @@ def owned(*members: Membership) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-def test_members_share_the_partitions_whoever_comes_goes_and_falls_silent() -> None:
+def test_members_share_the_partitions_while_others_come_go_and_fall_silent() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=4)) as cluster:
             everything = [("orders", index) for index in range(4)]
@@ -82,7 +82,7 @@ def test_members_share_the_partitions_whoever_comes_goes_and_falls_silent() -> N
             assert owned(one, three) == everything
             assert one.generation.number > before
             await three.close()  # it dies
-            await until(lambda: one.generation is None, "the survivor is told", 10)
+            await until(lambda: one.generation is None, "the survivor learns of it", 10)
             await settle(one)
             assert owned(one) == everything
 
@@ -114,7 +114,7 @@ def test_new_partitions_and_a_topic_that_comes_into_being_are_shared() -> None:
             await shared([*grown, ("returns", 0), ("returns", 1)])
             quiet = [one.generation for one in members]
             await asyncio.sleep(5)
-            assert [one.generation for one in members] == quiet, "nothing is new, so nobody joins again"
+            assert [one.generation for one in members] == quiet, "nothing is new, so no member joins again"
 
     simulate(check)
 
@@ -147,7 +147,7 @@ def test_a_commit_says_what_is_known_of_it() -> None:
     simulate(check)
 
 
-def test_who_cannot_become_a_member_in_time_is_told() -> None:
+def test_one_that_cannot_become_a_member_in_time_gets_an_error() -> None:
     async def check() -> None:
         async with brokers() as cluster:
             with pytest.raises(JoinFailed, match="INVALID_SESSION_TIMEOUT") as refused:
@@ -172,7 +172,7 @@ def test_it_goes_on_through_the_death_of_its_coordinator() -> None:
             assert coordinator is not None
             await next(node for node in cluster.nodes if node.address == coordinator.host).kill()
             await asyncio.sleep(5)
-            assert one.generation is before, "nobody had to join again"
+            assert one.generation is before, "no member had to join again"
             assert (await one.committed([ORDERS]))[ORDERS] == Position(1)
             await one.commit({ORDERS: Position(2)})
 

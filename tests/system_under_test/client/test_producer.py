@@ -1,4 +1,4 @@
-"""A producer keeps order, and tells "certainly not appended" from "nobody knows"."""
+"""A producer keeps order, and distinguishes "certainly not appended" from "unknown"."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_linger_waits_for_company() -> None:
         E.STALE_CONTROLLER_EPOCH,
     ],
 )
-def test_codes_after_which_nobody_knows_are_not_tried_again(code: E) -> None:
+def test_codes_of_unknown_outcome_are_not_tried_again(code: E) -> None:
     async def main() -> None:
         async with producing() as (cluster, producer):
             cluster.brokers[1].script = [code]

@@ -1,4 +1,4 @@
-"""Topics that are made because somebody asked for them, where the configuration says so, and only there."""
+"""Topics that are made because a client asked for them, where the configuration says so, and only there."""
 
 from __future__ import annotations
 

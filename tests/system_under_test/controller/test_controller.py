@@ -39,17 +39,17 @@ def test_a_controller_that_sleeps_through_its_session_is_replaced_and_resigns_wh
             epochs = controller_epochs(cluster)
             assert [epoch for epoch, _ in epochs] == [1, 2]
             assert epochs[1][1] != old.name
-            # nobody obeys the old epoch once it has obeyed the new one
+            # no broker obeys the old epoch once it has obeyed the new one
             for node in cluster.nodes:
                 obeyed = [e["controller_epoch"] for e in cluster.events(node, "request-obeyed")]
                 assert obeyed == sorted(obeyed)
-            await until(lambda: len(cluster.events(old, "registered")) == 2, "the old one registers anew")
+            await until(lambda: len(cluster.events(old, "registered")) == 2, "the old one registers again")
             await cluster.producer.send("orders", 0, [(None, b"x")])
 
     simulate(check)
 
 
-def test_nonsense_in_the_state_of_one_partition_ends_nobody_and_the_others_get_new_leaders() -> None:
+def test_nonsense_in_the_state_of_one_partition_ends_no_broker_and_the_others_get_new_leaders() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=3)) as cluster:
             runtime = cluster.cluster.harness_runtime()
@@ -230,7 +230,7 @@ def test_an_ensemble_of_three_survives_the_loss_of_one_server() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_controller_interrupted_in_the_middle_of_its_work_leaves_nobody_untold(seed: int) -> None:
+def test_a_controller_interrupted_in_the_middle_of_its_work_leaves_no_broker_without_the_news(seed: int) -> None:
     """ZooKeeper restarts fail its reads and writes anywhere; afterwards every broker knows every leader."""
 
     async def check() -> None:

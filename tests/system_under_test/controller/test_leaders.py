@@ -68,13 +68,13 @@ def test_a_member_that_left_a_set_at_its_minimum_stays_eligible() -> None:
     assert (later.leader, later.isr, later.elr) == (2, [2], [1])
 
 
-def test_outside_isr_and_elr_nobody_is_elected() -> None:
+def test_outside_isr_and_elr_no_replica_is_elected() -> None:
     found = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, POLICY, 1)
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr) == (NO_LEADER, [1, 2])
 
 
-def test_unclean_election_takes_anybody_when_the_topic_allows_it() -> None:
+def test_unclean_election_takes_any_replica_when_the_topic_allows_it() -> None:
     found = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, Policy(2, True), 1)
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr) == (3, [3])
@@ -121,7 +121,7 @@ def test_a_move_forgets_who_was_eligible() -> None:
     assert (after.isr, after.elr, after.isr_epochs) == ([3], [], {"3": 30})
 
 
-def test_a_state_told_anew_has_only_replicas_among_its_members() -> None:
+def test_a_state_sent_again_has_only_replicas_among_its_members() -> None:
     life = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 30)}
     before = state(2, [1, 2], {1: 10, 2: 20, 3: 30}, elr=(3,))
     after = renewed(before, [2, 3], life, 7)

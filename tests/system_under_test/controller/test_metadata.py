@@ -1,4 +1,4 @@
-"""What a broker tells clients of the cluster: what the controller told it, whole topics only, new leaders at once."""
+"""What a broker shows clients of the cluster: what the controller sent it, whole topics only, new leaders at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def commanded(*states: PartitionStateUpdate) -> LeaderAndIsrRequest:
     )
 
 
-def told(*states: PartitionStateUpdate) -> UpdateMetadataRequest:
+def update(*states: PartitionStateUpdate) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
         controller_id=1,
         controller_epoch=1,
@@ -56,7 +56,7 @@ def leaders(cache: MetadataCache) -> list[int]:
 
 def test_a_new_leader_is_known_as_soon_as_it_is_commanded() -> None:
     cache = MetadataCache()
-    cache.update(told(state(0, leader=1), state(1, leader=2)))
+    cache.update(update(state(0, leader=1), state(1, leader=2)))
     cache.learn(commanded(state(1, leader=3, leader_epoch=1)))
     assert leaders(cache) == [1, 3]
 
@@ -66,12 +66,12 @@ def test_a_new_topic_is_not_shown_by_halves() -> None:
     cache = MetadataCache()
     cache.learn(commanded(state(1, leader=3)))
     assert leaders(cache) == []
-    cache.update(told(state(0, leader=1), state(1, leader=3)))
+    cache.update(update(state(0, leader=1), state(1, leader=3)))
     assert leaders(cache) == [1, 3]
 
 
 def test_new_partitions_of_a_topic_are_not_shown_by_halves() -> None:
     cache = MetadataCache()
-    cache.update(told(state(0, leader=1)))
+    cache.update(update(state(0, leader=1)))
     cache.learn(commanded(state(2, leader=3)))
     assert leaders(cache) == [1]

@@ -44,7 +44,7 @@ async def in_sync(test: Moving) -> None:
 
 @slow
 @pytest.mark.parametrize("seed", range(8))
-def test_the_first_replica_leads_again_under_load_whoever_dies_amid_it(seed: int) -> None:
+def test_the_first_replica_leads_again_under_load_whichever_broker_dies(seed: int) -> None:
     async def check() -> None:
         async with moving(seed) as test, load(test):
             await usurped(test)
@@ -107,7 +107,7 @@ def test_a_request_that_makes_no_sense_is_one_line_and_goes(data: bytes, caplog:
 
 
 @slow
-def test_admin_is_told_who_leads_now_and_who_cannot() -> None:
+def test_admin_learns_who_leads_now_and_who_cannot() -> None:
     async def check() -> None:
         async with moving() as test:
             await usurped(test)

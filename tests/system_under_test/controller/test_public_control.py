@@ -163,7 +163,7 @@ def test_a_role_that_zookeeper_confirms_is_taken_with_all_that_the_request_canno
                     "all have both",
                 )
             isr = json.loads((await zookeeper.get(STATE))[0])["isr"]
-            assert sorted(isr) == [1, 2, 3], "nobody left the in-sync set: registrations were known"
+            assert sorted(isr) == [1, 2, 3], "no replica left the in-sync set: registrations were known"
             await zookeeper.close()
 
     simulate(check)
@@ -282,7 +282,7 @@ def test_a_broker_that_wants_to_stop_hands_its_lead_over_at_once() -> None:
                 assert written["leader"] != leaving.index
                 assert leaving.index not in written["isr"]
                 await cluster.producer_with().send("orders", partition, [(None, b"after")])
-            assert asyncio.get_running_loop().time() - began < 1, "nobody waits for a session to end"
+            assert asyncio.get_running_loop().time() - began < 1, "no client waits for a session to end"
             await asyncio.sleep(3)
             written = json.loads((await zookeeper.get(STATE))[0])
             assert leaving.index not in written["isr"], "it does not come back while it is leaving"
@@ -334,7 +334,7 @@ def test_a_replica_of_a_topic_that_makes_no_sense_is_not_deleted() -> None:
     simulate(check)
 
 
-def test_what_nobody_else_can_lead_remains() -> None:
+def test_what_no_other_broker_can_lead_remains() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1, min_insync=1)) as cluster:
             controller, leader = await cluster.controller(), await cluster.leader()

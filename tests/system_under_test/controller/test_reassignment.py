@@ -1,4 +1,4 @@
-"""Partitions move to other brokers, whoever dies meanwhile, and lose nothing."""
+"""Partitions move to other brokers, whichever broker dies, and lose nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def closely(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_move_under_load_survives_the_death_of_anybody_at_any_step(seed: int) -> None:
+def test_a_move_under_load_survives_the_death_of_any_broker_at_any_step(seed: int) -> None:
     step, who = STEPS[seed % len(STEPS)], VICTIMS[seed % len(VICTIMS)]
 
     async def check() -> None:
@@ -143,7 +143,7 @@ async def _mishap(test: Moving, rng: random.Random) -> None:
 
 
 async def _members_are_assigned(test: Moving) -> None:
-    """For ever: whoever is in sync, or leads, is assigned; state and assignment are read as of one moment."""
+    """For ever: every replica that is in sync, or leads, is assigned; both are read as of one moment."""
     while True:
         before = await test.assignment()
         state = await test.state()
@@ -330,7 +330,7 @@ def test_a_replica_that_came_back_and_went_again_is_deleted_again_while_another_
 
 
 def test_a_leader_that_is_to_go_leads_no_more_although_it_cannot_be_deleted_yet() -> None:
-    """Who has old metadata would write to it, and be told that it was written, until another is within reach again."""
+    """A client with old metadata would write to it, and get an acknowledgement, until another is within reach again."""
 
     async def check() -> None:
         async with moving() as test:
@@ -462,7 +462,7 @@ def test_bytes_that_no_decoder_likes_are_a_mistake_in_the_znode_like_any_other(d
 
 
 def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
-    """Somebody overwrote it an instant ago: it is about to be put back."""
+    """It was overwritten an instant ago: it is about to be put back."""
     asked, again = Entry("t", 0, [1, 2]), []
     cluster = ClusterState(topics={"t": Topic(7, {0: [1]}, TopicSettings({}, 7))}, moves={("t", 0): asked})
     cluster.brokers = {broker: LiveBroker(broker, "host", 9092, broker) for broker in (1, 2)}
@@ -484,7 +484,7 @@ def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
 
 @pytest.mark.parametrize("step", [0, 1], ids=["grow", "switch"])
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
-def test_a_step_whose_answer_is_lost_is_told_with_the_replicas_that_it_gave(
+def test_a_step_whose_answer_is_lost_is_sent_with_the_replicas_that_it_gave(
     step: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller hears nothing from ZooKeeper from that write on, until a while after it was given up."""
@@ -516,7 +516,7 @@ def test_a_step_whose_answer_is_lost_is_told_with_the_replicas_that_it_gave(
             async with load(test):
                 await test.ask([2, 3, 4])
                 await test.moved([2, 3, 4])
-            assert len(test.events("assignment-written")) == 1, "of the other step nobody knew that it was done"
+            assert len(test.events("assignment-written")) == 1, "that the other step was done was not known"
             assert await test.cluster.controller() is controller
             assert len(healing) == 1
 
@@ -562,7 +562,7 @@ def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
 
 
 def test_to_ask_again_for_what_is_under_way_or_done_is_no_refusal_although_a_replica_has_died() -> None:
-    """Else who has had no answer to the first time would be told that nothing was done."""
+    """Else a client without an answer to its first request would learn that nothing was done."""
 
     async def check() -> None:
         async with moving() as test:

@@ -125,7 +125,7 @@ def test_a_change_while_a_broker_is_down_is_applied_at_its_start(bystander: bool
             await down.kill()
             await change(zookeeper, config(segment_ms="60000"))
             for name in await zookeeper.get_children(CHANGES):
-                await zookeeper.delete(f"{CHANGES}/{name}")  # whoever comes late finds no announcement
+                await zookeeper.delete(f"{CHANGES}/{name}")  # a broker that comes late finds no announcement
             await down.start()
             await until(lambda: len(cluster.events(down, "registered")) == 2, "it is back")
             await applied(cluster, segment_ms="60000")
@@ -160,7 +160,7 @@ def test_a_change_between_two_controllers_is_not_undone_by_the_next() -> None:
     simulate(check)
 
 
-def test_a_broker_cut_from_zookeeper_reads_all_settings_anew() -> None:
+def test_a_broker_cut_from_zookeeper_reads_all_settings_again() -> None:
     async def check() -> None:
         async with tools() as (cluster, zookeeper, _):
             controller = await cluster.controller()
@@ -174,7 +174,7 @@ def test_a_broker_cut_from_zookeeper_reads_all_settings_anew() -> None:
             await cluster.zookeepers[0].start()
             await cluster.heal()
             await applied(cluster, segment_ms="70000")
-            assert cluster.events(node, "session-lost") == [], "else the controller would have told it"
+            assert cluster.events(node, "session-lost") == [], "else the controller would have sent it"
 
     simulate(check)
 
@@ -316,7 +316,7 @@ def test_a_lower_minimum_lets_waiting_partitions_go_on_without_trusting_those_th
     simulate(check)
 
 
-def test_a_higher_minimum_tells_those_who_wait_that_it_will_not_be_reached() -> None:
+def test_a_higher_minimum_ends_the_wait_of_those_for_whom_it_will_not_be_reached() -> None:
     async def check() -> None:
         async with tools(Broker(partitions=1, min_insync=1)) as (cluster, _, admin):
             leader = await cluster.leader()
@@ -420,7 +420,7 @@ def test_a_topic_written_to_zookeeper_is_made_and_one_marked_there_is_removed() 
     simulate(check)
 
 
-def test_a_deletion_goes_on_whatever_else_changes_meanwhile() -> None:
+def test_a_deletion_goes_on_through_all_other_changes() -> None:
     async def check() -> None:
         async with tools() as (cluster, zookeeper, admin):
             await zookeeper.create("/brokers/topics/second", assignment(p0=[1, 2, 3]))
@@ -600,7 +600,7 @@ def test_partitions_are_added_by_admin() -> None:
     simulate(check)
 
 
-def test_a_topic_without_partitions_is_none_and_harms_nobody() -> None:
+def test_a_topic_without_partitions_is_none_and_harms_no_other() -> None:
     async def check() -> None:
         async with tools() as (_, zookeeper, admin):
             await zookeeper.create("/brokers/topics/hollow", assignment())

@@ -117,15 +117,15 @@ def test_an_old_generation_and_a_stranger_can_neither_commit_nor_live() -> None:
 def test_anybody_commits_to_a_group_without_members() -> None:
     async def check() -> None:
         async with brokers() as cluster:
-            somebody = Member(cluster, group="tool")
-            assert await somebody.committed() == -1
-            assert await somebody.commit(3) == ErrorCode.NONE
-            assert await somebody.committed() == 3
-            assert await somebody.committed(version=2) == 3
-            assert await somebody.commit(4, topic="none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert await somebody.commit(4, partition=99) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert await somebody.commit(4, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
-            assert (await somebody.described()).state == "Empty"
+            client = Member(cluster, group="tool")
+            assert await client.committed() == -1
+            assert await client.commit(3) == ErrorCode.NONE
+            assert await client.committed() == 3
+            assert await client.committed(version=2) == 3
+            assert await client.commit(4, topic="none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await client.commit(4, partition=99) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await client.commit(4, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+            assert (await client.described()).state == "Empty"
 
     simulate(check)
 
@@ -133,11 +133,11 @@ def test_anybody_commits_to_a_group_without_members() -> None:
 def test_version_0_keeps_offsets_in_zookeeper_and_apart() -> None:
     async def check() -> None:
         async with brokers() as cluster:
-            somebody = Member(cluster, group="old")
-            assert await somebody.committed(version=0) == -1
-            assert await somebody.commit(7, version=0) == ErrorCode.NONE
-            assert await somebody.committed(version=0) == 7
-            assert await somebody.committed() == -1
+            client = Member(cluster, group="old")
+            assert await client.committed(version=0) == -1
+            assert await client.commit(7, version=0) == ErrorCode.NONE
+            assert await client.committed(version=0) == 7
+            assert await client.committed() == -1
 
     simulate(check)
 
@@ -202,12 +202,12 @@ def test_a_client_of_any_name_becomes_a_member_with_an_id_that_can_be_stored() -
 
 
 def test_a_commit_that_too_few_had_counts_when_enough_have_it_again() -> None:
-    """Told 15, which means unknown: whoever is asked after a failover must not know more than who was asked before."""
+    """After 15, which means unknown, a broker that is asked later must not know more than one that was asked before."""
 
     async def check() -> None:
         async with brokers() as cluster:
-            somebody = Member(cluster, group="tool")
-            assert await somebody.commit(5) == ErrorCode.NONE
+            client = Member(cluster, group="tool")
+            assert await client.commit(5) == ErrorCode.NONE
             address = await coordinator(cluster, "tool")
             followers = [node for node in cluster.nodes if node.address != address]
             for node in followers:
@@ -226,11 +226,11 @@ def test_a_commit_that_too_few_had_counts_when_enough_have_it_again() -> None:
                 await node.resume()
 
             async def known() -> bool:
-                return await somebody.committed() == 9
+                return await client.committed() == 9
 
             await until(known, "the commit has come about", 30)
             await kill_coordinator(cluster, "tool")
-            assert await somebody.committed() == 9
+            assert await client.committed() == 9
 
     simulate(check)
 

@@ -39,7 +39,7 @@ async def call(cluster: Brokers, request: Any) -> Any:
         if answer.error_code not in RETRIED:
             return answer
         await asyncio.sleep(0.1)
-    raise AssertionError(f"nobody answers {request}")
+    raise AssertionError(f"no broker answers {request}")
 
 
 async def join(cluster: Brokers, **changes: Any) -> DraftJoinGroupResponse:
@@ -81,7 +81,7 @@ def test_one_consumer_joins_heartbeats_commits_and_leaves() -> None:
             assert await member.committed() == 7
             left = await call(cluster, DraftLeaveGroupRequest(group_id="g", consumer_id=joined.consumer_id))
             assert left.error_code == ErrorCode.NONE
-            await until(lambda: len(said_by_brokers(cluster)) == 2, "a generation of nobody")
+            await until(lambda: len(said_by_brokers(cluster)) == 2, "a generation without members")
             assert await member.commit(8, member_id="", generation_id=-1) == ErrorCode.NONE
             again = await join(cluster)
             assert again.generation_id == 3
@@ -104,7 +104,9 @@ def test_one_consumer_joins_heartbeats_commits_and_leaves() -> None:
         ({"strategy": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_who_may_not_join_is_told_why_and_leaves_nothing_behind(changes: dict[str, Any], code: ErrorCode) -> None:
+def test_one_that_may_not_join_gets_the_reason_and_leaves_nothing_behind(
+    changes: dict[str, Any], code: ErrorCode
+) -> None:
     async def check() -> None:
         async with brokers() as cluster:
             assert (await join(cluster, **changes)).error_code == code
@@ -130,7 +132,7 @@ def test_a_group_is_of_one_design_at_a_time() -> None:
     simulate(check)
 
 
-def test_a_group_whose_znode_nobody_can_read_can_not_be_joined_and_harms_no_other() -> None:
+def test_a_group_whose_znode_is_unreadable_cannot_be_joined_and_harms_no_other() -> None:
     async def check() -> None:
         async with brokers() as cluster:
             zookeeper = await zookeeper_of(cluster)
@@ -165,7 +167,7 @@ def test_generations_and_owners_are_one_write_and_survive_every_broker() -> None
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_coordinator_that_was_replaced_unawares_gives_out_nothing_more(seed: int) -> None:
-    """It is cut off from everybody but the consumers, and hears of a change meanwhile."""
+    """It is cut off from all but the consumers, and a change comes during that time."""
 
     async def check() -> None:
         async with brokers(Broker(partitions=PARTITIONS), seed=seed) as cluster:

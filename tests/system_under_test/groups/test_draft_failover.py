@@ -1,4 +1,4 @@
-"""The coordinator of a group of the draft dies at each of the five points of a rebalance, exactly there: it is told to
+"""The coordinator of a group of the draft dies at each of the five points of a rebalance, exactly there: it is made to
 hold at the point's event, and killed while it holds. The next one does what the design says, no generation is given
 twice, and no partition has two owners in one.
 """
@@ -70,7 +70,7 @@ class Scene:
             if code not in RETRIED:
                 return answer
             await asyncio.sleep(0.05)
-        raise AssertionError(f"nobody answers {request}")
+        raise AssertionError(f"no broker answers {request}")
 
     async def heartbeat(self, reader: Reader, generation: int) -> ErrorCode:
         request = DraftHeartbeatRequest(group_id="g", generation_id=generation, consumer_id=self.ids[reader])
@@ -150,7 +150,7 @@ def test_point_1_noticed_there_is_a_rebalance_only_if_something_really_differs(s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_point_2_told_there_is_a_rebalance_only_if_something_really_differs(seed: int) -> None:
+def test_point_2_notified_there_is_a_rebalance_only_if_something_really_differs(seed: int) -> None:
     async def act(scene: Scene) -> None:
         for reader in scene.readers:
             reader.states.clear()
@@ -161,9 +161,9 @@ def test_point_2_told_there_is_a_rebalance_only_if_something_really_differs(seed
             await die_while_one_sleeps(scene, "draft-notified")
             await quiet(*scene.readers)
             assert scene.generations()[-1] == scene.generation
-            told = [reader for reader in scene.readers if State.STOPPED in reader.states]
-            assert len(told) == 1, "one of them was told, and then went on"
-            assert told[0].states[-2:] == [State.STOPPED, State.MEMBER]
+            stopped = [reader for reader in scene.readers if State.STOPPED in reader.states]
+            assert len(stopped) == 1, "one of them was stopped, and then went on"
+            assert stopped[0].states[-2:] == [State.STOPPED, State.MEMBER]
 
     play(seed, act)
 
@@ -190,7 +190,7 @@ def test_point_4_written_the_old_generation_is_illegal(seed: int) -> None:
         old, written = scene.generation, scene.generation + 1
         assert scene.generations()[-1] == written
         for reader in scene.readers[1 - seed % 2 :]:
-            await reader.fall_silent()  # so that nobody has joined yet when the old generation is tried
+            await reader.fall_silent()  # so that none has joined yet when the old generation is tried
         await scene.node.kill()
         assert await scene.commit(scene.readers[1], old) == ErrorCode.ILLEGAL_GENERATION
         assert await scene.heartbeat(scene.readers[1], old) == ErrorCode.ILLEGAL_GENERATION
@@ -204,7 +204,7 @@ def test_point_4_written_the_old_generation_is_illegal(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_point_5_answered_the_new_generation_is_legal_until_somebody_joins(seed: int) -> None:
+def test_point_5_answered_the_new_generation_is_legal_until_a_consumer_joins(seed: int) -> None:
     async def act(scene: Scene) -> None:
         answered = scene.generation + 1
         await scene.hold_at("draft-answered")

@@ -1,4 +1,4 @@
-"""One group of the draft under whatever its consumers do: nobody is told a generation that is not stored, generations
+"""One group of the draft under all that its consumers do: none learns of a generation that is not stored, generations
 rise by one, each gives every partition to exactly one consumer, and consumers that behave come to rest.
 """
 
@@ -28,7 +28,7 @@ SESSION = 3.0
 
 @dataclass
 class Store:
-    """A znode that takes ``delay`` seconds to be written; somebody else has it once ``taken``."""
+    """A znode that takes ``delay`` seconds to be written; another broker has it once ``taken``."""
 
     epoch: int = 7
     delay: float = 0.05
@@ -95,7 +95,7 @@ class Scene:
 
 
 class Actor:
-    """A consumer that behaves while it is awake: joins, heartbeats, joins again when it is told to."""
+    """A consumer that behaves while it is awake: joins, heartbeats, joins again when it has to."""
 
     def __init__(self, scene: Scene, name: str, topics: Collection[str]) -> None:
         self.scene = scene
@@ -128,9 +128,9 @@ class Actor:
                     joined.handed()
                 else:
                     await asyncio.sleep(SESSION / 4)
-                    told = self.scene.group.heartbeat(self.consumer_id, self.generation)
-                    if told is not None:
-                        told()
+                    handed = self.scene.group.heartbeat(self.consumer_id, self.generation)
+                    if handed is not None:
+                        handed()
                         self.generation = -1
             except GroupError as error:
                 if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -194,7 +194,7 @@ def test_whoever_comes_goes_and_sleeps_the_group_comes_to_rest(plan: list[tuple[
     run(check())
 
 
-def test_whoever_is_displaced_answers_nobody() -> None:
+def test_a_displaced_coordinator_answers_no_one() -> None:
     async def check() -> None:
         scene = Scene()
         await scene.join("", "one")
@@ -218,7 +218,7 @@ def test_a_commit_counts_in_its_generation_only_and_not_while_the_next_is_writte
         assert _code(scene, "one", 0) is ErrorCode.ILLEGAL_GENERATION
         two = asyncio.ensure_future(scene.join("", "two"))
         await asyncio.sleep(0)
-        scene.group.may_commit("one", 1)  # it was told to stop, and commits before it joins
+        scene.group.may_commit("one", 1)  # it had to stop, and commits before it joins
         one = asyncio.ensure_future(scene.join("one", "?"))
         await asyncio.sleep(0)
         assert _code(scene, "one", 1) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -246,9 +246,9 @@ def test_the_five_points_are_noted_in_their_order() -> None:
             joining = asyncio.ensure_future(scene.join("", name))
             await asyncio.sleep(0.1)
             if name == "two":
-                told = scene.group.heartbeat("one", 1)
-                assert told is not None
-                told()
+                handed = scene.group.heartbeat("one", 1)
+                assert handed is not None
+                handed()
                 again = asyncio.ensure_future(scene.join("one", "?"))
                 first = await joining
                 first.handed()
@@ -277,11 +277,11 @@ def test_one_that_heartbeats_but_does_not_join_holds_the_others_up_for_a_session
         for _ in range(30):
             await asyncio.sleep(SESSION / 10)
             try:
-                told = scene.group.heartbeat("deaf", 1)
+                handed = scene.group.heartbeat("deaf", 1)
             except GroupError:
                 break
-            if told is not None:
-                told()
+            if handed is not None:
+                handed()
         joined = await asyncio.wait_for(other, SESSION)
         assert joined.generation == 2
         assert [line["reason"] for line in (line["detail"] for line in scene.named("draft-change"))][-1] == (

@@ -148,7 +148,7 @@ def test_whoever_was_there_before_is_displaced_by_a_claim(fates: list[str]) -> N
     run(check())
 
 
-def test_what_does_not_fit_is_never_sent_and_what_nobody_wrote_is_none() -> None:
+def test_what_does_not_fit_is_never_sent_and_what_was_never_written_is_none() -> None:
     async def check() -> None:
         znode = Znode()
         with pytest.raises(TooLarge, match=str(LARGEST)):

@@ -132,11 +132,11 @@ def test_one_whose_predecessor_came_in_between_learns_what_it_wrote() -> None:
 
 
 def test_one_whose_term_ends_while_it_tidies_up_takes_nothing_away_from_its_successor() -> None:
-    nobody = next(name for name in (f"a{n}" for n in range(1000)) if partition_of(name, PARTITIONS) == INDEX)
+    abandoned = next(name for name in (f"a{n}" for n in range(1000)) if partition_of(name, PARTITIONS) == INDEX)
 
     async def check(zookeeper: ZooKeeper) -> None:
         empty = GroupMetadata(5, 3, "range", {}, {}, {})
-        await zookeeper.create(paths.draft_group(nobody), znodes.encode(empty))
+        await zookeeper.create(paths.draft_group(abandoned), znodes.encode(empty))
         unused: Any = None
         background = Background(unused)
         events = EventLog(lambda line: None, lambda: None, (), asyncio.get_running_loop().time, 1, 1)
@@ -148,7 +148,7 @@ def test_one_whose_term_ends_while_it_tidies_up_takes_nothing_away_from_its_succ
         await ready(term)
         tidying = asyncio.get_running_loop().create_task(coordinator.tidy(stored))
         await asyncio.sleep(0)
-        assert [group.group_id for group in term.groups.values() if group.state is DraftState.DEAD] == [nobody]
+        assert [group.group_id for group in term.groups.values() if group.state is DraftState.DEAD] == [abandoned]
         coordinator.end(term)
         await tidying
         assert await zookeeper.get_children(paths.DRAFT_GROUPS) == ["g"]

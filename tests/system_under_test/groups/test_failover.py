@@ -68,7 +68,7 @@ def test_1_noticed_in_vain_when_the_member_recovers() -> None:
             for member in reversed(members):
                 assert await member.heartbeat() == ErrorCode.NONE
             assert (await members[0].described()).state == "Stable"
-            assert generations(cluster)[-1] == before, "nobody had to join again"
+            assert generations(cluster)[-1] == before, "no member had to join again"
 
     simulate(check)
 
@@ -82,10 +82,10 @@ def test_1_a_member_that_is_really_gone_is_noticed_again() -> None:
             await die_there(cluster, "group-preparing")
             assert await one.heartbeat() == ErrorCode.NONE
 
-            async def told() -> bool:
+            async def removed() -> bool:
                 return await one.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
-            await until(told, "its session is over for the successor, too", 20)
+            await until(removed, "its session is over for the successor, too", 20)
             await all_in(one, two)
             assert one.generation > before
             assert len((await one.described()).members) == 2
@@ -175,7 +175,7 @@ def test_4_what_was_written_counts_and_the_old_generation_is_refused() -> None:
     simulate(check)
 
 
-def test_5_the_new_generation_lives_whoever_was_told_and_a_join_starts_a_round() -> None:
+def test_5_the_new_generation_lives_for_all_and_a_join_starts_a_round() -> None:
     async def check() -> None:
         async with brokers() as cluster:
             members = await three(cluster)
@@ -183,11 +183,13 @@ def test_5_the_new_generation_lives_whoever_was_told_and_a_join_starts_a_round()
             await lie_in_wait(cluster, "group-partly-assigned")
             entering = asyncio.gather(*(member.enter() for member in (late, *members)))
             last = await die_there(cluster, "group-partly-assigned")
-            told = [member for member in (late, *members) if member.assignment and member.generation == last["epoch"]]
-            for member in (late, *members):  # by what they were told as they joined
+            assigned = [
+                member for member in (late, *members) if member.assignment and member.generation == last["epoch"]
+            ]
+            for member in (late, *members):  # by what they got as they joined
                 assert await member.heartbeat() == ErrorCode.NONE
             await entering
-            assert last["owner"] in {member.member_id for member in told}
+            assert last["owner"] in {member.member_id for member in assigned}
             assert {member.generation for member in (late, *members)} == {last["epoch"]}
             assert generations(cluster)[-1] == last["epoch"]
             later = Member(cluster)
@@ -198,8 +200,8 @@ def test_5_the_new_generation_lives_whoever_was_told_and_a_join_starts_a_round()
     simulate(check)
 
 
-def test_nobody_waits_at_a_point_that_is_none() -> None:
-    """A member alone is told all there is to tell at once: nothing is partly done."""
+def test_no_member_waits_at_a_point_that_is_none() -> None:
+    """A member alone gets everything at once: nothing is partly done."""
 
     async def check() -> None:
         async with brokers() as cluster:

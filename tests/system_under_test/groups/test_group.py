@@ -1,5 +1,5 @@
-"""One group under whatever members may do, and a store that is slow or fails: nobody is told a generation that is not
-stored, none is given twice, members of one generation see the same group, and nobody waits for ever.
+"""One group under all that members may do, and a store that is slow or fails: no member learns of a generation that is
+not stored, none is given twice, members of one generation see the same group, and no member waits for ever.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNAVAILABLE = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
 @dataclass
 class Store:
-    """A log: what is put first is first in it, and counts ``delay`` seconds later. When told to fail, it says so, and
+    """A log: what is put first is first in it, and counts ``delay`` seconds later. When it has to fail, it says so, and
     the record is there or not, as it happens.
     """
 
@@ -108,7 +108,7 @@ def simulate(test: Coroutine[Any, Any, None]) -> None:
 
 @dataclass
 class Actor:
-    """A member as clients are: joins, syncs, heartbeats, and starts over when it is told to."""
+    """A member as clients are: joins, syncs, heartbeats, and starts over when it has to."""
 
     scene: Scene
     name: str
@@ -132,7 +132,7 @@ class Actor:
                     await asyncio.sleep(0.1)
                     continue
                 member_id = answer.member_id
-                assert answer.generation_id in self.scene.store.counted, "it is stored before anybody hears of it"
+                assert answer.generation_id in self.scene.store.counted, "it is stored before any member learns of it"
                 self.seen.append((answer.generation_id, member_id))
                 synced = await asyncio.wait_for(self.scene.group.sync(syncing(answer)), 60)
                 if synced.error_code:
@@ -210,7 +210,7 @@ def test_what_was_answered_is_stored_in_the_same_generation_once() -> None:
         for number in range(6):
             answer = await stage.group.join(joining(), "c", "/h", f"c-{number}")
             assert answer.error_code == UNAVAILABLE
-            assert not stage.group.members, "whoever was never told an id is nobody"
+            assert not stage.group.members, "one that never got an id is no member"
         stage.store.failing = False
         answer = await stage.group.join(joining(), "c", "/h", "c-last")
         assert answer.generation_id == 7
@@ -260,9 +260,9 @@ def test_a_late_member_is_not_in_the_generation_that_is_being_written() -> None:
         late = stage.group.join(joining(), "b", "/h", "b")
         answer = await first
         assert [member.member_id for member in answer.members] == ["a"]
-        with pytest.raises(GroupError) as told:
+        with pytest.raises(GroupError) as raised:
             stage.group.heartbeat("a", answer.generation_id)
-        assert told.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+        assert raised.value.code is ErrorCode.REBALANCE_IN_PROGRESS
         again = await stage.group.join(joining("a"), "a", "/h", "-")
         both = {again.generation_id, (await late).generation_id}
         assert both == {answer.generation_id + 1}
@@ -289,21 +289,21 @@ def test_a_commit_is_refused_between_generations() -> None:
     async def check() -> None:
         stage = scene()
         answer = await stage.group.join(joining(), "a", "/h", "a")
-        with pytest.raises(GroupError) as told:
+        with pytest.raises(GroupError) as raised:
             stage.group.may_commit("a", answer.generation_id)
-        assert told.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+        assert raised.value.code is ErrorCode.REBALANCE_IN_PROGRESS
         await stage.group.sync(syncing(answer))
         stage.group.may_commit("a", answer.generation_id)
         late = stage.group.join(joining(), "b", "/h", "b")
         stage.group.may_commit("a", answer.generation_id)  # it has not joined again yet
         again = stage.group.join(joining("a"), "a", "/h", "-")
-        with pytest.raises(GroupError) as told:
+        with pytest.raises(GroupError) as raised:
             stage.group.may_commit("a", answer.generation_id)
-        assert told.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+        assert raised.value.code is ErrorCode.REBALANCE_IN_PROGRESS
         await asyncio.gather(late, again)
-        with pytest.raises(GroupError) as told:
+        with pytest.raises(GroupError) as raised:
             stage.group.may_commit("a", answer.generation_id)
-        assert told.value.code is ErrorCode.ILLEGAL_GENERATION
+        assert raised.value.code is ErrorCode.ILLEGAL_GENERATION
         with pytest.raises(GroupError):
             stage.group.may_commit("", -1)
 
@@ -319,9 +319,9 @@ def test_who_waits_for_the_others_outlives_its_session_and_who_does_not_join_aga
 
         async def beat() -> None:  # it lives, but does not join again
             while "slow" in stage.group.members:
-                with pytest.raises(GroupError) as told:
+                with pytest.raises(GroupError) as raised:
                     stage.group.heartbeat("slow", answer.generation_id)
-                assert told.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+                assert raised.value.code is ErrorCode.REBALANCE_IN_PROGRESS
                 await asyncio.sleep(SESSION / 3)
 
         await beat()
@@ -331,7 +331,7 @@ def test_who_waits_for_the_others_outlives_its_session_and_who_does_not_join_aga
     simulate(check())
 
 
-def test_a_leader_that_does_not_assign_has_everybody_join_again() -> None:
+def test_a_leader_that_does_not_assign_has_all_join_again() -> None:
     async def check() -> None:
         stage = scene()
         first = stage.group.join(joining(), "a", "/h", "a")

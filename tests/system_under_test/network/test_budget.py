@@ -62,7 +62,7 @@ def test_a_small_one_does_not_overtake_a_large_one() -> None:
 
 
 @pytest.mark.parametrize("granted", [False, True])
-def test_a_cancelled_wait_blocks_nobody(granted: bool) -> None:
+def test_a_cancelled_wait_blocks_no_other(granted: bool) -> None:
     async def main() -> None:
         budget = ByteBudget(10)
         await budget.reserve(10)

@@ -1,4 +1,4 @@
-"""However a stream is cut into pieces, the same bytes come out, and its end is told where it is."""
+"""However a stream is cut into pieces, the same bytes come out, and its end is reported where it is."""
 
 from __future__ import annotations
 

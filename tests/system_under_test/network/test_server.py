@@ -269,7 +269,7 @@ def test_no_garbage_stops_the_server(chunks: list[bytes]) -> None:
         logging.getLogger("assay.network").setLevel(logging.NOTSET)
 
 
-def test_half_a_request_ends_with_its_sender_and_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_half_a_request_ends_with_its_sender_and_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with serving({METADATA: metadata}) as (server, connect):
             peer = await connect()
@@ -528,7 +528,7 @@ def test_close_ends_connections_and_the_handlers_they_wait_for() -> None:
     asyncio.run(main())
 
 
-def test_a_handler_for_an_api_that_nobody_described_is_a_mistake() -> None:
+def test_a_handler_for_an_api_without_a_description_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="99"):
         Server({99: metadata}, APIS)
 
@@ -538,10 +538,10 @@ def test_limits_that_could_never_be_met_are_a_mistake() -> None:
         Limits(max_request_bytes=10, max_buffered_bytes=9)
 
 
-def test_a_broker_may_be_told_what_a_stranger_may_ask_of_it() -> None:
-    told = BrokerConfig(
+def test_a_broker_may_be_configured_for_what_any_client_may_ask_of_it() -> None:
+    config = BrokerConfig(
         1, "zk:2181", "h", connections_max_idle_ms=1_500, max_connections_per_ip=7, socket_request_max_bytes=9
     )
-    limits = Limits.configured(told)
+    limits = Limits.configured(config)
     assert (limits.idle_timeout, limits.max_connections_per_ip, limits.max_request_bytes) == (1.5, 7, 9)
     assert Limits.configured(BrokerConfig(1, "zk:2181", "h")) == Limits()
