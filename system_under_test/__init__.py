@@ -11,6 +11,7 @@ cluster's state, ``registrar`` makes a broker part of it. ``client`` is what pro
 tester: ``deployment`` (how a tester runs the broker), ``questions``, ``movement`` (moves replicas), ``disks`` (what
 lies on a dead or living broker's disk).
 
-Imports nothing else of this project; inside, imports go down only (tests/test_architecture.py, LAYERS). Workloads
-import ``client``, ``deployment``, ``protocol`` and ``runtime``; the harness reaches the broker through ``deployment``.
+Imports nothing else of this project; inside, imports go down only (tests/test_architecture.py, LAYERS). Workloads alone
+import it: ``client``, ``deployment``, ``protocol`` and ``runtime``. The harness gets the broker from them as a system,
+and does not know this package.
 """
