@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.nights.record import began, record
-from assay.harness.nights.rows import SCHEMA, Run, table
+from assay.harness.nights.rows import SCHEMAS, Run, table
 from assay.harness.run import store
 
 PARTITION: Final = "night="
@@ -52,7 +52,7 @@ def parts(dataset: Path) -> list[Path]:
             columns = pq.read_schema(part)
         except (pa.ArrowException, OSError) as error:
             raise _damaged(part, "it is not a Parquet file") from error
-        if not columns.equals(SCHEMA):
+        if not any(columns.equals(schema) for schema in SCHEMAS):
             raise _damaged(part, "it has other columns than a run")
     return found
 

@@ -164,7 +164,7 @@ def _faults(engine: DuckDB) -> tuple[FaultLife, ...]:
             injected=one.injected,
             healed=one.healed,
             recovered=more[one.id]["recovered"],
-            bit=one.took_effect,
+            took_effect=one.took_effect,
             failed=one.failed,
         )
         for one in coverage.faults(engine)

@@ -6,6 +6,7 @@ nanoseconds since the run began, as in its history, unless a name says seconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -45,7 +46,7 @@ class FaultLife(msgspec.Struct, frozen=True, kw_only=True):
     injected: int | None
     healed: int | None
     recovered: int | None
-    bit: bool
+    took_effect: bool
     failed: bool
 
 
@@ -141,7 +142,7 @@ SCHEMA: Final = pa.schema(
                     "injected": _NUMBER,
                     "healed": _NUMBER,
                     "recovered": _NUMBER,
-                    "bit": pa.bool_(),
+                    "took_effect": pa.bool_(),
                     "failed": pa.bool_(),
                 }
             )
@@ -162,6 +163,25 @@ SCHEMA: Final = pa.schema(
     }
 )
 """``Run`` in Parquet."""
+FORMER: Final = {"took_effect": "bit"}
+"""Columns of faults in data sets from before, where they had other names."""
+
+
+def _fields(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(index) for index in range(kind.num_fields)]
+
+
+def _faults(fields: Iterable[pa.Field]) -> pa.Schema:
+    """``SCHEMA`` with these fields of a fault."""
+    return SCHEMA.set(SCHEMA.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(list(fields)))))
+
+
+_FIELDS: Final = _fields(SCHEMA.field("faults").type.value_type)
+_FORMER_FIELDS: Final = [field.with_name(FORMER.get(field.name, field.name)) for field in _FIELDS]
+SCHEMAS: Final = (SCHEMA, _faults(_FORMER_FIELDS))
+"""What a part of a data set may have."""
+READ: Final = _faults(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
+"""With the columns of all of them; those that a part lacks are read as null."""
 
 
 def table(run: Run) -> pa.Table:

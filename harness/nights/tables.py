@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from assay.checkers.engine import EngineError
 from assay.checkers.engine.spark_application import SparkApplication
 from assay.harness.nights import dataset
-from assay.harness.nights.rows import NONE, SCHEMA, ddl
+from assay.harness.nights.rows import NONE, READ, ddl
 
 Zoo = Mapping[str, tuple[str, ...]]
 """Defect -> the anomalies of which one must be reported."""
@@ -75,7 +75,7 @@ def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
 
 
 def _views(session: SparkSession, place: Path, zoo: Zoo) -> None:
-    columns = ", ".join(f"`{field.name}` {ddl(field.type)}" for field in SCHEMA)
+    columns = ", ".join(f"`{field.name}` {ddl(field.type)}" for field in READ)
     reader = session.read.schema(f"{columns}, `night` string").option("__globPaths__", "false")
     reader.parquet(f"file://{place.resolve()}").createOrReplaceTempView("stored")
     known = [(defect, list(anomalies)) for defect, anomalies in sorted(zoo.items())]
@@ -125,7 +125,7 @@ TABLES: Final = {
             count_if(verdict = 'unknown') / count(*) as unknown_share,
             coalesce(sum(operations), 0) as operations, sum(size(faults)) as faults_meant,
             sum(size(filter(faults, f -> f.injected is not null))) as faults_injected,
-            sum(size(filter(faults, f -> f.bit))) as faults_bitten
+            sum(size(filter(faults, f -> coalesce(f.took_effect, f.bit)))) as faults_took_effect
         from runs group by night, workload, nemesis, defect order by night, workload, nemesis, defect
         """,
     "detection": f"""

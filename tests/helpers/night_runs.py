@@ -138,5 +138,5 @@ def _fault(chance: random.Random, number: int) -> FaultLife:
     injected = chance.choice((None, number * SECOND))
     return FaultLife(
         id=number, fault="kill", targets=("n1",), intended=0, injected=injected, healed=injected, recovered=None,
-        bit=injected is not None and chance.random() < 0.5, failed=False,
+        took_effect=injected is not None and chance.random() < 0.5, failed=False,
     )  # fmt: skip

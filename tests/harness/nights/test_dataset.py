@@ -71,7 +71,7 @@ def test_a_run_is_one_row_with_its_faults_findings_and_times_of_recovery(tmp_pat
     assert (lost.anomaly, lost.forbidden, lost.instances) == ("lost-write", True, 3)
     assert (lost.time, lost.since_fault) == (4 * SECOND, 2 * SECOND)
     (fault,) = run.faults
-    assert (fault.fault, fault.targets, fault.bit, fault.failed) == ("kill", ("n1",), True, False)
+    assert (fault.fault, fault.targets, fault.took_effect, fault.failed) == ("kill", ("n1",), True, False)
     assert (fault.intended, fault.injected, fault.healed) == (1, 2 * SECOND, 3 * SECOND)
     (back,) = run.returns
     assert (back.key, back.change, back.changed, back.looked) == ("orders-0", "send", 50_001_000, None)

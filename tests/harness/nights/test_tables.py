@@ -18,7 +18,7 @@ import pytest
 from assay.harness.cli.main import main
 from assay.harness.nights import tables
 from assay.harness.nights.dataset import DataSetError, keep, parts
-from assay.harness.nights.rows import NONE, Run
+from assay.harness.nights.rows import NONE, SCHEMAS, Run
 from assay.harness.nights.show import as_json
 from assay.harness.nights.tables import Tables, Zoo, compute_on
 from assay.system_under_test.defects import DEFECTS
@@ -69,7 +69,7 @@ def verdicts(runs: Sequence[Night]) -> Rows:
             "fail_share": told.count("fail") / len(told), "unknown_share": told.count("unknown") / len(told),
             "operations": sum(run.operations or 0 for _, run in some), "faults_meant": len(faults),
             "faults_injected": sum(fault.injected is not None for fault in faults),
-            "faults_bitten": sum(fault.bit for fault in faults),
+            "faults_took_effect": sum(fault.took_effect for fault in faults),
         })  # fmt: skip
     return rows
 
@@ -217,6 +217,18 @@ def test_added_in_another_order_and_twice_the_tables_are_the_same(application: A
     one = compute_on(application, stored(tmp_path / "one", runs), ZOO)
     other = compute_on(application, stored(tmp_path / "other", [*runs[10:], *reversed(runs)]), ZOO)
     assert one == other
+
+
+def test_parts_from_before_whose_columns_had_other_names_count_the_same(application: Any, tmp_path: Path) -> None:
+    runs = some_runs(5, 20)
+    expected = compute_on(application, stored(tmp_path / "new", runs), ZOO)
+    place = stored(tmp_path / "mixed", runs)
+    for part in sorted(place.glob("*/*.parquet"))[::2]:
+        rows = pq.read_table(part).to_pylist()
+        for fault in rows[0]["faults"]:
+            fault["bit"] = fault.pop("took_effect")
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[1]), part)
+    assert compute_on(application, place, ZOO) == expected
 
 
 def test_the_command_tells_writes_and_requires(
