@@ -12,7 +12,6 @@ from assay.checkers.check import View
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import empty
 from assay.harness.core.history import EFFECTS, HistoryReader
-from assay.harness.core.history.format_1 import KINDS as FORMER
 
 MOST_NAMED: Final = 5
 
@@ -23,7 +22,13 @@ KINDS: Final = View(
 )
 """One scan, so that families that do not apply cost none."""
 
-OBJECTS: Final = {family: tuple(kinds.values()) for family, kinds in FORMER.items()}
+OF_FAMILY: Final = {
+    "counter": ("counter-add", "counter-read"),
+    "max-register": ("max-write", "max-read"),
+    "queue": ("queue-enqueue", "queue-dequeue", "queue-drained"),
+    "register": ("register-write", "register-read", "register-cas"),
+    "set": ("set-add", "set-remove", "set-read"),
+}
 """The kinds of effects of each family of objects."""
 
 _NAMELESS: Final = ("add", "remove", "read", "write", "cas")
@@ -39,7 +44,7 @@ def among(kinds: tuple[str, ...]) -> str:
 
 def applies(family: str) -> str:
     """SQL of the number of keys that are objects of this family."""
-    kinds = among(OBJECTS[family])
+    kinds = among(OF_FAMILY[family])
     return f"select count(*) as examined from (select key from effect_kinds where kind in ({kinds}) group by key) as k"
 
 

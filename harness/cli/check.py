@@ -28,7 +28,7 @@ EXAMPLES: Final = """\
 examples:
   assay check store/latest                                the last run, by its own contract
   assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
-  assay check history/ --family=counter                   where effects do not say what its objects are
+  assay check history/ --family=counter                   of format 1, whose effects do not name their objects
   assay check history/ --model=kv                         Parquet folder ops/, by a model
   assay check history.edn --model=cas-register            Jepsen's: a vector of operations, or one map per line
   assay check history.edn --model=register --keys=tuples  values are [key value], of jepsen.independent
@@ -55,7 +55,9 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, default=AUTO, help="of a file: edn or jepsen-log (default: by how it begins)"
     )
-    parser.add_argument("--family", choices=OBJECTS, help="what its objects are, where the contract does not say")
+    parser.add_argument(
+        "--family", choices=OBJECTS, help="what its objects are, if its format is 1 and its contract does not say it"
+    )
     parser.add_argument(
         "--model", type=_model, metavar="MODEL",
         help=f"what the operations are of ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it",
