@@ -18,7 +18,7 @@ def played(
     experiment = test if isinstance(test, Experiment) else experiment_of(test)
     assert experiment is not None, f"{test} is no experiment"
     name = f"{experiment.body.__module__}::{experiment.name}"
-    attempt = Attempt(experiment, settings, name, "pytest", reports=reports, engines=engines)
+    attempt = Attempt(experiment, settings, name, "pytest", reports=reports, engines=engines or Engines())
     try:
         attempt.set_up()
         attempt.run()
