@@ -87,9 +87,10 @@ class RegisterClient:
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
         operation, result = completed.operation, completed.completion.result
+        kind = f"register-{operation.f}"
         if result is None:
-            return [Effect(operation.f, "r", value=operation.argument)]
-        return [Effect(operation.f, "r", result["version"], result["value"])]
+            return [Effect(kind, "r", value=operation.argument)]
+        return [Effect(kind, "r", result["version"], result["value"])]
 
 
 def step(value: int, context: Context) -> tuple[Operation, int]:

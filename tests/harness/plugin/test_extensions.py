@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 
 from assay.checkers.check import Family
 from assay.harness.cli.command import Exit
-from assay.harness.cli.main import main
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.nemesis.kill import Kill
@@ -59,22 +59,21 @@ def test_a_check_and_a_model_find_what_is_wrong_and_the_page_explains_it(extende
     assert "two acknowledged sends were given one offset" in page
 
 
-def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
-    extended: pytest.Pytester, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(extended: pytest.Pytester) -> None:
     extended.runpytest_subprocess(*FAST, "-q").assert_outcomes(passed=1)
     examined = {one["check"]: one["rows"] for one in verdict(extended)["examined"]}
     assert examined["reused-offset"] > 100
     assert examined["nonlinearizable"] > 100
-    run = str(extended.path / "store" / "latest")
-    assert main(["check", run]) == Exit.UNKNOWN
-    said = capsys.readouterr().out
+    check = (sys.executable, "-m", "assay.harness.cli.main", "check", "store/latest")
+    without = extended.run(*check)
+    assert without.ret == Exit.UNKNOWN
+    said = without.stdout.str()
     assert "the checks offsets-of-sends (reused-offset) that the run was judged by are not available here" in said
     assert "the run's model 'ends' is not available here: name the module that adds it, --plugin=MODULE" in said
-    monkeypatch.syspath_prepend(str(EXTENSION.parent))
-    assert main(["check", run, "--plugin=extension"]) == Exit.PASS
-    assert main(["check", run, "--plugin=toy_log"]) == Exit.USAGE
-    assert "--plugin=toy_log adds nothing" in capsys.readouterr().err
+    assert extended.run(*check, "--plugin=conftest").ret == Exit.PASS
+    empty = extended.run(*check, "--plugin=toy_log")
+    assert empty.ret == Exit.USAGE
+    empty.stderr.fnmatch_lines(["*--plugin=toy_log adds nothing*"])
 
 
 def test_a_model_that_there_is_not_is_a_usage_error(extended: pytest.Pytester) -> None:
