@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
-from assay.harness.core.history import EFFECTS, FAULTS, OPS, SCHEMAS, HistoryError, HistoryReader, HistoryWriter
+from assay.harness.core.history import EFFECTS, FAULTS, FORMAT, OPS, SCHEMAS, HistoryError, HistoryReader, HistoryWriter
+from assay.harness.core.history.schema import FORMAT_KEY
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 pytestmark = pytest.mark.slow
@@ -393,3 +394,30 @@ def test_closed_json_is_what_the_reader_says(tmp_path: Path) -> None:
     digest = write(tmp_path, [(row(1), [])])
     closed = msgspec.json.decode((tmp_path / "closed.json").read_bytes())
     assert closed == {"digest": digest, "rows": {"ops": 1, "effects": 0, "faults": 0, "events": 0, "replicas": 0}}
+
+
+def test_each_file_says_its_format_and_a_newer_one_is_rejected_by_name(tmp_path: Path) -> None:
+    write(tmp_path, [(row(1), [Effect("append", "k", position=7, message_key="m")])])
+    reader = HistoryReader(tmp_path)
+    assert {reader.format(name) for name in SCHEMAS} == {FORMAT}
+    assert not any(reader.translation(name) for name in SCHEMAS)
+    part = reader.paths("effects")[-1]
+    table = pq.read_table(part)
+    pq.write_table(table.replace_schema_metadata({FORMAT_KEY: b"99"}), part)
+    with pytest.raises(HistoryError, match=rf"{part} has format 99, and this version reads formats 1 to {FORMAT}"):
+        HistoryReader(tmp_path)
+    pq.write_table(table.drop_columns("version"), part)
+    with pytest.raises(HistoryError, match=r"has no column version \(int64\)"):
+        HistoryReader(tmp_path)
+
+
+def test_files_that_do_not_say_their_format_may_have_columns_of_today(tmp_path: Path) -> None:
+    effects = [Effect("read", "r", version=4, value=1), Effect("append", "k", message_key="m", position=7)]
+    write(tmp_path, [(row(1), effects)])
+    for part in HistoryReader(tmp_path).paths("effects"):
+        pq.write_table(pq.read_table(part).replace_schema_metadata(None), part)
+    reader = HistoryReader(tmp_path)
+    assert reader.format("effects") == 1
+    read, append = reader.table("effects").to_pylist()
+    assert (read["kind"], read["version"], read["position"]) == ("register-read", 4, None)
+    assert (append["kind"], append["message_key"], append["position"], append["owner"]) == ("append", "m", 7, None)
