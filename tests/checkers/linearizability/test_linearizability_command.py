@@ -142,7 +142,7 @@ def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Pat
 
 def checking(folder: Path, engine: str) -> tuple[subprocess.Popen[str], int]:
     """``assay check`` with a model of ours, and the terminal where it tells how far it is."""
-    command = ["check", str(folder), "--model=linearizability_models:Mixer", f"--engine={engine}"]
+    command = ["check", str(folder), "--model=helpers.linearizability_models:Mixer", f"--engine={engine}"]
     terminal, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *command],
