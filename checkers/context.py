@@ -5,7 +5,7 @@ For the reader of a finding, never for a verdict: events carry their nodes' cloc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -28,12 +28,18 @@ def with_context(engine: Engine, found: Sequence[Finding]) -> list[Finding]:
 
 
 def _spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:
-    ops = sorted({op for finding in found for op in finding.operations})
+    """By operation; those of a history that is judged by a model alone have no effects."""
+    ops = {op for finding in found for op in finding.operations}
+    spans = _times(engine, "op", "effects", ops)
+    return spans | _times(engine, '"index"', "ops", ops - spans.keys())
+
+
+def _times(engine: Engine, column: str, table: str, ops: Collection[int]) -> dict[int, tuple[int, int]]:
     if not ops:
         return {}
     rows = engine.rows(
-        "select op, min(call) as call, max(coalesce(ret, call)) as ret from effects "
-        f"where op in ({', '.join(map(str, ops))}) group by op"
+        f"select {column} as op, min(call) as call, max(coalesce(ret, call)) as ret from {table} "
+        f"where {column} in ({', '.join(map(str, sorted(ops)))}) group by {column}"
     )
     return {row["op"]: (row["call"], row["ret"]) for row in rows}
 

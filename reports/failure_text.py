@@ -79,7 +79,7 @@ def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iter
         yield f"forbidden: {', '.join(counts)}, in {judgement.operations} operations"
     yield from _tolerated(judgement)
     if judgement.unknown:
-        yield f"not judged: {'; '.join(judgement.unknown[:REASONS])}"
+        yield f"speaks against a pass: {'; '.join(_first_lines(judgement))}"
 
 
 def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
@@ -96,12 +96,18 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
 
 
 def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
-    reasons = list(judgement.unknown)
+    reasons = _first_lines(judgement)
     yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
-    yield from (f"  {reason}" for reason in reasons[1:REASONS])
-    if len(reasons) > REASONS:
-        yield f"  and {len(reasons) - REASONS} more reasons (verdict.json)"
+    yield from (f"  {reason}" for reason in reasons[1:])
+    more = len(judgement.unknown) - len(reasons)
+    if more:
+        yield f"  and {more} more reasons (verdict.json)"
     yield f"operations: {judgement.operations}, effects: {judgement.effects}"
+
+
+def _first_lines(judgement: Judgement) -> list[str]:
+    """Of the first reasons; the tracebacks that may follow are in verdict.json."""
+    return [reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown[:REASONS]]
 
 
 def _tolerated(judgement: Judgement) -> Iterator[str]:

@@ -145,7 +145,12 @@ def _lead(report: Report) -> str:
     if judgement.verdict is Verdict.FAIL:
         return report.findings[0].claim if report.findings else "The contract was broken; no finding says where."
     if judgement.verdict is Verdict.UNKNOWN:
-        return judgement.unknown[0] if judgement.unknown else "The evidence carries neither answer."
+        # The first line says what it is; a traceback may follow.
+        return (
+            judgement.unknown[0].strip().partition("\n")[0]
+            if judgement.unknown
+            else "The evidence carries neither answer."
+        )
     clear = sum(1 for check in report.checks if check.rows)
     faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.took_effect]
     under = f", under {len(faults)} {'fault' if len(faults) == 1 else 'faults'}" if faults else ", without faults"

@@ -87,7 +87,8 @@ def finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
         f"{history.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{others}, "
         f"and then the state can only be {states}."
     )
-    involved = (why.operation, *why.concurrent, *why.order[::-1])
+    # The last one placed comes second: these two say when to look, and which faults were in force then.
+    involved = tuple(dict.fromkeys((why.operation, *why.order[-1:], *why.concurrent, *why.order[::-1])))
     return Finding(
         anomaly=anomaly,
         key=history.key,

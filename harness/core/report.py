@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from assay.harness.core.operation import Outcome
 
@@ -18,6 +20,8 @@ class UnexpectedException:
     """The operation."""
     process: int
     f: str
+    summary: str
+    """In one line, with the place: ``KeyError: 'k' at test_bank.py:17``."""
     traceback: str
 
 
@@ -32,10 +36,14 @@ class RunReport:
     """Operations per node that clients belong to."""
     failed_opens: dict[str, int] = field(default_factory=dict)
     """Connections that could not be opened, per node; each was tried again."""
+    opened: set[str] = field(default_factory=set)
+    """Nodes at which a client could be opened at least once."""
     failed_closes: int = 0
     """Clients whose ``close`` raised or took too long; of no consequence for the history."""
-    last_errors: dict[str, str] = field(default_factory=dict)
-    """Per node, what the last open or close that failed said."""
+    open_errors: dict[str, str] = field(default_factory=dict)
+    """Per node, what the last open that failed said, and where in the client's code."""
+    close_errors: dict[str, str] = field(default_factory=dict)
+    """The same of closes; for the record."""
     exceptions: list[UnexpectedException] = field(default_factory=list)
     """The first 20."""
     exceptions_total: int = 0
@@ -50,13 +58,22 @@ class RunReport:
 
     @property
     def unknown(self) -> list[str]:
-        """Why no verdict on this run can be pass; empty when nothing speaks against it."""
+        """Why no verdict on this run can be pass; empty when nothing speaks against it.
+
+        The first line of each says what it is; a traceback may follow.
+        """
         reasons = []
+        never = sorted(self.failed_opens.keys() - self.opened)
+        if never:
+            reasons.append(
+                f"no client could be opened on {', '.join(never)}; the last error: {self.open_errors[never[-1]]}"
+            )
         if self.exceptions_total:
             first = self.exceptions[0]
             reasons.append(
-                f"{self.exceptions_total} unexpected exceptions in the client; the first in operation {first.index} "
-                f"({first.f}, process {first.process}):\n{first.traceback}"
+                f"{self.exceptions_total} unexpected exception{'s' * (self.exceptions_total > 1)} in the client; "
+                f"the first: {first.summary}, in operation {first.index} ({first.f}, process {first.process}):\n"
+                f"{first.traceback}"
             )
         return reasons
 
@@ -70,19 +87,38 @@ class RunReport:
 
     def open_failed(self, node: str, error: Exception) -> None:
         self.failed_opens[node] = self.failed_opens.get(node, 0) + 1
-        self.last_errors[node] = f"open: {describe(error)}"
+        self.open_errors[node] = placed(error)
 
     def close_failed(self, node: str, error: Exception) -> None:
         self.failed_closes += 1
-        self.last_errors[node] = f"close: {describe(error)}"
+        self.close_errors[node] = placed(error)
 
     def unexpected(self, index: int, process: int, f: str, error: BaseException) -> None:
         self.exceptions_total += 1
         if len(self.exceptions) < KEPT_EXCEPTIONS:
             text = "".join(traceback.format_exception(error))
-            self.exceptions.append(UnexpectedException(index, process, f, text))
+            self.exceptions.append(UnexpectedException(index, process, f, placed(error), text))
 
 
 def describe(error: BaseException) -> str:
     """``ValueError: text`` in one line, at most 200 characters of text."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def placed(error: BaseException) -> str:
+    """As :func:`describe`, and the file and line of the caller's own code that it came from, if it came from any."""
+    own = [
+        f" at {Path(frame.f_code.co_filename).name}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not _foreign(frame.f_globals.get("__name__", ""), frame.f_code.co_filename)
+    ]
+    return describe(error) + (own[-1] if own else "")
+
+
+def _foreign(module: str, file: str) -> bool:
+    """Code that no reader of an error has to mend: this harness, Python's own, an installed package."""
+    return (
+        module.startswith(("assay.harness.", "assay.cluster.", "assay.nemesis."))
+        or module.partition(".")[0] in sys.stdlib_module_names
+        or "site-packages" in file
+    )

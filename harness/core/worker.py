@@ -149,6 +149,7 @@ class Worker:
                 async with asyncio.timeout(self._around.time_limit):
                     await self.client.open(self.endpoint, self._around.runtime)
                 self.effects = self.client.effects
+                self._around.report.opened.add(self.endpoint.node)
                 return self.client
             except BlockingClientError:
                 raise

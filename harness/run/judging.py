@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from assay.checkers.context import with_context
 from assay.checkers.contract import Contract
-from assay.checkers.engine import Engines
+from assay.checkers.engine import Engine, Engines
 from assay.checkers.judge import Watch, judge
 from assay.checkers.linearizability import Model, ModelError, search
 from assay.checkers.verdict import Judgement, Verdict
@@ -45,17 +46,21 @@ def judge_run(
             notes=notes,
             watch=watch,
         )
-    if model is None or model not in registry.models or judgement.interrupted:
-        return judgement
-    return merged(judgement, _by_model(history, registry.models[model], watch))
+        if model is None or model not in registry.models or judgement.interrupted:
+            return judgement
+        return merged(judgement, _by_model(history, registry.models[model], engine, watch))
 
 
-def _by_model(history: HistoryReader, model: Model, watch: Watch | None) -> Judgement | str:
-    """The search's judgement, or why there is none."""
+def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch | None) -> Judgement | str:
+    """The search's judgement, with the faults in force at what it found; or why there is none.
+
+    ``engine``: holds the history.
+    """
     try:
-        return search(history.table("ops"), model, progress=watch or (lambda what, done, total: None))
+        found = search(history.table("ops"), model, progress=watch or (lambda what, done, total: None))
     except ModelError as error:
         return f"the operations are not those of the model {model.name}: {error}"
+    return msgspec.structs.replace(found, findings=tuple(with_context(engine, found.findings)))
 
 
 def merged(checks: Judgement, model: Judgement | str) -> Judgement:

@@ -52,6 +52,15 @@ def test_unknown_begins_so_and_says_why() -> None:
     assert text.startswith("UNKNOWN: no operation succeeded\n  kill did not bite\n")
 
 
+def test_of_an_exception_in_a_client_its_own_line_is_shown_and_not_the_head_of_its_traceback() -> None:
+    reason = "20 unexpected exceptions in the client; the first: KeyError: 'bug' at test_x.py:17, in operation 3:"
+    unknown = (f"{reason}\nTraceback (most recent call last):\n  File ...\nKeyError: 'bug'", "the history is empty")
+    text = describe(judgement(Verdict.UNKNOWN, unknown=unknown), EvidenceLines(), ENDING)
+    assert text.startswith(f"UNKNOWN: {reason.removesuffix(':')}\n  the history is empty\n")
+    text = describe(judgement(Verdict.FAIL, finding(), unknown=unknown), EvidenceLines(), ENDING)
+    assert f"speaks against a pass: {reason.removesuffix(':')}; the history is empty" in text.splitlines()
+
+
 def test_an_interrupted_run_says_so() -> None:
     reported = ("the run was interrupted",)
     assert "interrupted" in describe(judgement(Verdict.UNKNOWN, unknown=reported), EvidenceLines(), ENDING)

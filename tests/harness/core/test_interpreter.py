@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import pairwise
@@ -282,7 +283,13 @@ def test_an_escaped_exception_is_info_and_makes_the_verdict_unknown_with_its_tra
     assert all(by_index[found.index].process == found.process for found in report.exceptions)
     assert len({found.process for found in report.exceptions}) == 20
     assert "in broken" in report.exceptions[0].traceback
-    assert "30 unexpected exceptions" in report.unknown[0]
+    first, *traceback = report.unknown[0].splitlines()
+    assert re.match(
+        r"30 unexpected exceptions in the client; the first: ValueError: no such thing as 10 at "
+        r"test_interpreter.py:\d+, in operation \d+ \(n, process \d+\):$",
+        first,
+    )
+    assert traceback[-1] == "ValueError: no such thing as 10"
 
 
 @pytest.mark.parametrize("answer", [None, "ok"])
@@ -338,8 +345,9 @@ def test_a_node_that_refuses_is_tried_again_while_the_others_work() -> None:
     assert 5 * S <= second[0].call < 6.5 * S
     assert {row.process for row in second} == {1}, "no operation ended info, so the process is the same"
     assert 5 <= report.failed_opens["n2"] <= 12
-    assert report.last_errors["n2"] == "open: ConnectionRefusedError: n2 refused"
+    assert re.fullmatch(r"ConnectionRefusedError: n2 refused at test_interpreter.py:\d+", report.open_errors["n2"])
     assert "n1" not in report.failed_opens
+    assert report.unknown == [], "it was open later: nothing speaks against a pass"
 
 
 def test_a_cluster_that_is_down_for_good_does_not_hold_up_the_time_limit() -> None:
@@ -355,6 +363,34 @@ def test_a_cluster_that_is_down_for_good_does_not_hold_up_the_time_limit() -> No
     )
     assert recorded.rows == []
     assert set(report.failed_opens) == {"n1", "n2"}
+    (reason,) = report.unknown
+    assert reason.startswith("no client could be opened on n1, n2; the last error: ConnectionRefusedError: n2 refused")
+
+
+def test_a_node_at_which_no_client_could_be_opened_is_named_with_the_error_of_open_and_not_of_close() -> None:
+    class Misspelt(Scripted):
+        async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+            if endpoint.node == "n2":
+                raise AttributeError("no attribute 'adress'")
+
+        async def close(self) -> None:
+            raise AttributeError("no attribute 'writer'")
+
+    report = simulated(
+        run(
+            time_limit(3.0, stagger(0.1, numbers())),
+            endpoints=ENDPOINTS,
+            client=lambda: Misspelt(quick, []),
+            recorder=Recorded(),
+            concurrency=2,
+        )
+    )
+    assert report.ok > 0
+    (reason,) = report.unknown
+    place = r"test_interpreter.py:\d+"
+    assert re.fullmatch(
+        rf"no client could be opened on n2; the last error: AttributeError: no attribute 'adress' at {place}", reason
+    )
 
 
 def test_opening_has_a_time_limit_and_is_tried_again() -> None:
@@ -380,7 +416,7 @@ def test_a_client_whose_close_fails_does_no_harm() -> None:
         run(some(4), endpoints=ENDPOINTS, client=lambda: Clinging(quick, []), recorder=Recorded(), concurrency=2)
     )
     assert (report.ok, report.failed_closes, report.unknown) == (4, 2, [])
-    assert report.last_errors["n1"] == "close: OSError: broken pipe"
+    assert report.close_errors["n1"].startswith("OSError: broken pipe")
 
 
 def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_same_clients() -> None:

@@ -47,6 +47,27 @@ def test_what_the_model_finds_fails_a_run_whose_checks_say_nothing(tmp_path: Pat
     assert "no check applies to this history" in judgement.unknown
 
 
+def test_what_the_model_finds_names_the_faults_in_force_from_the_last_operation_that_had_a_place(
+    tmp_path: Path,
+) -> None:
+    done = [("put", "a", None), ("put", "b", None), ("get", None, "b"), ("get", None, "a")]
+    with HistoryWriter(tmp_path) as writer:
+        for index, (verb, argument, result) in enumerate(done):
+            call = (index + 1) * SECOND
+            operation, completion = Operation(verb, "k", argument), Completion(Outcome.OK, result)
+            writer.completed(Completed(index, 0, "w0", operation, completion, call, call + 1), [])
+        for number, (begun, healed) in enumerate([(1.1, 2.5), (3.2, 3.8), (4.5, 5.0)], 1):
+            for phase, time in (("injected", begun), ("healed", healed)):
+                writer.fault(
+                    id=number, fault="partition", targets=["n1"], phase=phase, time=int(time * SECOND), took_effect=True
+                )
+    with Engines() as engines:
+        judgement = judge_run(open_history(tmp_path), NOTHING, engines, Registry.standard(), model="kv")
+    (found,) = judgement.findings
+    assert found.operations[:2] == (3, 2)
+    assert found.faults == (2,)
+
+
 def test_what_the_checks_doubt_keeps_a_model_from_passing(tmp_path: Path) -> None:
     judgement = judged(tmp_path, "a", model="kv", contract=Contract())
     assert judgement.verdict is Verdict.UNKNOWN
