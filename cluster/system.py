@@ -1,6 +1,7 @@
 """What a user writes down about the system they test: how its processes start, are found ready, and who leads.
 
-``system_under_test/deployment.py`` satisfies :class:`System` structurally, without importing it; yours does likewise.
+Your class inherits from :class:`System` and overrides what it needs. (The broker's, in
+``system_under_test/deployment.py``, only has the same attributes: the broker imports nothing of the tester.)
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.runtime import Runtime
 
-Entry = Callable[[Any, Sequence[str]], Coroutine[Any, Any, int]]
-"""``entry(runtime, argv)`` runs one process to its end and returns its exit code; see
-``assay.system_under_test.runtime``.
-"""
+Entry = Callable[[Runtime, Sequence[str]], Coroutine[Any, Any, int]]
+"""``entry(runtime, argv)`` runs one process to its end and returns its exit code."""
 
 ZOOKEEPER_ROLE = "zookeeper"
 ZOOKEEPER_PORT = 2181
@@ -74,8 +74,11 @@ class System(Protocol):
         """Absolute paths of text logs worth keeping after a run."""
         return ()
 
-    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
-        """The process itself as a coroutine, for the simulation; ``argv`` is what ``argv()`` returned."""
+    async def entry(self, runtime: Runtime, argv: Sequence[str]) -> int:
+        """The process itself as a coroutine, for the simulation; returns its exit code.
+
+        ``argv`` is what ``argv()`` returned, ``runtime`` its disk, clock and chance (``cluster/runtime.py``).
+        """
         raise DeploymentError(f"{self.name} cannot be simulated: it has no entry; run it with --cluster=docker")
 
     async def set_up(self, cluster: Cluster) -> None:

@@ -28,6 +28,7 @@ from assay.cluster.docker import disk, image, layer, network, source
 from assay.cluster.docker.engine import EngineError, engine, labels
 from assay.cluster.docker.freezer import DockerFreezer
 from assay.cluster.docker.perform import perform
+from assay.cluster.naming import node_name
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import process
 from assay.cluster.ssh.connection import Login, SshConnection
@@ -39,8 +40,6 @@ T = TypeVar("T")
 HOME = f"/{source.ROOT}"
 SSH_WITHIN = 30.0
 """Seconds for a container's sshd to answer."""
-PREFIXES = {ZOOKEEPER_ROLE: "zk", "broker": "n"}
-"""How nodes are called; another role's nodes by its own name."""
 WORKERS = 48
 
 
@@ -330,7 +329,7 @@ def plan(roles: Sequence[str], counts: Mapping[str, int]) -> list[_Plan]:
     nodes: list[_Plan] = []
     for role in roles:
         for index in range(1, counts.get(role, 0) + 1):
-            nodes.append(_Plan(f"{PREFIXES.get(role, role)}{index}", role, index, len(nodes)))
+            nodes.append(_Plan(node_name(roles, role, index), role, index, len(nodes)))
     return nodes
 
 

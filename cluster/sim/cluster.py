@@ -1,9 +1,8 @@
 """A simulated cluster: nodes of each role on one simulation loop, with ZooKeeper servers of its own.
 
-Names and addresses depend on the counts alone: ``n1, n2, ...`` for the system's main role (the first that is not
-``zookeeper``), ``zk1, ...`` for ZooKeeper, the role's name and a number for others; addresses are handed out in order
-from 198.18.0.2. All chance (disks, latencies of fsync, each incarnation's ``random``) comes from the seed through
-strings that name its use, so that adding one use leaves the others as they were.
+Names (``cluster/naming.py``) and addresses depend on the counts alone; addresses are handed out in order from
+198.18.0.2. All chance (disks, latencies of fsync, each incarnation's ``random``) comes from the seed through strings
+that name its use, so that adding one use leaves the others as they were.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 
+from assay.cluster.naming import node_name
 from assay.cluster.node import Node
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
@@ -20,7 +20,7 @@ from assay.cluster.sim.process import Process
 from assay.cluster.sim.runtime import EPOCH, SimRuntime
 from assay.cluster.sim.zookeeper import server
 from assay.cluster.sim.zookeeper.ensemble import Ensemble
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
+from assay.cluster.system import ZOOKEEPER_ROLE, System
 
 FIRST_ADDRESS = 2
 
@@ -45,16 +45,10 @@ class SimCluster:
         self._prepared: set[str] = set()
         for role, count in counts.items():
             for index in range(1, count + 1):
-                self._nodes.append(self._make(role, index, self._name(role, index)))
+                self._nodes.append(self._make(role, index, node_name(system.roles, role, index)))
         hosts = [node.host for node in self._nodes if node.role == ZOOKEEPER_ROLE]
         self.zookeeper = Ensemble(loop.network, hosts, lambda: EPOCH + loop.time())
         self._harness_runtimes = 0
-
-    def _name(self, role: str, index: int) -> str:
-        if role == ZOOKEEPER_ROLE:
-            return f"zk{index}"
-        main = next((name for name in self._system.roles if name not in (ZOOKEEPER_ROLE, CLIENT_ROLE)), None)
-        return f"n{index}" if role == main else f"{role}{index}"
 
     def _make(self, role: str, index: int, name: str) -> SimNode:
         number = FIRST_ADDRESS + len(self._nodes)

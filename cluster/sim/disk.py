@@ -201,7 +201,7 @@ class SimFile:
 
 
 class SimStorage:
-    """One process's view of a disk: the ``Storage`` of ``assay.system_under_test.runtime``, structurally."""
+    """One process's view of a disk: satisfies ``assay.cluster.runtime.Storage``, and the broker's own, structurally."""
 
     def __init__(self, names: Namespace, check: Check, delay: Delay, root: str, room: Room) -> None:
         self._room = room

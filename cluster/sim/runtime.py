@@ -1,4 +1,4 @@
-"""What a simulated process gets: the ``Runtime`` of ``assay.system_under_test.runtime``, structurally."""
+"""What a simulated process gets: satisfies ``assay.cluster.runtime.Runtime``, and the broker's own, structurally."""
 
 from __future__ import annotations
 

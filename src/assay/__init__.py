@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.node import Cluster, Node, NodeError, ProcessState, ProcessStatus, by_role
+    from assay.cluster.runtime import Runtime
     from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, Grouped, Holdable, Movable, Replicated, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
@@ -68,6 +69,7 @@ _HOMES = {
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.node": "Cluster Node NodeError ProcessState ProcessStatus by_role",
+    "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
         "DeploymentError Durable Entry Eventful Grouped Holdable Movable Replicated Standalone StoredRecord "
@@ -101,7 +103,7 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES",
     "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Operation",
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState", "ProcessStatus", "Proof",
-    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "SET_ANOMALIES",
+    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "Runtime", "SET_ANOMALIES",
     "ScheduleError", "Scope", "Settings", "Source", "Standalone", "StoredRecord", "StrikePoints", "Switchable",
     "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
     "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",

@@ -1,0 +1,46 @@
+"""The system of docs/your_own_system.md, "In the simulation", serves, and its counts survive a power loss."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+from assay.cluster.deploy import start_system
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+
+from helpers.counter_system import ask
+
+PAGE = Path(__file__).parents[3] / "docs" / "your_own_system.md"
+
+
+def explained() -> Any:
+    section = PAGE.read_text().partition("## 8.")[2]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "explained"}
+    exec(code, names)
+    return names["Counter"]()
+
+
+def test_the_system_of_the_page_counts_and_survives_a_power_loss() -> None:
+    async def main() -> list[str]:
+        system = explained()
+        cluster = SimCluster(system, {"server": 3}, seed=1)
+        try:
+            await start_system(system, cluster, 20, lambda _: None)
+            node = cluster.sim_nodes[1]
+            answers = [node.name, await ask(node, "add"), await ask(node, "add"), await ask(cluster.nodes[0], "add")]
+            await node.power_loss()
+            await node.start()
+            while True:
+                try:
+                    return [*answers, await ask(node, "add")]
+                except OSError:
+                    await asyncio.sleep(0.1)
+        finally:
+            await cluster.close()
+
+    with asyncio.Runner(loop_factory=lambda: SimLoop(1)) as runner:
+        assert runner.run(main()) == ["n2", "1", "2", "1", "3"]

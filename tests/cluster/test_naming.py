@@ -1,0 +1,20 @@
+"""Nodes are called the same in containers and in the simulation."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.cluster.docker.cluster import plan
+
+
+@pytest.mark.parametrize(
+    ("roles", "names"),
+    [
+        (("zookeeper", "broker", "client"), ["zk1", "n1", "n2", "client1"]),
+        (("server",), ["n1", "n2"]),
+        (("registry", "store"), ["n1", "store1", "store2"]),
+    ],
+)
+def test_the_main_role_is_n_and_others_have_their_own_names(roles: tuple[str, ...], names: list[str]) -> None:
+    counts = {role: 2 if role in ("broker", "server", "store") else 1 for role in roles}
+    assert [item.name for item in plan(roles, counts)] == names
