@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from assay.cluster import zookeeper
-from assay.cluster.node import Cluster, Node, ProcessState, by_role
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
 POLL = 0.1
@@ -56,6 +56,10 @@ async def _until_ready(system: System, cluster: Cluster, node: Node, end: float,
             seen = "it did not answer"
         except OSError as error:
             seen = f"{type(error).__name__}: {error}"
+        except (NodeError, DeploymentError):
+            raise
+        except Exception as error:
+            raise DeploymentError(f"ready() of {node.name} raised {type(error).__name__}: {error}") from error
         await asyncio.sleep(POLL)
     raise DeploymentError(
         f"{node.name} ({node.role}) at {node.address} was not ready within {deadline:g} s; last seen: {seen}. "

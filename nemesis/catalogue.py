@@ -104,7 +104,7 @@ class Catalogue(Mapping[str, Fault]):
         """Raises ``ScheduleError`` when a step's fault is not in this catalogue."""
         unknown = sorted({step.fault for step in schedule.steps} - set(self))
         if unknown:
-            raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(self)}")
+            raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
 
     def descriptions(self) -> dict[str, str]:
         """Name to one line, ``none`` first, as ``--nemesis-list`` prints them."""
@@ -121,7 +121,9 @@ class Catalogue(Mapping[str, Fault]):
             if name not in self:
                 near = difflib.get_close_matches(name, self, n=1)
                 hint = f"did you mean {near[0]}? " if near else ""
-                raise FaultNameError(f"--nemesis={text}: no fault {name!r}; {hint}there are {', '.join([NONE, *self])}")
+                raise FaultNameError(
+                    f"--nemesis={text}: no fault {name!r}; {hint}known faults: {', '.join(self)}, and {NONE}"
+                )
         return Combination(tuple(names))
 
     def select(self, options: Sequence[str]) -> tuple[Combination, ...]:

@@ -21,7 +21,7 @@ class Impact:
     cuts_links: bool = False
     """Packets between the targets and other nodes are lost or rejected. Clients that are no targets are spared."""
     loses_unsynced: bool = False
-    """What the targets had written and not fsynced may be gone."""
+    """What the targets had written and not fsynced may be gone. Containers get disks of their own for it."""
     damages_files: bool = False
     """The targets' files are changed."""
 

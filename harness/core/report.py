@@ -107,12 +107,17 @@ def describe(error: BaseException) -> str:
 
 def placed(error: BaseException) -> str:
     """As :func:`describe`, and the file and line of the caller's own code that it came from, if it came from any."""
+    return describe(error) + place(error)
+
+
+def place(error: BaseException | None) -> str:
+    """`` at test_bank.py:17``, the last line of the caller's own code that an exception came through; else empty."""
     own = [
         f" at {Path(frame.f_code.co_filename).name}:{line}"
-        for frame, line in traceback.walk_tb(error.__traceback__)
+        for frame, line in traceback.walk_tb(None if error is None else error.__traceback__)
         if not _foreign(frame.f_globals.get("__name__", ""), frame.f_code.co_filename)
     ]
-    return describe(error) + (own[-1] if own else "")
+    return own[-1] if own else ""
 
 
 def _foreign(module: str, file: str) -> bool:

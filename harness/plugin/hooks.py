@@ -123,7 +123,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
     if experiments:
-        _check_models(registry_of(config), experiments)
         config.stash[SESSION] = _session(config.stash[OPTIONS])
 
 
@@ -159,11 +158,13 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """A trial whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
-    from assay.harness.run.experiment import experiment_of
+    from assay.harness.run.experiment import NoGeneratorError, experiment_of
 
     function = getattr(request.node, "function", None)
     found: Experiment | None = experiment_of(function)
     assert found is not None, "pytest_generate_tests lets experiments through alone"
+    if (reason := registry_of(request.config).lacking(found.contract, found.model)) is not None:
+        pytest.fail(f"{found.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
     settings = _settings(request.config, request.param)
     if settings.cluster == SIM and getattr(found.client, "blocking", False):
@@ -206,8 +207,11 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             if asked_by_name(options.nemesis) & set(settings.nemesis):
                 pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
             pytest.skip(str(error))
+        except NoGeneratorError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         except InfrastructureError as error:
-            pytest.fail(f"{error}\nseed: {settings.seed}\nrepeat: {attempt.command}", pytrace=False)
+            text = f"{error}\nseed: {settings.seed}\nrepeat: {attempt.command}"
+            raise pytest.fail.Exception(text, pytrace=False) from None
         yield attempt
     finally:
         attempt.tear_down()
@@ -231,16 +235,6 @@ def _added(config: pytest.Config) -> tuple[Any, ...]:
     """The hooks of ``hookspecs``."""
     hook = config.hook
     return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
-
-
-def _check_models(registry: Registry, items: Sequence[pytest.Item]) -> None:
-    from assay.harness.run.experiment import experiment_of
-
-    for item in items:
-        found = experiment_of(getattr(item, "function", None))
-        if found is not None and found.model is not None and found.model not in registry.models:
-            known = ", ".join(registry.models)
-            raise pytest.UsageError(f"{found.name}: there is no model {found.model!r}; there are {known}")
 
 
 def _settings(config: pytest.Config, parameter: Parameter) -> Settings:

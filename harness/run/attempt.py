@@ -20,8 +20,11 @@ import msgspec
 from assay.checkers.engine import Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
+from assay.cluster.node import NodeError
 from assay.cluster.owner import current
+from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
+from assay.harness.core.report import place
 from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.interrupt import Interrupt
@@ -96,7 +99,7 @@ class Attempt:
         return None if self._info is None else self._info.problem
 
     def set_up(self) -> None:
-        """Raises :class:`InfrastructureError`, :class:`Unavailable`."""
+        """Raises :class:`InfrastructureError`, :class:`Unavailable`, and what the test's function raises."""
         settings = self.settings
         started = datetime.now(UTC)
         folder = self._folder = store.create(settings.store, self.test, started)
@@ -113,10 +116,16 @@ class Attempt:
         folder.write_run(self._info)
         variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
         system = self.experiment.deployed(variant)
-        world = self._world = open_world(system, settings, run_id=run_id(folder.path))
+        own_disks = any(self.registry.faults[name].impact.loses_unsynced for name in settings.nemesis)
+        world = self._world = open_world(system, settings, run_id=run_id(folder.path), own_disks=own_disks)
         trial = self._trial = Trial(
             self.experiment, system, settings, world, folder, self.registry.faults, self.interrupt, self.progress
         )
+        try:
+            trial.prepare()
+        except Exception as error:
+            self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
+            raise
         try:
             world.loop.run_until_complete(trial.set_up())
         except Unavailable as error:
@@ -124,7 +133,7 @@ class Attempt:
             raise
         except Exception as error:  # a cluster or a user's system may raise anything
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
-            raise InfrastructureError(f"the cluster did not start: {type(error).__name__}: {error}") from error
+            raise InfrastructureError(f"the cluster did not start: {why(error)}") from error
         folder.write_json("settings.json", self._described(trial))
 
     def run(self) -> str | None:
@@ -230,6 +239,12 @@ class Attempt:
         assert self._info is not None
         self._info = msgspec.structs.replace(self._info, **columns)
         self.folder.write_run(self._info)
+
+
+def why(error: Exception) -> str:
+    """In one line, with the file and line of a user's own code where that is what failed, such as ``ready``."""
+    own = error.__cause__ if isinstance(error, NodeError | DeploymentError) else error
+    return f"{type(error).__name__}: {error}{place(own)}"
 
 
 def run_id(folder: Path) -> str:

@@ -23,7 +23,7 @@ from assay.checkers.contract import Contract
 from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
-from assay.harness.core.generator import Generator
+from assay.harness.core.generator import Generator, as_generator
 from assay.harness.run.client_nodes import WithClientNodes
 from assay.harness.run.settings import Settings
 
@@ -31,6 +31,10 @@ FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
 
 Body = Callable[[Settings], Generator]
+
+
+class NoGeneratorError(TypeError):
+    """A test's function returned something that holds no operations."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,16 @@ class Experiment:
     body: Body
     client_nodes: bool = False
     model: str | None = None
+
+    def generator(self, settings: Settings) -> Generator:
+        """What the test's function returns. Raises :class:`NoGeneratorError`, and what the function raises."""
+        made = self.body(settings)
+        if made is None:
+            raise NoGeneratorError(f"{self.name} returned None, not a generator: a `return` is missing")
+        try:
+            return as_generator(made)
+        except TypeError as error:
+            raise NoGeneratorError(f"{self.name} returned {made!r}: {error}") from None
 
     def deployed(self, system: System | None = None) -> System:
         """The system, or this variant of it, with the nodes that its clients live on if they do."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, StrikePoints, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
+from assay.harness.run.variant import configured
 from assay.nemesis.catalogue import Catalogue, FaultNameError, unsuited
 from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
@@ -69,10 +70,14 @@ def check_trigger(text: str | None) -> None:
 
 
 def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str | None:
-    """Why this system cannot be run with these faults, this defect, in this time; None when it can."""
+    """Why this system cannot be run with these faults, this defect, these settings, in this time; None when it can."""
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
+    try:
+        configured(system, settings.configuration)
+    except SettingsError as error:
+        return str(error)
     for name in settings.nemesis:
         reason = unsuited(faults[name], system)
         if reason is not None:

@@ -6,14 +6,16 @@ a command adds what a module named by ``--plugin`` has under the names of these 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.checkers.check import Family
-from assay.checkers.contract import NO_RECOVERY
+from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.families import FAMILIES
 from assay.checkers.linearizability import MODELS, Model
+from assay.checkers.linearizability.answer import NONLINEARIZABLE
 from assay.cluster.system import System
 from assay.harness.run import named
 from assay.harness.run.settings import SettingsError
@@ -78,6 +80,17 @@ class Registry:
         faults, families, models, systems = added.values()
         return cls.extended(faults=faults, families=families, models=models, systems=systems)
 
+    def lacking(self, contract: Contract, model: str | None) -> str | None:
+        """What this contract or this model of an experiment names and the session has not, with the remedy; or None."""
+        if model is not None and model not in self.models:
+            return f"no model {model!r}; {_instead(model, self.models, 'pytest_assay_models')}"
+        known = sorted({NO_RECOVERY, NONLINEARIZABLE, *_anomalies(self.families)})
+        conditional = (name for one in contract.conditional for name in one.anomalies)
+        for name in (*(contract.forbidden or ()), *contract.tolerated, *conditional):
+            if name not in known:
+                return f"no anomaly {name!r}; {_instead(name, known, 'pytest_assay_checks')}"
+        return None
+
     def extensions(self) -> dict[str, list[str]]:
         """The added families and their anomalies, as ``settings.json`` keeps them."""
         return {family.name: list(family.anomalies) for family in self.added}
@@ -91,6 +104,13 @@ class Registry:
             for name, anomalies in extensions.items()
             if name not in known
         ]
+
+
+def _instead(name: str, known: Collection[str], hook: str) -> str:
+    """The name that may be meant, else all there are; and how one is added."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)};"
+    return f"{hint} a conftest.py adds its own by {hook} (docs/extending.md)"
 
 
 def _anomalies(families: Iterable[Family]) -> set[str]:

@@ -49,8 +49,9 @@ TICK: Final = 0.1
 """Seconds between two looks at the interrupt and two updates of the progress."""
 READY_EVERY: Final = 0.25
 START_SECONDS: Final = 90.0
-REPLICA_SECONDS: Final = 60.0
 """For all processes to serve and the set-up to be done: a slow machine under load takes a third of it."""
+REPLICA_SECONDS: Final = 60.0
+"""For the nodes' disks to be read."""
 
 
 class Unavailable(Exception):
@@ -82,6 +83,7 @@ class Trial:
     tally: Tally = field(default_factory=Tally)
     origin: Origin | None = None
     """When the history began; None before."""
+    _generator: Generator | None = None
     _cluster: Cluster | None = None
     _logs_kept: bool = False
     _problems: list[str] = field(default_factory=list)
@@ -91,11 +93,17 @@ class Trial:
         assert self._cluster is not None, "set_up comes first"
         return self._cluster
 
+    def prepare(self) -> None:
+        """Has the test make its generator, before there is a cluster. Raises what the test raises."""
+        if self._generator is None:
+            self._generator = self.experiment.generator(self.settings)
+
     async def set_up(self) -> None:
         """Nodes, then the system on them, ready to serve.
 
         Raises ``NodeError``, ``DeploymentError`` or what the world raises; :class:`Unavailable` for a fault.
         """
+        self.prepare()
         self._cluster = await self.world.open(self.progress.note)
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
         for name in self.settings.nemesis:
@@ -136,7 +144,8 @@ class Trial:
 
     async def _drive(self, history: HistoryWriter, stamps: Stamps) -> RunReport:
         settings = self.settings
-        main, *later = split_phases(self.experiment.body(settings))
+        assert self._generator is not None, "set_up comes first"
+        main, *later = split_phases(self._generator)
         meant = schedule(self.system, settings, self.faults)
         conductor = Conductor(
             self.cluster,

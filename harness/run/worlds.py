@@ -17,7 +17,6 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
-from assay.nemesis.power_loss import PowerLoss
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
@@ -61,11 +60,14 @@ def default_cluster() -> tuple[str, str]:
     return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 
 
-def open_world(system: System, settings: Settings, *, run_id: str) -> World:
-    """The world that the settings name. ``run_id`` marks containers and networks."""
+def open_world(system: System, settings: Settings, *, run_id: str, own_disks: bool = False) -> World:
+    """The world that the settings name. ``run_id`` marks containers and networks.
+
+    ``own_disks``: a fault of the run needs nodes that can lose what they have not fsynced; the simulation's always can.
+    """
     if settings.cluster == SIM:
         return SimWorld(system, settings)
-    return DockerWorld(system, settings, run_id)
+    return DockerWorld(system, settings, run_id, own_disks=own_disks)
 
 
 class SimWorld:
@@ -133,10 +135,11 @@ class SimWorld:
 class DockerWorld:
     """Containers on a private network of this machine."""
 
-    def __init__(self, system: System, settings: Settings, run_id: str) -> None:
+    def __init__(self, system: System, settings: Settings, run_id: str, *, own_disks: bool) -> None:
         self._system = system
         self._settings = settings
         self._run_id = run_id
+        self._own_disks = own_disks
         self._loop = asyncio.new_event_loop()
         self._cluster: DockerCluster | None = None
 
@@ -155,7 +158,7 @@ class DockerWorld:
             seed=derive(self._settings.seed, "cluster"),
             state_dir=state_folder(),
             progress=note,
-            own_disks=PowerLoss.name in self._settings.nemesis,
+            own_disks=self._own_disks,
         )
         await self._cluster.start()
         return self._cluster

@@ -20,7 +20,7 @@ def model_of(name: str) -> Model:
     if isinstance(found, Model):
         raise SettingsError(f"--model={name} is an instance; name its class, {type(found).__qualname__}")
     if not (inspect.isclass(found) and issubclass(found, Model)):
-        raise SettingsError(f"--model={name} is no subclass of assay.checkers.linearizability.Model")
+        raise SettingsError(f"--model={name} is no subclass of assay.Model")
     missing = [method for method in NEEDED if getattr(found, method) is getattr(Model, method)]
     missing += ["name"] * (not isinstance(getattr(found, "name", None), str))
     missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]

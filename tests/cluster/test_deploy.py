@@ -129,3 +129,13 @@ def test_a_set_up_that_hangs_ends_at_the_deadline() -> None:
 
     with pytest.raises(DeploymentError, match="setting up slow was not done"):
         deploy(Hanging(), deadline=10)
+
+
+def test_a_bug_in_ready_names_the_node_and_keeps_its_cause() -> None:
+    class Buggy(Slow):
+        async def ready(self, node: Node) -> bool:
+            raise KeyError("oops")
+
+    with pytest.raises(DeploymentError, match=r"^ready\(\) of n. raised KeyError: 'oops'$") as raised:
+        deploy(Buggy())
+    assert isinstance(raised.value.__cause__, KeyError)

@@ -69,7 +69,13 @@ def test_a_combination_has_one_sorted_id(text: str, identity: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("partiton", "did you mean partition"), ("kill,none", "none stands alone"), ("", "no fault ''"), ("kill,", "''")],
+    [
+        ("partiton", "did you mean partition"),
+        ("kill,none", "none stands alone"),
+        ("", "no fault ''"),
+        ("kill,", "''"),
+        ("meteor", "no fault 'meteor'; known faults: clock, .*, and none$"),
+    ],
 )
 def test_what_is_no_combination_is_refused(text: str, message: str) -> None:
     with pytest.raises(FaultNameError, match=message):

@@ -76,11 +76,13 @@ def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
     empty.stderr.fnmatch_lines(["*--plugin=toy_log adds nothing*"])
 
 
-def test_a_model_that_there_is_not_is_a_usage_error(extended: pytest.Pytester) -> None:
+def test_a_model_that_there_is_not_is_an_error_of_its_test_with_the_remedy(extended: pytest.Pytester) -> None:
     (extended.path / "conftest.py").unlink()
     result = extended.runpytest_subprocess(*FAST)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*test_toy: there is no model 'ends'; there are register, cas-register, *"])
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["test_toy: no model 'ends'; known here: register, cas-register, *pytest_assay_models*"]
+    )
 
 
 def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> None:

@@ -49,6 +49,7 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
         ("--concurrency=lots", "--concurrency='lots'"),
         ("--seed=1.5", "--seed='1.5' is not a whole number"),
         ("--defect=rust", "toy has no such defect; it has: forgetful"),
+        ("--set=a=b", "--set=a=b: toy has no settings to be set here"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error_that_names_it(toy_project: pytest.Pytester, option: str, told: str) -> None:
@@ -134,6 +135,47 @@ def test_a_cluster_that_does_not_start_is_an_error_not_a_failure(toy_project: py
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*the cluster did not start: DeploymentError: n1 (broker)*"])
     assert json.loads((toy_project.path / "store/latest/run.json").read_text())["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "reported"),
+    [
+        ("return traffic", "traffic", "test_toy returned None, not a generator: a `return` is missing"),
+        (
+            "forbid(*LOG_ANOMALIES)",
+            "forbid('stale-raed')",
+            "test_toy: no anomaly 'stale-raed'; did you mean stale-read?",
+        ),
+        ("forbid(*LOG_ANOMALIES)", "forbid().tolerate('duplicat')", "no anomaly 'duplicat'; did you mean duplicate?"),
+        (
+            "forbid(*LOG_ANOMALIES)",
+            "forbid(), model='nix'",
+            "no model 'nix'; known here: register, *pytest_assay_models*",
+        ),
+    ],
+)
+def test_what_a_test_has_wrong_is_its_own_error_before_there_is_a_cluster(
+    toy_project: pytest.Pytester, written: str, instead: str, reported: str
+) -> None:
+    test_file = toy_project.path / "test_file.py"
+    test_file.write_text(test_file.read_text().replace(written, instead))
+    toy_project.makepyfile(test_other="def test_other(): ...")
+    result = toy_project.runpytest_inprocess(*SIM, "--time-limit=0.5")
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines([f"*{reported}*"])
+    result.stdout.no_fnmatch_line("*another exception*")
+    assert not list(toy_project.path.glob("store/*/*/settings.json")), "no cluster was started"
+
+
+def test_a_bug_in_ready_is_named_with_the_users_file_and_line(toy_project: pytest.Pytester) -> None:
+    system = toy_project.path / "toy_log.py"
+    system.write_text(system.read_text().replace("        if self.broken:\n", "        raise KeyError('oops')\n", 1))
+    system.write_text(system.read_text().replace("            return False\n        try:", "        try:", 1))
+    result = toy_project.runpytest_subprocess(*SIM)
+    result.assert_outcomes(errors=1)
+    result.stdout.re_match_lines(
+        [r".*the cluster did not start: .*ready\(\) of n1 raised KeyError: 'oops' at toy_log.py:\d+"]
+    )
 
 
 @pytest.mark.alone

@@ -23,6 +23,7 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.stored.by_contract import judge_again, open_stored
+from assay.nemesis.power_loss import PowerLoss
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
 
@@ -176,7 +177,7 @@ def test_a_run_that_could_not_be_judged_can_be_judged_again(
 
     run = attempt(toy, tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("assay.harness.run.attempt.judge", broken)
+        patched.setattr("assay.harness.run.judging.judge", broken)
         with pytest.raises(EngineError):
             done(run)
     info = store.read_run(run.folder.path)
@@ -216,3 +217,24 @@ def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, 
     run = Attempt(made, Settings(seed=1, nodes=1, store=tmp_path), "t", "pytest t")
     with pytest.raises(InfrastructureError, match="n1"):
         done(run)
+
+
+@pytest.mark.parametrize(("nemesis", "own"), [((), False), (("kill",), False), (("kill", "ups-failure"), True)])
+def test_nodes_get_disks_of_their_own_for_a_fault_that_says_that_it_loses_what_was_not_fsynced(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: bool
+) -> None:
+    class UpsFailure(PowerLoss):
+        name = "ups-failure"
+
+    opened: list[bool] = []
+
+    def open_world(*_arguments: Any, own_disks: bool, **_more: Any) -> None:
+        opened.append(own_disks)
+        raise NotImplementedError
+
+    monkeypatch.setattr("assay.harness.run.attempt.open_world", open_world)
+    run = attempt(toy, tmp_path, nemesis=nemesis)
+    run.registry = Registry.extended(faults=[UpsFailure()])
+    with pytest.raises(NotImplementedError):
+        run.set_up()
+    assert opened == [own]
