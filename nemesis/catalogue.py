@@ -44,7 +44,11 @@ NONE = "none"
 ALL = "all"
 
 
-class FaultNameError(ValueError):
+class FaultError(ValueError):
+    """A fault that cannot be used in a session; the message names it, and says why."""
+
+
+class FaultNameError(FaultError):
     """A name that is no fault, or a combination that makes no sense; the message lists the faults there are."""
 
 
@@ -66,11 +70,15 @@ class Combination:
 class Catalogue(Mapping[str, Fault]):
     """Faults by name, sorted. ``apart``: names that ``all`` leaves out, since another fault includes them.
 
-    Raises :class:`FaultNameError` when two faults have one name, or a name cannot be written on the command line.
+    Raises :class:`FaultNameError` when two faults have one name, or a name cannot be written on the command line; and
+    :class:`FaultError` when one lacks something.
     """
 
     def __init__(self, faults: Iterable[Fault], *, apart: Collection[str] = ()) -> None:
         self._faults: dict[str, Fault] = {}
+        faults = list(faults)
+        for fault in faults:
+            _whole(fault)
         for fault in sorted(faults, key=lambda fault: fault.name):
             if fault.name in self._faults:
                 raise FaultNameError(f"two faults are called {fault.name}: rename one")
@@ -161,6 +169,16 @@ def standard_faults() -> tuple[Fault, ...]:
         ZooKeeperKill(),
         ZooKeeperPause(),
     )
+
+
+def _whole(fault: object) -> None:
+    """Raises :class:`FaultError` when it lacks anything of :class:`Fault`: it would be missed in the midst of a run."""
+    if isinstance(fault, type):
+        raise FaultError(f"the fault {fault.__name__} is a class: make an object of it, {fault.__name__}()")
+    missing = [part for part in vars(Fault) if not part.startswith("_") and not hasattr(fault, part)]
+    if missing:
+        name = getattr(fault, "name", type(fault).__name__)
+        raise FaultError(f"the fault {name} lacks {', '.join(missing)} (nemesis/fault.py, class Fault)")
 
 
 def lacking(fault: Fault, roles: Iterable[str]) -> list[str]:

@@ -57,7 +57,7 @@ def _stale(row: Row, evidence: Evidence) -> Explanation:
 
 STALE_READ: Final = Check(
     anomaly="stale-read",
-    meaning="an old value was read after a newer one was in place",
+    meaning="an old value was read, or put in place, after a newer one",
     views=(
         View(
             "register_late_inside",

@@ -34,7 +34,7 @@ def _missing(row: Row, evidence: Evidence) -> Explanation:
 
 MISSING_WRITER: Final = Check(
     anomaly="missing-writer",
-    meaning="a value was read that no one wrote",
+    meaning="a register was read with a value that no one wrote",
     views=(
         View(
             "register_unwritten",

@@ -52,7 +52,9 @@ def add_options(parser: pytest.Parser) -> None:
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
              "'none' (default), 'all'")  # fmt: skip
     add("--nemesis-interval", default=DEFAULT_INTERVAL, metavar="S", help="seconds from injection to injection (10)")
-    add("--nemesis-target", default=None, metavar="WHO", help="one, minority, majority, all, leader, controller, n2")
+    add("--nemesis-target", default=None, metavar="WHO",
+        help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
+        "consumer, consumers, zookeeper, zookeepers, origin, or nodes by name: n2, n1+n3 (docs/faults.md)")  # fmt: skip
     add("--replay", default=None, metavar="FILE",
         help="play the schedule of this file (a run's schedule.json, or one written by hand)")  # fmt: skip
     add(

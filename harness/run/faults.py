@@ -122,12 +122,11 @@ def schedule(system: System, settings: Settings, faults: Catalogue) -> Schedule:
 def listing(faults: Catalogue, systems: Iterable[System]) -> str:
     """What ``--nemesis-list`` prints: one line per fault, and per event at which a system is worth striking."""
     parts = [_columns(faults.descriptions())]
-    points: dict[str, str] = {}
     for system in systems:
-        points |= system.strike_points if isinstance(system, StrikePoints) else {}
-    if points:
-        parts.append("exactly at an event: --nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin, such as")
-        parts[-1] += "\n" + _columns(points)
+        if isinstance(system, StrikePoints) and system.strike_points:
+            how = "--nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin"
+            parts.append(f"events of the {system.name}, exactly at which a fault can strike: {how}")
+            parts[-1] += "\n" + _columns(system.strike_points)
     return "\n\n".join(parts)
 
 

@@ -19,7 +19,7 @@ from assay.checkers.linearizability.answer import NONLINEARIZABLE
 from assay.cluster.system import System
 from assay.harness.run import named
 from assay.harness.run.settings import SettingsError
-from assay.nemesis.catalogue import Catalogue, FaultNameError
+from assay.nemesis.catalogue import Catalogue, FaultError
 from assay.nemesis.fault import Fault
 
 HOOKS: Final = ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems")
@@ -49,11 +49,14 @@ class Registry:
         models: Iterable[Model] = (),
         systems: Iterable[System] = (),
     ) -> Registry:
-        """The standard one, and more. Raises ``SettingsError`` for a name that is there already."""
+        """The standard one, and more.
+
+        Raises ``SettingsError`` for a name that is there already, and for a fault that lacks something.
+        """
         added = tuple(families)
         try:
             catalogue = Catalogue.standard(*faults)
-        except FaultNameError as error:
+        except FaultError as error:
             raise SettingsError(str(error)) from None
         _distinct("family of checks", [family.name for family in (*FAMILIES, *added)])
         _distinct("anomaly", [NO_RECOVERY, *_anomalies(FAMILIES), *(name for one in added for name in one.anomalies)])

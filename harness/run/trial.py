@@ -1,9 +1,9 @@
-"""One run from the first node to the verdict, as coroutines that know nothing of the world they run in.
+"""One execution of an experiment, from the first node to the closed history, as coroutines of any world.
 
 The main phase runs under faults until the time limit; then every fault is healed, the system is given until the
 contract's deadline to serve on every node again, and the generator's later phases (sentinels, the drain) run without
-faults. The nodes' event logs are taken into the history all the while. What is judged is the history on disk, as
-``assay check`` would judge it later.
+faults. The nodes' event logs are taken into the history all the while. The verdict is not given here: the attempt
+judges the history on disk afterwards, as ``assay check`` would judge it later.
 
 Nothing that goes wrong in a run loses its history: the history is closed, the faults are healed, and what stood in the
 way is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain: what there is gets checked, and the

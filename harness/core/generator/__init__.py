@@ -2,7 +2,7 @@
 
 Read them in this order: ``context`` (what a generator is called with, and its answers), ``base`` (the protocol, and
 the leaves), ``compose`` (generators made of generators), ``pace`` (time), ``workers`` (who may take an operation),
-``events`` (what reacts to operations), ``roster`` (which workers are free), ``simulation`` (a run without clients).
+``events`` (what reacts to operations), ``roster`` (which workers are free), ``dry_run`` (a run without clients).
 """
 
 from assay.harness.core.generator.base import (
@@ -27,9 +27,9 @@ from assay.harness.core.generator.context import (
     Pending,
     step_random,
 )
+from assay.harness.core.generator.dry_run import simulate
 from assay.harness.core.generator.events import on_event, until
 from assay.harness.core.generator.pace import rate, stagger, time_limit
-from assay.harness.core.generator.simulation import simulate
 from assay.harness.core.generator.workers import by_key, each_process, keyed, reserve
 
 __all__ = [

@@ -92,6 +92,28 @@ def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> Non
     result.stderr.fnmatch_lines(["*two faults are called kill: rename one*"])
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "said"),
+    [
+        (
+            "    impact = Impact(pauses_process=True)\n",
+            "",
+            "the fault hiccup lacks impact (nemesis/fault.py, class Fault)",
+        ),
+        ("def heal(", "def undo(", "the fault hiccup lacks heal (*"),
+        ("return [Hiccup()]", "return [Hiccup]", "the fault Hiccup is a class: make an object of it, Hiccup()"),
+    ],
+)
+def test_a_fault_that_lacks_something_is_rejected_at_the_start(
+    extended: pytest.Pytester, written: str, instead: str, said: str
+) -> None:
+    assert written in EXTENSION.read_text()
+    extended.makeconftest(EXTENSION.read_text().replace(written, instead))
+    result = extended.runpytest_subprocess(*FAST)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{said}*"])
+
+
 def test_a_system_adds_its_events_to_the_list(extended: pytest.Pytester) -> None:
     extended.makeconftest(
         "from toy_log import ToySystem\n"
@@ -100,7 +122,14 @@ def test_a_system_adds_its_events_to_the_list(extended: pytest.Pytester) -> None
         "def pytest_assay_systems():\n    return [Pointed()]\n"
     )
     listed = extended.runpytest_subprocess("--nemesis-list")
-    listed.stdout.re_match_lines([r"group-preparing +", r"log-swapped +the old file is gone"])
+    listed.stdout.re_match_lines(
+        [
+            r"events of the broker, .*",
+            r"group-preparing +",
+            r"events of the toy, .*",
+            r"log-swapped +the old file is gone",
+        ]
+    )
 
 
 def test_help_names_the_hooks(extended: pytest.Pytester) -> None:

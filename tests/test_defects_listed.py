@@ -1,0 +1,42 @@
+"""What the list of defects names exists: the anomalies, and the files of the runs that catch them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.contract import NO_RECOVERY
+from assay.checkers.families import FAMILIES
+from assay.harness.run.faults import combinations, replayed
+from assay.nemesis.catalogue import Catalogue
+from assay.system_under_test.defects import DEFECTS, Defect
+
+ROOT = Path(__file__).parent.parent
+ANOMALIES = {NO_RECOVERY, *(name for family in FAMILIES for name in family.anomalies)}
+
+
+@pytest.mark.parametrize("defect", DEFECTS.values(), ids=list(DEFECTS))
+def test_its_anomalies_are_those_of_checks(defect: Defect) -> None:
+    assert defect.anomalies
+    assert not set(defect.anomalies) - ANOMALIES
+
+
+@pytest.mark.parametrize("defect", DEFECTS.values(), ids=list(DEFECTS))
+def test_its_run_has_a_workload_and_faults_that_exist(defect: Defect) -> None:
+    test, *options = shlex.split(defect.run)
+    assert test.startswith("workloads/test_")
+    assert (ROOT / test).is_file()
+    for option in options:
+        name, _, value = option.partition("=")
+        if name == "--replay":
+            assert replayed(ROOT / value, Catalogue.standard()).steps
+        elif name == "--nemesis":
+            assert combinations([value], Catalogue.standard())
+
+
+def test_the_page_of_the_defects_names_each() -> None:
+    page = (ROOT / "docs" / "defects.md").read_text()
+    assert not set(DEFECTS) - set(re.findall(r"`([\w-]+)`", page))
