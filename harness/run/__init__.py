@@ -3,8 +3,8 @@
 - what: ``experiment`` (the decorator), ``settings``, ``registry`` (faults, checks, models and systems of a session),
   ``faults`` (which runs the options ask for), ``variant`` (a system with a defect or settings), ``command_line``
 - where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
-- how: ``attempt`` (a run from plain code: folder, world, verdict) around ``trial`` (the same as coroutines), with
-  ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)
+- how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines),
+  with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)
 - on disk: ``store``, ``versions``
 - objects by name: ``named``, ``systems``
 
