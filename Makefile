@@ -24,9 +24,13 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	@$(MAKE) -j2 venv layer browser zookeeper clients
 	@if $(BIN)/python -c 'import sys; from assay.cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
-	@status=0; echo "assay: tests that need no cluster of containers, on all cores ..."; \
+	@# Tests in containers mostly wait, so they run next to the others, one at a time; what they print comes last.
+	@status=0; printed=$$(mktemp); echo "assay: tests in containers, one at a time, next to all others ..."; \
+	$(BIN)/pytest tests -m "docker or alone" -p no:cacheprovider >"$$printed" 2>&1 & containers=$$!; \
+	trap 'kill -INT $$containers 2>/dev/null; wait $$containers; cat "$$printed"; rm -f "$$printed"; exit 130' INT TERM; \
 	$(BIN)/pytest tests -m "not docker and not long and not alone" -n auto --dist=worksteal || status=$$?; \
-	echo "assay: tests in containers, one at a time ..."; $(BIN)/pytest tests -m "docker or alone" || status=$$?; exit $$status
+	echo "assay: tests in containers: waiting for their end ..."; wait $$containers || status=$$?; \
+	cat "$$printed"; rm -f "$$printed"; exit $$status
 
 check: venv  ## ruff, mypy --strict, nothing written twice, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .
@@ -67,7 +71,7 @@ $(READY): requirements.lock pyproject.toml
 	@scripts/packages python3-venv=python3-venv
 	@began=$$SECONDS; echo "assay: virtual environment ..."; \
 	[ -x $(BIN)/python ] || "$$(scripts/python)" -m venv .venv; \
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock; \
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -r requirements.lock; \
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .; \
 	touch $@; echo "assay: virtual environment: installed, $$((SECONDS - began)) s"
 
