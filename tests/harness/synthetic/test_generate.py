@@ -414,7 +414,7 @@ def test_queues_hand_out_elements_in_order_and_all_of_them_in_the_end() -> None:
         # Each operation took effect in the order of its index.
         mine = sorted((row for row in effects if row["key"] == key), key=lambda row: row["op"])
         put = [row["value"] for row in mine if row["kind"] == "queue-enqueue"]
-        assert put == [row["value"] for row in mine if row["kind"] == "observe" and row["outcome"] == "ok"]
+        assert put == [row["value"] for row in mine if row["kind"] == "queue-dequeue" and row["outcome"] == "ok"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.integers(0, 9)), max_size=60), st.integers(1, 60))
