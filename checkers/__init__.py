@@ -9,5 +9,5 @@ Around them: ``engine`` (DuckDB and Spark), ``source`` (a history's files as vie
 files, and rows that could have happened), ``coverage`` (did enough happen, and did the system recover), ``context``
 (faults and leader at the time of a finding). ``linearizability`` searches for a legal order where no SQL rule exists.
 
-Imports ``harness.core`` alone; the harness and ``reports`` import it.
+Imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.
 """

@@ -84,7 +84,10 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Check:
-    """Finds every instance of one anomaly. ``examined`` is SQL for one number of that name; 0: it had no data."""
+    """Finds every instance of one anomaly.
+
+    ``examined`` is SQL for one number, whatever its column is called; 0: it had no data.
+    """
 
     anomaly: str
     """Its name, in contracts, verdicts and reports: ``lost-write``."""

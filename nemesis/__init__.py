@@ -11,6 +11,6 @@ How a run has them: ``draw`` (a random schedule), ``conductor`` (plays it) with 
 ``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it reports, ``plan`` a schedule for displays.
 
 Imports ``cluster.node`` and the protocols of ``cluster.system`` alone, and knows no time but the running loop's: the
-same code runs on containers and in the simulation. Anything but ``cluster``, ``checkers``, ``reports`` and the system
-under test may import it.
+same code runs on containers and in the simulation. ``harness.run``, ``stored``, ``search``,
+``plugin`` and ``cli`` import it.
 """

@@ -12,5 +12,6 @@ contract and a drain. Read ``test_log`` first, with ``log_operations`` (generato
   ``test_migration``: ``migration``: a group moves from that design to the other and back.
 - ``test_zookeeper``: another system, ZooKeeper alone, in one module.
 
-They import the harness, the checks' contracts, the broker's client and its deployment, and nothing else of the broker.
+They import the harness, the checks' contracts, the broker's client, protocol and deployment, and nothing else
+of the broker.
 """

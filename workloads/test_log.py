@@ -6,13 +6,7 @@ pytest workloads/test_log.py --cluster=sim --nemesis=kill --repeat=300 -q
 
 from __future__ import annotations
 
-from assay.checkers.contract import forbid
-from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.log.family import LOG_ANOMALIES
-from assay.checkers.log.replicas import REPLICA_ANOMALIES
-from assay.harness.core.generator import Generator
-from assay.harness.run.experiment import experiment
-from assay.harness.run.settings import Settings
+from assay import LOG_ANOMALIES, OWNERSHIP_ANOMALIES, REPLICA_ANOMALIES, Generator, Settings, experiment, forbid
 from assay.system_under_test.deployment import Broker
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain

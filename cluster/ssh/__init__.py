@@ -2,5 +2,5 @@
 
 In this order: ``connection`` (commands, files and lines of one machine), ``process`` (the shell of its main process),
 ``firewall`` (drops and rejects by peer), ``power`` (a disk whose power can be cut), ``node`` (made of all of them).
-Only ``cluster.docker`` and the harness import it.
+Only ``cluster.docker`` and ``cluster.doctor`` import it.
 """

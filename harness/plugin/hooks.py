@@ -156,7 +156,7 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
-    """A trial whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
+    """An attempt whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from assay.harness.run.experiment import NoGeneratorError, experiment_of
 

@@ -1,7 +1,8 @@
 """One run: what is tested, with which settings, where, and how it is driven and judged.
 
 - what: ``experiment`` (the decorator), ``settings``, ``registry`` (faults, checks, models and systems of a session),
-  ``faults`` (which runs the options ask for), ``variant`` (a system with a defect or settings), ``command_line``
+  ``faults`` (which runs the options ask for, and the schedule of each), ``variant`` (a system with a defect or
+  settings), ``command_line``
 - where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines),
   with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)
@@ -9,5 +10,5 @@
 - objects by name: ``named``, ``systems``
 
 Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:
-stored, search, nights, plugin, cli.
+stored, search, nights, plugin, cli, and by the workloads.
 """

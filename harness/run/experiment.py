@@ -7,7 +7,7 @@ failure), and the test itself drives, heals, drains and judges.
 
     @experiment(system=Broker(), client=LogClient, contract=forbid(*LOG_ANOMALIES))
     def test_log(settings: Settings) -> Generator:
-        return mix(send(), poll()) | drain()
+        return traffic(KEYS) | drain(KEYS, seconds=30)
 """
 
 from __future__ import annotations
