@@ -11,18 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.system_under_test.protocol.compiler import decode, encode_bytes
-from assay.system_under_test.protocol.schema import (
-    BYTES,
-    INT16,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    ProtocolError,
-    array,
-    message,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Int64, ProtocolError, message
 
 OFFSET_KEY: Final = 1
 GROUP_KEY: Final = 2
@@ -32,52 +21,52 @@ _VERSION = struct.Struct(">h")
 
 @message
 class OffsetKey:
-    version: int = wire(INT16)
-    group: str = wire(STRING)
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
+    version: Int16
+    group: str
+    topic: str
+    partition: Int32
 
 
 @message
 class GroupKey:
-    version: int = wire(INT16)
-    group: str = wire(STRING)
+    version: Int16
+    group: str
 
 
 @message
 class OffsetValue:
     """Times in milliseconds of the coordinator's clock; ``expire_timestamp`` is when it may go."""
 
-    version: int = wire(INT16)
-    offset: int = wire(INT64)
-    metadata: str = wire(STRING)
-    commit_timestamp: int = wire(INT64)
-    expire_timestamp: int = wire(INT64)
+    version: Int16
+    offset: Int64
+    metadata: str
+    commit_timestamp: Int64
+    expire_timestamp: Int64
 
 
 @message
 class StoredMember:
     """Timeouts in milliseconds."""
 
-    member_id: str = wire(STRING)
-    client_id: str = wire(STRING)
-    client_host: str = wire(STRING)
-    rebalance_timeout: int = wire(INT32)
-    session_timeout: int = wire(INT32)
-    subscription: bytes = wire(BYTES)
-    assignment: bytes = wire(BYTES)
+    member_id: str
+    client_id: str
+    client_host: str
+    rebalance_timeout: Int32
+    session_timeout: Int32
+    subscription: bytes
+    assignment: bytes
 
 
 @message
 class GroupValue:
     """Members of a generation whose leader has not assigned anything yet have empty assignments."""
 
-    version: int = wire(INT16)
-    protocol_type: str = wire(STRING)
-    generation: int = wire(INT32)
-    protocol: str | None = wire(NULLABLE_STRING)
-    leader: str | None = wire(NULLABLE_STRING)
-    members: list[StoredMember] = wire(array(StoredMember))
+    version: Int16
+    protocol_type: str
+    generation: Int32
+    protocol: str | None
+    leader: str | None
+    members: list[StoredMember]
 
 
 @dataclass(frozen=True)

@@ -6,26 +6,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.system_under_test.protocol.schema import BYTES, INT16, INT32, STRING, array, message, wire
+from assay.system_under_test.protocol.schema import Int16, Int32, message
 
 PROTOCOL_TYPE: Final = "consumer"
 
 
 @message
 class Subscription:
-    version: int = wire(INT16, default=0)
-    topics: list[str] = wire(array(STRING))
-    user_data: bytes = wire(BYTES, default=b"")
+    version: Int16 = 0
+    topics: list[str]
+    user_data: bytes = b""
 
 
 @message
 class AssignedTopic:
-    topic: str = wire(STRING)
-    partitions: list[int] = wire(array(INT32))
+    topic: str
+    partitions: list[Int32]
 
 
 @message
 class Assignment:
-    version: int = wire(INT16, default=0)
-    topics: list[AssignedTopic] = wire(array(AssignedTopic))
-    user_data: bytes = wire(BYTES, default=b"")
+    version: Int16 = 0
+    topics: list[AssignedTopic]
+    user_data: bytes = b""

@@ -6,18 +6,7 @@ requests of :mod:`assay.system_under_test.protocol.internal`, which share these 
 
 from __future__ import annotations
 
-from assay.system_under_test.protocol.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    Request,
-    array,
-    message,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 LEADER_DURING_DELETE = -2
 """The leader of a partition whose topic is being deleted, as UpdateMetadata has it."""
@@ -29,106 +18,106 @@ PLAINTEXT = 0
 class PartitionState:
     """The state as the controller wrote it; ``zk_version`` is the state znode's version after that write."""
 
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    leader: int = wire(INT32)
-    leader_epoch: int = wire(INT32)
-    isr: list[int] = wire(array(INT32))
-    zk_version: int = wire(INT32)
-    replicas: list[int] = wire(array(INT32))
+    topic: str
+    partition: Int32
+    controller_epoch: Int32
+    leader: Int32
+    leader_epoch: Int32
+    isr: list[Int32]
+    zk_version: Int32
+    replicas: list[Int32]
 
 
 @message
 class PartitionResult:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
+    topic: str
+    partition: Int32
+    error_code: Int16
 
 
 @message
 class LiveLeader:
-    id: int = wire(INT32)
-    host: str = wire(STRING)
-    port: int = wire(INT32)
+    id: Int32
+    host: str
+    port: Int32
 
 
 @message
 class LeaderAndIsrResponse:
-    error_code: int = wire(INT16)
-    partitions: list[PartitionResult] = wire(array(PartitionResult))
+    error_code: Int16
+    partitions: list[PartitionResult]
 
 
 @request(key=4, versions=(0, 0))
 class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
-    controller_id: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    partition_states: list[PartitionState] = wire(array(PartitionState))
-    live_leaders: list[LiveLeader] = wire(array(LiveLeader))
+    controller_id: Int32
+    controller_epoch: Int32
+    partition_states: list[PartitionState]
+    live_leaders: list[LiveLeader]
 
 
 @message
 class PartitionName:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
+    topic: str
+    partition: Int32
 
 
 @message
 class StopReplicaResponse:
-    error_code: int = wire(INT16)
-    partitions: list[PartitionResult] = wire(array(PartitionResult))
+    error_code: Int16
+    partitions: list[PartitionResult]
 
 
 @request(key=5, versions=(0, 0))
 class StopReplicaRequest(Request[StopReplicaResponse]):
-    controller_id: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    delete_partitions: bool = wire(BOOLEAN)
-    partitions: list[PartitionName] = wire(array(PartitionName))
+    controller_id: Int32
+    controller_epoch: Int32
+    delete_partitions: bool
+    partitions: list[PartitionName]
 
 
 @message
 class EndPoint:
-    port: int = wire(INT32)
-    host: str = wire(STRING)
-    listener_name: str = wire(STRING, since=3, default="")
-    security_protocol_type: int = wire(INT16)
+    port: Int32
+    host: str
+    listener_name: str = wire(since=3, default="")
+    security_protocol_type: Int16
 
 
 @message
 class UpdateMetadataBroker:
     """Version 0 has one host and port, later ones have end points."""
 
-    id: int = wire(INT32)
-    host: str = wire(STRING, until=0, default="")
-    port: int = wire(INT32, until=0, default=-1)
-    end_points: list[EndPoint] = wire(array(EndPoint), since=1, default=[])
-    rack: str | None = wire(NULLABLE_STRING, since=2, default=None)
+    id: Int32
+    host: str = wire(until=0, default="")
+    port: Int32 = wire(until=0, default=-1)
+    end_points: list[EndPoint] = wire(since=1, default=[])
+    rack: str | None = wire(since=2, default=None)
 
 
 @message
 class UpdateMetadataResponse:
-    error_code: int = wire(INT16)
+    error_code: Int16
 
 
 @request(key=6, versions=(0, 3))
 class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
-    controller_id: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    partition_states: list[PartitionState] = wire(array(PartitionState))
-    live_brokers: list[UpdateMetadataBroker] = wire(array(UpdateMetadataBroker))
+    controller_id: Int32
+    controller_epoch: Int32
+    partition_states: list[PartitionState]
+    live_brokers: list[UpdateMetadataBroker]
 
 
 @message
 class ControlledShutdownResponse:
     """``partitions_remaining`` are those that the broker still leads though they have other replicas."""
 
-    error_code: int = wire(INT16)
-    partitions_remaining: list[PartitionName] = wire(array(PartitionName))
+    error_code: Int16
+    partitions_remaining: list[PartitionName]
 
 
 @request(key=7, versions=(1, 1))
 class ControlledShutdownRequest(Request[ControlledShutdownResponse]):
     """Version 0, whose header has no client id, is not spoken."""
 
-    broker_id: int = wire(INT32)
+    broker_id: Int32

@@ -11,7 +11,7 @@ from typing import Final
 from assay.system_under_test.protocol.consumer import AssignedTopic
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorResponse
-from assay.system_under_test.protocol.schema import INT16, INT32, STRING, Request, array, message, request, wire
+from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request
 
 COORDINATOR_STARTUP_NOT_COMPLETE: Final = ErrorCode.GROUP_LOAD_IN_PROGRESS
 ILLEGAL_GENERATION: Final = ErrorCode.ILLEGAL_GENERATION
@@ -22,48 +22,48 @@ UNKNOWN_CONSUMER: Final = ErrorCode.UNKNOWN_MEMBER_ID
 class ConsumerMetadataRequest(Request[GroupCoordinatorResponse]):
     """Who coordinates the group?"""
 
-    group_id: str = wire(STRING)
+    group_id: str
 
 
 @message
 class DraftJoinGroupResponse:
     """``generation_id`` is -1 and nothing is to be owned where there is an error."""
 
-    error_code: int = wire(INT16)
-    generation_id: int = wire(INT32)
-    consumer_id: str = wire(STRING)
-    partitions_to_own: list[AssignedTopic] = wire(array(AssignedTopic))
+    error_code: Int16
+    generation_id: Int32
+    consumer_id: str
+    partitions_to_own: list[AssignedTopic]
 
 
 @request(key=1031, versions=(0, 0))
 class DraftJoinGroupRequest(Request[DraftJoinGroupResponse]):
-    group_id: str = wire(STRING)
-    session_timeout_ms: int = wire(INT32)
-    topics: list[str] = wire(array(STRING))
-    consumer_id: str = wire(STRING)
+    group_id: str
+    session_timeout_ms: Int32
+    topics: list[str]
+    consumer_id: str
     """Empty for one that has none yet."""
-    strategy: str = wire(STRING)
+    strategy: str
     """``range`` or ``roundrobin``; the same for all of a group."""
 
 
 @message
 class DraftHeartbeatResponse:
-    error_code: int = wire(INT16)
+    error_code: Int16
 
 
 @request(key=1032, versions=(0, 0))
 class DraftHeartbeatRequest(Request[DraftHeartbeatResponse]):
-    group_id: str = wire(STRING)
-    generation_id: int = wire(INT32)
-    consumer_id: str = wire(STRING)
+    group_id: str
+    generation_id: Int32
+    consumer_id: str
 
 
 @message
 class DraftLeaveGroupResponse:
-    error_code: int = wire(INT16)
+    error_code: Int16
 
 
 @request(key=1033, versions=(0, 0))
 class DraftLeaveGroupRequest(Request[DraftLeaveGroupResponse]):
-    group_id: str = wire(STRING)
-    consumer_id: str = wire(STRING)
+    group_id: str
+    consumer_id: str

@@ -6,7 +6,7 @@ import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """What a response says about one topic, partition or group; an ``INT16`` on the wire."""
+    """What a response says about one topic, partition or group; an ``Int16`` on the wire."""
 
     UNKNOWN = -1
     NONE = 0

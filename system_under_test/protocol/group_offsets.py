@@ -2,90 +2,78 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.protocol.schema import (
-    INT16,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    Request,
-    array,
-    message,
-    nullable_array,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Request, message, request, wire
 
 
 @message
 class OffsetCommitPartition:
-    partition: int = wire(INT32)
-    offset: int = wire(INT64)
-    timestamp: int = wire(INT64, since=1, until=1, default=-1)
-    metadata: str | None = wire(NULLABLE_STRING)
+    partition: Int32
+    offset: Int64
+    timestamp: Int64 = wire(since=1, until=1, default=-1)
+    metadata: str | None
 
 
 @message
 class OffsetCommitTopic:
-    topic: str = wire(STRING)
-    partitions: list[OffsetCommitPartition] = wire(array(OffsetCommitPartition))
+    topic: str
+    partitions: list[OffsetCommitPartition]
 
 
 @message
 class OffsetCommitPartitionResponse:
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
+    partition: Int32
+    error_code: Int16
 
 
 @message
 class OffsetCommitTopicResponse:
-    topic: str = wire(STRING)
-    partitions: list[OffsetCommitPartitionResponse] = wire(array(OffsetCommitPartitionResponse))
+    topic: str
+    partitions: list[OffsetCommitPartitionResponse]
 
 
 @message
 class OffsetCommitResponse:
-    topics: list[OffsetCommitTopicResponse] = wire(array(OffsetCommitTopicResponse))
+    topics: list[OffsetCommitTopicResponse]
 
 
 @request(key=8, versions=(0, 2))
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
-    group_id: str = wire(STRING)
-    generation_id: int = wire(INT32, since=1, default=-1)
-    member_id: str = wire(STRING, since=1, default="")
-    retention_time_ms: int = wire(INT64, since=2, default=-1)
-    topics: list[OffsetCommitTopic] = wire(array(OffsetCommitTopic))
+    group_id: str
+    generation_id: Int32 = wire(since=1, default=-1)
+    member_id: str = wire(since=1, default="")
+    retention_time_ms: Int64 = wire(since=2, default=-1)
+    topics: list[OffsetCommitTopic]
 
 
 @message
 class OffsetFetchTopic:
-    topic: str = wire(STRING)
-    partitions: list[int] = wire(array(INT32))
+    topic: str
+    partitions: list[Int32]
 
 
 @message
 class OffsetFetchPartitionResponse:
-    partition: int = wire(INT32)
-    offset: int = wire(INT64)
+    partition: Int32
+    offset: Int64
     """-1 when none was committed."""
-    metadata: str | None = wire(NULLABLE_STRING)
-    error_code: int = wire(INT16)
+    metadata: str | None
+    error_code: Int16
 
 
 @message
 class OffsetFetchTopicResponse:
-    topic: str = wire(STRING)
-    partitions: list[OffsetFetchPartitionResponse] = wire(array(OffsetFetchPartitionResponse))
+    topic: str
+    partitions: list[OffsetFetchPartitionResponse]
 
 
 @message
 class OffsetFetchResponse:
-    topics: list[OffsetFetchTopicResponse] = wire(array(OffsetFetchTopicResponse))
-    error_code: int = wire(INT16, since=2, default=0)
+    topics: list[OffsetFetchTopicResponse]
+    error_code: Int16 = wire(since=2, default=0)
 
 
 @request(key=9, versions=(0, 2))
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
-    group_id: str = wire(STRING)
-    topics: list[OffsetFetchTopic] | None = wire(nullable_array(OffsetFetchTopic))
+    group_id: str
+    topics: list[OffsetFetchTopic] | None
     """Null, from version 2 on: all that were ever committed."""

@@ -4,152 +4,142 @@ ListGroups (11 to 16). Version 1 of JoinGroup has a time limit of its own for re
 
 from __future__ import annotations
 
-from assay.system_under_test.protocol.schema import (
-    BYTES,
-    INT16,
-    INT32,
-    STRING,
-    Request,
-    array,
-    message,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 
 @message
 class GroupCoordinatorResponse:
-    error_code: int = wire(INT16)
-    coordinator_id: int = wire(INT32)
+    error_code: Int16
+    coordinator_id: Int32
     """-1, like the port, and with an empty host, when there is none."""
-    host: str = wire(STRING)
-    port: int = wire(INT32)
+    host: str
+    port: Int32
 
 
 @request(key=10, versions=(0, 0))
 class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
-    group_id: str = wire(STRING)
+    group_id: str
 
 
 @message
 class GroupProtocol:
     """A way of assigning partitions that a member knows, with its metadata for it."""
 
-    name: str = wire(STRING)
-    metadata: bytes = wire(BYTES)
+    name: str
+    metadata: bytes
 
 
 @message
 class GroupMember:
-    member_id: str = wire(STRING)
-    metadata: bytes = wire(BYTES)
+    member_id: str
+    metadata: bytes
 
 
 @message
 class JoinGroupResponse:
-    error_code: int = wire(INT16)
-    generation_id: int = wire(INT32)
-    protocol: str = wire(STRING)
-    leader_id: str = wire(STRING)
-    member_id: str = wire(STRING)
-    members: list[GroupMember] = wire(array(GroupMember))
+    error_code: Int16
+    generation_id: Int32
+    protocol: str
+    leader_id: str
+    member_id: str
+    members: list[GroupMember]
     """For the leader, which assigns; the others get none."""
 
 
 @request(key=11, versions=(0, 1))
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    group_id: str = wire(STRING)
-    session_timeout_ms: int = wire(INT32)
-    rebalance_timeout_ms: int = wire(INT32, since=1, default=-1)
-    member_id: str = wire(STRING)
+    group_id: str
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Int32 = wire(since=1, default=-1)
+    member_id: str
     """Empty for one that is none yet."""
-    protocol_type: str = wire(STRING)
-    protocols: list[GroupProtocol] = wire(array(GroupProtocol))
+    protocol_type: str
+    protocols: list[GroupProtocol]
 
 
 @message
 class HeartbeatResponse:
-    error_code: int = wire(INT16)
+    error_code: Int16
 
 
 @request(key=12, versions=(0, 0))
 class HeartbeatRequest(Request[HeartbeatResponse]):
-    group_id: str = wire(STRING)
-    generation_id: int = wire(INT32)
-    member_id: str = wire(STRING)
+    group_id: str
+    generation_id: Int32
+    member_id: str
 
 
 @message
 class LeaveGroupResponse:
-    error_code: int = wire(INT16)
+    error_code: Int16
 
 
 @request(key=13, versions=(0, 0))
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+    group_id: str
+    member_id: str
 
 
 @message
 class GroupAssignment:
-    member_id: str = wire(STRING)
-    assignment: bytes = wire(BYTES)
+    member_id: str
+    assignment: bytes
 
 
 @message
 class SyncGroupResponse:
-    error_code: int = wire(INT16)
-    assignment: bytes = wire(BYTES)
+    error_code: Int16
+    assignment: bytes
 
 
 @request(key=14, versions=(0, 0))
 class SyncGroupRequest(Request[SyncGroupResponse]):
-    group_id: str = wire(STRING)
-    generation_id: int = wire(INT32)
-    member_id: str = wire(STRING)
-    assignments: list[GroupAssignment] = wire(array(GroupAssignment))
+    group_id: str
+    generation_id: Int32
+    member_id: str
+    assignments: list[GroupAssignment]
     """From the leader; the others give none."""
 
 
 @message
 class DescribedMember:
-    member_id: str = wire(STRING)
-    client_id: str = wire(STRING)
-    client_host: str = wire(STRING)
-    metadata: bytes = wire(BYTES)
-    assignment: bytes = wire(BYTES)
+    member_id: str
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
 
 
 @message
 class DescribedGroup:
-    error_code: int = wire(INT16)
-    group_id: str = wire(STRING)
-    state: str = wire(STRING)
-    protocol_type: str = wire(STRING)
-    protocol: str = wire(STRING)
-    members: list[DescribedMember] = wire(array(DescribedMember))
+    error_code: Int16
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[DescribedMember]
 
 
 @message
 class DescribeGroupsResponse:
-    groups: list[DescribedGroup] = wire(array(DescribedGroup))
+    groups: list[DescribedGroup]
 
 
 @request(key=15, versions=(0, 0))
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
-    group_ids: list[str] = wire(array(STRING))
+    group_ids: list[str]
 
 
 @message
 class ListedGroup:
-    group_id: str = wire(STRING)
-    protocol_type: str = wire(STRING)
+    group_id: str
+    protocol_type: str
 
 
 @message
 class ListGroupsResponse:
-    error_code: int = wire(INT16)
-    groups: list[ListedGroup] = wire(array(ListedGroup))
+    error_code: Int16
+    groups: list[ListedGroup]
 
 
 @request(key=16, versions=(0, 0))

@@ -22,20 +22,7 @@ from assay.system_under_test.protocol.partition_changes import (
     ElectPreferredRequest,
     ReassignRequest,
 )
-from assay.system_under_test.protocol.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    INT64,
-    RECORDS,
-    STRING,
-    Records,
-    Request,
-    array,
-    message,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request
 from assay.system_under_test.protocol.topic_changes import (
     AlterConfigsRequest,
     CreatePartitionsRequest,
@@ -45,224 +32,224 @@ from assay.system_under_test.protocol.topic_changes import (
 
 @message
 class LiveBroker:
-    broker_id: int = wire(INT32)
-    host: str = wire(STRING)
-    port: int = wire(INT32)
-    broker_epoch: int = wire(INT64)
+    broker_id: Int32
+    host: str
+    port: Int32
+    broker_epoch: Int64
 
 
 @message
 class MemberEpoch:
     """The registration under which a broker is a member of an in-sync set."""
 
-    broker_id: int = wire(INT32)
-    broker_epoch: int = wire(INT64)
+    broker_id: Int32
+    broker_epoch: Int64
 
 
 @message
 class PartitionStateUpdate:
     """A partition's state as the controller wrote it; ``zk_version`` is the state znode's version after that write."""
 
-    topic: str = wire(STRING)
-    topic_czxid: int = wire(INT64)
-    partition: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    leader: int = wire(INT32)
-    leader_epoch: int = wire(INT32)
-    isr: list[int] = wire(array(INT32))
-    member_epochs: list[MemberEpoch] = wire(array(MemberEpoch))
-    elr: list[int] = wire(array(INT32))
-    zk_version: int = wire(INT32)
-    replicas: list[int] = wire(array(INT32))
+    topic: str
+    topic_czxid: Int64
+    partition: Int32
+    controller_epoch: Int32
+    leader: Int32
+    leader_epoch: Int32
+    isr: list[Int32]
+    member_epochs: list[MemberEpoch]
+    elr: list[Int32]
+    zk_version: Int32
+    replicas: list[Int32]
 
 
 @message
 class TopicSetting:
-    name: str = wire(STRING)
-    value: str = wire(STRING)
+    name: str
+    value: str
 
 
 @message
 class TopicSettingsUpdate:
     """``zxid``: as of which transaction of ZooKeeper."""
 
-    topic: str = wire(STRING)
-    zxid: int = wire(INT64)
-    settings: list[TopicSetting] = wire(array(TopicSetting))
+    topic: str
+    zxid: Int64
+    settings: list[TopicSetting]
 
 
 @request(key=1000, versions=(0, 0))
 class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
-    controller_id: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    broker_epoch: int = wire(INT64)
-    partitions: list[PartitionStateUpdate] = wire(array(PartitionStateUpdate))
-    topics: list[TopicSettingsUpdate] = wire(array(TopicSettingsUpdate))
-    live_brokers: list[LiveBroker] = wire(array(LiveBroker))
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    partitions: list[PartitionStateUpdate]
+    topics: list[TopicSettingsUpdate]
+    live_brokers: list[LiveBroker]
 
 
 @message
 class StopReplicaPartition:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    leader_epoch: int = wire(INT32)
+    topic: str
+    partition: Int32
+    leader_epoch: Int32
 
 
 @request(key=1001, versions=(0, 0))
 class StopReplicaRequest(Request[StopReplicaResponse]):
-    controller_id: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    broker_epoch: int = wire(INT64)
-    delete: bool = wire(BOOLEAN)
-    partitions: list[StopReplicaPartition] = wire(array(StopReplicaPartition))
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    delete: bool
+    partitions: list[StopReplicaPartition]
 
 
 @request(key=1002, versions=(0, 0))
 class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
     """``deleted`` names topics that are no more. A full update names every topic there is."""
 
-    controller_id: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    broker_epoch: int = wire(INT64)
-    full: bool = wire(BOOLEAN)
-    partitions: list[PartitionStateUpdate] = wire(array(PartitionStateUpdate))
-    deleted: list[str] = wire(array(STRING))
-    live_brokers: list[LiveBroker] = wire(array(LiveBroker))
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    full: bool
+    partitions: list[PartitionStateUpdate]
+    deleted: list[str]
+    live_brokers: list[LiveBroker]
 
 
 @message
 class ReplicaFetchPartition:
-    topic: str = wire(STRING)
-    topic_czxid: int = wire(INT64)
-    partition: int = wire(INT32)
-    leader_epoch: int = wire(INT32)
-    fetch_offset: int = wire(INT64)
-    max_bytes: int = wire(INT32)
+    topic: str
+    topic_czxid: Int64
+    partition: Int32
+    leader_epoch: Int32
+    fetch_offset: Int64
+    max_bytes: Int32
 
 
 @message
 class ReplicaFetchedPartition:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
-    high_watermark: int = wire(INT64)
-    log_start: int = wire(INT64)
-    records: Records = wire(RECORDS)
+    topic: str
+    partition: Int32
+    error_code: Int16
+    high_watermark: Int64
+    log_start: Int64
+    records: Records
 
 
 @message
 class ReplicaFetchResponse:
-    error_code: int = wire(INT16)
-    partitions: list[ReplicaFetchedPartition] = wire(array(ReplicaFetchedPartition))
+    error_code: Int16
+    partitions: list[ReplicaFetchedPartition]
 
 
 @request(key=1003, versions=(0, 0))
 class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
     """A follower's fetch: its registration, the leader's as it knows it, and the term of each partition."""
 
-    replica_id: int = wire(INT32)
-    replica_epoch: int = wire(INT64)
-    broker_epoch: int = wire(INT64)
-    max_wait_ms: int = wire(INT32)
-    min_bytes: int = wire(INT32)
-    partitions: list[ReplicaFetchPartition] = wire(array(ReplicaFetchPartition))
+    replica_id: Int32
+    replica_epoch: Int64
+    broker_epoch: Int64
+    max_wait_ms: Int32
+    min_bytes: Int32
+    partitions: list[ReplicaFetchPartition]
 
 
 @message
 class EpochQuery:
     """``topic_czxid`` distinguishes a topic from another of the same name, before or after it."""
 
-    topic: str = wire(STRING)
-    topic_czxid: int = wire(INT64)
-    partition: int = wire(INT32)
-    leader_epoch: int = wire(INT32)
-    epoch: int = wire(INT32)
+    topic: str
+    topic_czxid: Int64
+    partition: Int32
+    leader_epoch: Int32
+    epoch: Int32
 
 
 @message
 class EpochEntry:
-    epoch: int = wire(INT32)
-    start_offset: int = wire(INT64)
+    epoch: Int32
+    start_offset: Int64
 
 
 @message
 class EpochAnswer:
     """Where ``epoch`` (the largest not above the one asked for; -1: none) ends on the leader, and its whole history."""
 
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
-    epoch: int = wire(INT32)
-    end_offset: int = wire(INT64)
-    log_start: int = wire(INT64)
-    gaps: bool = wire(BOOLEAN)
+    topic: str
+    partition: Int32
+    error_code: Int16
+    epoch: Int32
+    end_offset: Int64
+    log_start: Int64
+    gaps: bool
     """May the leader's log have gaps?"""
-    history: list[EpochEntry] = wire(array(EpochEntry))
+    history: list[EpochEntry]
 
 
 @message
 class EpochEndResponse:
-    error_code: int = wire(INT16)
-    partitions: list[EpochAnswer] = wire(array(EpochAnswer))
+    error_code: Int16
+    partitions: list[EpochAnswer]
 
 
 @request(key=1004, versions=(0, 0))
 class EpochEndRequest(Request[EpochEndResponse]):
-    replica_id: int = wire(INT32)
-    broker_epoch: int = wire(INT64)
-    partitions: list[EpochQuery] = wire(array(EpochQuery))
+    replica_id: Int32
+    broker_epoch: Int64
+    partitions: list[EpochQuery]
 
 
 @message
 class EndOffsetQuery:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
+    topic: str
+    partition: Int32
 
 
 @message
 class EndOffsetAnswer:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
-    leader_epoch: int = wire(INT32)
-    offset: int = wire(INT64)
+    topic: str
+    partition: Int32
+    error_code: Int16
+    leader_epoch: Int32
+    offset: Int64
 
 
 @message
 class EndOffsetsResponse:
-    partitions: list[EndOffsetAnswer] = wire(array(EndOffsetAnswer))
+    partitions: list[EndOffsetAnswer]
 
 
 @request(key=1005, versions=(0, 0))
 class EndOffsetsRequest(Request[EndOffsetsResponse]):
     """ListOffsets -1 for testers: the answer has the leader's epoch, too."""
 
-    partitions: list[EndOffsetQuery] = wire(array(EndOffsetQuery))
+    partitions: list[EndOffsetQuery]
 
 
 @message
 class LogEndAnswer:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
-    last_epoch: int = wire(INT32)
-    end_offset: int = wire(INT64)
+    topic: str
+    partition: Int32
+    error_code: Int16
+    last_epoch: Int32
+    end_offset: Int64
 
 
 @message
 class LogEndResponse:
-    error_code: int = wire(INT16)
-    partitions: list[LogEndAnswer] = wire(array(LogEndAnswer))
+    error_code: Int16
+    partitions: list[LogEndAnswer]
 
 
 @request(key=1006, versions=(0, 0))
 class LogEndRequest(Request[LogEndResponse]):
     """The controller asks a replica for its (last epoch, log end) when it must choose among unclean starters."""
 
-    controller_id: int = wire(INT32)
-    controller_epoch: int = wire(INT32)
-    broker_epoch: int = wire(INT64)
-    partitions: list[EndOffsetQuery] = wire(array(EndOffsetQuery))
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_epoch: Int64
+    partitions: list[EndOffsetQuery]
 
 
 INTERNAL_APIS: Mapping[int, Api] = api_table(

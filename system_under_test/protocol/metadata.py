@@ -2,58 +2,46 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.protocol.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    Request,
-    array,
-    message,
-    nullable_array,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 
 @message
 class MetadataBroker:
-    node_id: int = wire(INT32)
-    host: str = wire(STRING)
-    port: int = wire(INT32)
-    rack: str | None = wire(NULLABLE_STRING, since=1, default=None)
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = wire(since=1, default=None)
 
 
 @message
 class MetadataPartition:
-    error_code: int = wire(INT16)
-    partition: int = wire(INT32)
-    leader: int = wire(INT32)
+    error_code: Int16
+    partition: Int32
+    leader: Int32
     """-1 when there is none; then the error code is LEADER_NOT_AVAILABLE."""
-    replicas: list[int] = wire(array(INT32))
-    isr: list[int] = wire(array(INT32))
+    replicas: list[Int32]
+    isr: list[Int32]
 
 
 @message
 class MetadataTopic:
-    error_code: int = wire(INT16)
-    topic: str = wire(STRING)
-    is_internal: bool = wire(BOOLEAN, since=1, default=False)
-    partitions: list[MetadataPartition] = wire(array(MetadataPartition))
+    error_code: Int16
+    topic: str
+    is_internal: bool = wire(since=1, default=False)
+    partitions: list[MetadataPartition]
 
 
 @message
 class MetadataResponse:
-    brokers: list[MetadataBroker] = wire(array(MetadataBroker))
-    cluster_id: str | None = wire(NULLABLE_STRING, since=2, default=None)
-    controller_id: int = wire(INT32, since=1, default=-1)
-    topics: list[MetadataTopic] = wire(array(MetadataTopic))
+    brokers: list[MetadataBroker]
+    cluster_id: str | None = wire(since=2, default=None)
+    controller_id: Int32 = wire(since=1, default=-1)
+    topics: list[MetadataTopic]
 
 
 @request(key=3, versions=(0, 2))
 class MetadataRequest(Request[MetadataResponse]):
-    topics: list[str] | None = wire(nullable_array(STRING))
+    topics: list[str] | None
     """Which topics: see :func:`topics_wanted`."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.protocol.schema import INT16, INT32, INT64, STRING, Request, array, message, request, wire
+from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Request, message, request, wire
 
 LATEST = -1
 EARLIEST = -2
@@ -10,41 +10,41 @@ EARLIEST = -2
 
 @message
 class ListOffsetsPartition:
-    partition: int = wire(INT32)
-    timestamp: int = wire(INT64)
+    partition: Int32
+    timestamp: Int64
     """Milliseconds since the epoch, ``LATEST`` or ``EARLIEST``."""
-    max_num_offsets: int = wire(INT32, until=0, default=1)
+    max_num_offsets: Int32 = wire(until=0, default=1)
 
 
 @message
 class ListOffsetsTopic:
-    topic: str = wire(STRING)
-    partitions: list[ListOffsetsPartition] = wire(array(ListOffsetsPartition))
+    topic: str
+    partitions: list[ListOffsetsPartition]
 
 
 @message
 class ListOffsetsPartitionResponse:
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
-    offsets: list[int] = wire(array(INT64), until=0, default=[])
+    partition: Int32
+    error_code: Int16
+    offsets: list[Int64] = wire(until=0, default=[])
     """Version 0: at most ``max_num_offsets``, newest first."""
-    timestamp: int = wire(INT64, since=1, default=-1)
-    offset: int = wire(INT64, since=1, default=-1)
+    timestamp: Int64 = wire(since=1, default=-1)
+    offset: Int64 = wire(since=1, default=-1)
     """Version 1: -1 when no message is that young."""
 
 
 @message
 class ListOffsetsTopicResponse:
-    topic: str = wire(STRING)
-    partitions: list[ListOffsetsPartitionResponse] = wire(array(ListOffsetsPartitionResponse))
+    topic: str
+    partitions: list[ListOffsetsPartitionResponse]
 
 
 @message
 class ListOffsetsResponse:
-    topics: list[ListOffsetsTopicResponse] = wire(array(ListOffsetsTopicResponse))
+    topics: list[ListOffsetsTopicResponse]
 
 
 @request(key=2, versions=(0, 1))
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    replica_id: int = wire(INT32)
-    topics: list[ListOffsetsTopic] = wire(array(ListOffsetsTopic))
+    replica_id: Int32
+    topics: list[ListOffsetsTopic]

@@ -7,72 +7,62 @@ have such requests, too (KIP-455, KIP-460).
 from __future__ import annotations
 
 from assay.system_under_test.protocol.control import PartitionName
-from assay.system_under_test.protocol.schema import (
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    Request,
-    array,
-    message,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request
 
 
 @message
 class PartitionChangeResult:
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
-    error_message: str | None = wire(NULLABLE_STRING)
+    topic: str
+    partition: Int32
+    error_code: Int16
+    error_message: str | None
 
 
 @message
 class PartitionChangeResponse:
-    partitions: list[PartitionChangeResult] = wire(array(PartitionChangeResult))
+    partitions: list[PartitionChangeResult]
 
 
 @request(key=1023, versions=(0, 0))
 class ElectPreferredRequest(Request[PartitionChangeResponse]):
-    partitions: list[PartitionName] = wire(array(PartitionName))
-    timeout_ms: int = wire(INT32)
+    partitions: list[PartitionName]
+    timeout_ms: Int32
 
 
 @message
 class NewAssignment:
     """The replicas that a partition shall have, the preferred leader first."""
 
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    replicas: list[int] = wire(array(INT32))
+    topic: str
+    partition: Int32
+    replicas: list[Int32]
 
 
 @request(key=1024, versions=(0, 0))
 class ReassignRequest(Request[PartitionChangeResponse]):
     """Answered when it is written down; it goes on from there."""
 
-    partitions: list[NewAssignment] = wire(array(NewAssignment))
-    timeout_ms: int = wire(INT32)
+    partitions: list[NewAssignment]
+    timeout_ms: Int32
 
 
 @message
 class MovingPartition:
     """``replicas`` are assigned now, ``target`` shall be, and the files of ``removing`` are not known to be gone."""
 
-    topic: str = wire(STRING)
-    partition: int = wire(INT32)
-    replicas: list[int] = wire(array(INT32))
-    target: list[int] = wire(array(INT32))
-    removing: list[int] = wire(array(INT32))
+    topic: str
+    partition: Int32
+    replicas: list[Int32]
+    target: list[Int32]
+    removing: list[Int32]
 
 
 @message
 class DescribeReassignmentsResponse:
-    error_code: int = wire(INT16)
-    error_message: str | None = wire(NULLABLE_STRING)
-    moving: list[MovingPartition] = wire(array(MovingPartition))
-    settled: list[NewAssignment] = wire(array(NewAssignment))
+    error_code: Int16
+    error_message: str | None
+    moving: list[MovingPartition]
+    settled: list[NewAssignment]
     """The others of those that were named, as far as there are such partitions."""
 
 
@@ -80,5 +70,5 @@ class DescribeReassignmentsResponse:
 class DescribeReassignmentsRequest(Request[DescribeReassignmentsResponse]):
     """All that are under way, and where the named partitions are that do not move."""
 
-    partitions: list[PartitionName] = wire(array(PartitionName))
-    timeout_ms: int = wire(INT32)
+    partitions: list[PartitionName]
+    timeout_ms: Int32

@@ -2,58 +2,46 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.protocol.schema import (
-    INT16,
-    INT32,
-    INT64,
-    RECORDS,
-    STRING,
-    Records,
-    Request,
-    array,
-    message,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request, wire
 
 
 @message
 class ProducePartition:
-    partition: int = wire(INT32)
-    records: Records = wire(RECORDS)
+    partition: Int32
+    records: Records
 
 
 @message
 class ProduceTopic:
-    topic: str = wire(STRING)
-    partitions: list[ProducePartition] = wire(array(ProducePartition))
+    topic: str
+    partitions: list[ProducePartition]
 
 
 @message
 class ProducePartitionResponse:
-    partition: int = wire(INT32)
-    error_code: int = wire(INT16)
-    base_offset: int = wire(INT64)
+    partition: Int32
+    error_code: Int16
+    base_offset: Int64
     """Offset of the first message appended; -1 after an error."""
-    log_append_time: int = wire(INT64, since=2, default=-1)
+    log_append_time: Int64 = wire(since=2, default=-1)
     """Milliseconds since the epoch when the topic stamps messages itself, else -1."""
 
 
 @message
 class ProduceTopicResponse:
-    topic: str = wire(STRING)
-    partitions: list[ProducePartitionResponse] = wire(array(ProducePartitionResponse))
+    topic: str
+    partitions: list[ProducePartitionResponse]
 
 
 @message
 class ProduceResponse:
-    topics: list[ProduceTopicResponse] = wire(array(ProduceTopicResponse))
-    throttle_time_ms: int = wire(INT32, since=1, default=0)
+    topics: list[ProduceTopicResponse]
+    throttle_time_ms: Int32 = wire(since=1, default=0)
 
 
 @request(key=0, versions=(0, 2))
 class ProduceRequest(Request[ProduceResponse]):
-    acks: int = wire(INT16)
+    acks: Int16
     """0: no response at all; 1: the leader appended; -1: all in-sync replicas have it."""
-    timeout_ms: int = wire(INT32)
-    topics: list[ProduceTopic] = wire(array(ProduceTopic))
+    timeout_ms: Int32
+    topics: list[ProduceTopic]

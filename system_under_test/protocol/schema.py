@@ -1,22 +1,21 @@
 """Messages as tables of wire types: data, not code per request.
 
-A message is a dataclass whose fields carry a wire type and the versions in which they exist; one class describes the
-message in all its versions::
+A message is a dataclass; the types of its fields are their wire types, and one class describes all its versions::
 
     @message
     class FetchPartition:
-        partition: int = wire(INT32)
-        offset: int = wire(INT64)
-        max_bytes: int = wire(INT32)
+        partition: Int32
+        offset: Int64
+        max_bytes: Int32
 
     @request(key=1, versions=(0, 3))
     class FetchRequest(Request[FetchResponse]):
-        replica_id: int = wire(INT32)
-        max_bytes: int = wire(INT32, since=3, default=2**31 - 1)
-        topics: list[FetchTopic] = wire(array(FetchTopic))
+        replica_id: Int32
+        max_bytes: Int32 = wire(since=3, default=2**31 - 1)
+        topics: list[FetchTopic]
 
 The base ``Request[R]`` lets both the type checker and the registry know what the answer is. Fields are keyword-only.
-A field that some version lacks needs a default: decoding that version yields it, encoding that version leaves the field
+A field that some version lacks has a default: decoding that version yields it, encoding that version leaves the field
 out. The order of the fields is their order on the wire.
 
 Messages are plain slotted dataclasses, not frozen ones: a frozen one costs three times as much to make, and thousands a
@@ -33,7 +32,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, dataclass_transform, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from assay.system_under_test.runtime import Slice
 
@@ -41,9 +41,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Records = bytes | Slice
-"""What a ``RECORDS`` field holds: bytes once decoded; when encoding also a stored slice, which is sent unread."""
+"""Bytes once decoded; when encoding also a stored slice, which is sent unread."""
 
-_WIRE = "wire"
+_VERSIONS = "versions"
 
 
 class ProtocolError(ValueError):
@@ -54,7 +54,6 @@ class ProtocolError(ValueError):
 class Fixed:
     """A number of fixed width; ``code`` is its letter in :mod:`struct`."""
 
-    name: str
     code: str
     size: int
 
@@ -89,26 +88,12 @@ class Array:
 WireType = Fixed | Text | Blob | RecordsType | Array | type[Any]
 """A message class is a wire type too: its fields, one after the other."""
 
-INT8 = Fixed("INT8", "b", 1)
-INT16 = Fixed("INT16", "h", 2)
-INT32 = Fixed("INT32", "i", 4)
-INT64 = Fixed("INT64", "q", 8)
-BOOLEAN = Fixed("BOOLEAN", "?", 1)
-STRING = Text()
-NULLABLE_STRING = Text(nullable=True)
-BYTES = Blob()
-NULLABLE_BYTES = Blob(nullable=True)
-RECORDS = RecordsType()
+Int8 = Annotated[int, Fixed("b", 1)]
+Int16 = Annotated[int, Fixed("h", 2)]
+Int32 = Annotated[int, Fixed("i", 4)]
+Int64 = Annotated[int, Fixed("q", 8)]
 
-
-def array(element: WireType) -> Array:
-    """A list of ``element``; never null."""
-    return Array(element)
-
-
-def nullable_array(element: WireType) -> Array:
-    """A list of ``element``, or None."""
-    return Array(element, nullable=True)
+_PLAIN: dict[Any, WireType] = {bool: Fixed("?", 1), str: Text(), bytes: Blob(), Records: RecordsType()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,34 +104,25 @@ class Wire:
     type: WireType
     since: int
     until: int | None
-    default: Callable[[], Any] | None
+    default: Callable[[], Any]
 
     def exists_in(self, version: int) -> bool:
         return self.since <= version and (self.until is None or version <= self.until)
 
 
-def wire(type: WireType, *, since: int = 0, until: int | None = None, default: Any = dataclasses.MISSING) -> Any:
-    """Declares a field of a message. ``default`` may be a list, which is then copied for each message."""
-    partial = since > 0 or until is not None
-    if partial and default is dataclasses.MISSING:
-        raise TypeError("a field that some version lacks needs a default")
+def wire(*, since: int = 0, until: int | None = None, default: Any) -> Any:
+    """A field that some version lacks, or whose default is a list, which is copied for each message."""
+    versions = {_VERSIONS: (since, until)}
     if isinstance(default, list):
         template = tuple(default)
-        factory: Callable[[], Any] = lambda: list(template)  # noqa: E731 (typed lambda)
-        row = Wire("", type, since, until, factory)
-        return dataclasses.field(default_factory=factory, metadata={_WIRE: row})
-    constant: Callable[[], Any] | None = None if default is dataclasses.MISSING else lambda: default
-    return dataclasses.field(default=default, metadata={_WIRE: Wire("", type, since, until, constant)})
+        return dataclasses.field(default_factory=lambda: list(template), metadata=versions)
+    return dataclasses.field(default=default, metadata=versions)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def message(cls: type[T]) -> type[T]:
-    """Makes a message of a class all of whose fields are declared by :func:`wire`."""
-    made = dataclass(slots=True, kw_only=True)(cls)
-    for field in dataclasses.fields(made):  # type: ignore[arg-type]
-        if _WIRE not in field.metadata:
-            raise TypeError(f"{cls.__name__}.{field.name} has no wire type")
-    return made
+    """Makes a message of a class all of whose fields have wire types."""
+    return dataclass(slots=True, kw_only=True)(cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +171,31 @@ def is_request(cls: type[Any]) -> bool:
 
 
 def table(cls: type[Any]) -> list[Wire]:
-    """The rows of a message, in wire order, of all versions."""
-    return [dataclasses.replace(field.metadata[_WIRE], name=field.name) for field in dataclasses.fields(cls)]
+    """The rows of a message, in wire order, of all versions. Raises ``TypeError`` for a field without a wire type."""
+    types = get_type_hints(cls, include_extras=True)
+    return [_row(field, _wire_type(types[field.name])) for field in dataclasses.fields(cls)]
+
+
+def _row(field: dataclasses.Field[Any], type_: WireType) -> Wire:
+    since, until = field.metadata.get(_VERSIONS, (0, None))
+    if field.default_factory is not dataclasses.MISSING:
+        return Wire(field.name, type_, since, until, field.default_factory)
+    return Wire(field.name, type_, since, until, lambda: field.default)
+
+
+def _wire_type(hint: Any) -> WireType:
+    if is_message(hint):
+        return hint  # type: ignore[no-any-return]
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    arguments = get_args(hint)
+    if get_origin(hint) is Annotated:
+        return arguments[1]  # type: ignore[no-any-return]
+    if get_origin(hint) is list:
+        return Array(_wire_type(arguments[0]))
+    if get_origin(hint) is UnionType and arguments[1:] == (type(None),):
+        return dataclasses.replace(_wire_type(arguments[0]), nullable=True)  # type: ignore[type-var]
+    raise TypeError(f"no wire type: {hint}")
 
 
 def is_message(type_: object) -> bool:

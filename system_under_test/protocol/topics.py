@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import re
 
-from assay.system_under_test.protocol.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    Request,
-    array,
-    message,
-    request,
-    wire,
-)
+from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -27,59 +16,59 @@ def is_topic_name(name: str) -> bool:
 
 @message
 class ReplicaAssignment:
-    partition: int = wire(INT32)
-    replicas: list[int] = wire(array(INT32))
+    partition: Int32
+    replicas: list[Int32]
 
 
 @message
 class ConfigEntry:
-    name: str = wire(STRING)
-    value: str | None = wire(NULLABLE_STRING)
+    name: str
+    value: str | None
 
 
 @message
 class CreatableTopic:
     """Either numbers, or an assignment with both numbers -1."""
 
-    topic: str = wire(STRING)
-    num_partitions: int = wire(INT32, default=-1)
-    replication_factor: int = wire(INT16, default=-1)
-    replica_assignment: list[ReplicaAssignment] = wire(array(ReplicaAssignment), default=[])
-    configs: list[ConfigEntry] = wire(array(ConfigEntry), default=[])
+    topic: str
+    num_partitions: Int32 = -1
+    replication_factor: Int16 = -1
+    replica_assignment: list[ReplicaAssignment] = wire(default=[])
+    configs: list[ConfigEntry] = wire(default=[])
 
 
 @message
 class CreateTopicResult:
-    topic: str = wire(STRING)
-    error_code: int = wire(INT16)
-    error_message: str | None = wire(NULLABLE_STRING, since=1, default=None)
+    topic: str
+    error_code: Int16
+    error_message: str | None = wire(since=1, default=None)
 
 
 @message
 class CreateTopicsResponse:
-    topics: list[CreateTopicResult] = wire(array(CreateTopicResult))
+    topics: list[CreateTopicResult]
 
 
 @request(key=19, versions=(0, 1))
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    topics: list[CreatableTopic] = wire(array(CreatableTopic))
-    timeout_ms: int = wire(INT32)
+    topics: list[CreatableTopic]
+    timeout_ms: Int32
     """How long the controller waits for the creation to be complete; 0 or less: not at all."""
-    validate_only: bool = wire(BOOLEAN, since=1, default=False)
+    validate_only: bool = wire(since=1, default=False)
 
 
 @message
 class DeleteTopicResult:
-    topic: str = wire(STRING)
-    error_code: int = wire(INT16)
+    topic: str
+    error_code: Int16
 
 
 @message
 class DeleteTopicsResponse:
-    topics: list[DeleteTopicResult] = wire(array(DeleteTopicResult))
+    topics: list[DeleteTopicResult]
 
 
 @request(key=20, versions=(0, 0))
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
-    topics: list[str] = wire(array(STRING))
-    timeout_ms: int = wire(INT32)
+    topics: list[str]
+    timeout_ms: Int32

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.protocol.schema import INT16, Request, array, message, request, wire
+from assay.system_under_test.protocol.schema import Int16, Request, message, request
 
 API_VERSIONS_KEY = 18
 
 
 @message
 class ApiVersionRange:
-    api_key: int = wire(INT16)
-    min_version: int = wire(INT16)
-    max_version: int = wire(INT16)
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
 
 
 @message
 class ApiVersionsResponse:
-    error_code: int = wire(INT16)
-    api_versions: list[ApiVersionRange] = wire(array(ApiVersionRange))
+    error_code: Int16
+    api_versions: list[ApiVersionRange]
 
 
 @request(key=API_VERSIONS_KEY, versions=(0, 0))
