@@ -26,6 +26,7 @@ from assay.system_under_test.client.async_producer import AsyncProducer
 from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
+from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import log_operations
 from assay.workloads.log_client import SEND_SECONDS, LogClient, described, node_name, split
@@ -96,6 +97,7 @@ class BurstClient(LogClient):
                 operation.key,
                 position=one["offset"],
                 value=value,
+                size=ENTRY_OVERHEAD + len(str(value)),
                 node=one["node"],
                 outcome=Outcome(one["outcome"]),
                 error=one["error"],

@@ -33,7 +33,7 @@ from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
-from assay.workloads.log_client import LARGEST, LogClient, described, number
+from assay.workloads.log_client import LARGEST, LogClient, described, record
 from assay.workloads.log_operations import END, POLL, SEND
 
 TOPIC: Final = "orders"
@@ -123,7 +123,7 @@ class Member:
             {
                 "key": f"{chunk.topic}-{chunk.partition}",
                 "begin": chunk.begin,
-                "records": [[message.offset, number(message.value)] for message in chunk.messages],
+                "records": [record(message) for message in chunk.messages],
                 "end": min(chunk.end, LARGEST),
                 "assignment": self._assignments[chunk.hold],
             }

@@ -25,7 +25,7 @@ from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
 from assay.workloads.log_client import LARGEST, LogClient, described, number
-from assay.workloads.log_operations import END, POLL, SEND
+from assay.workloads.log_operations import END, POLL, SEND, text
 
 TOPIC: Final = "orders"
 REBALANCE_SECONDS: Final = 1.5
@@ -93,7 +93,9 @@ class Member:
                 {
                     "key": _key(partition),
                     "begin": begin,
-                    "records": [[record.offset, number(record.value)] for record in found],
+                    "records": [
+                        [record.offset, number(record.value), record.timestamp, text(record.key)] for record in found
+                    ],
                     "end": hold.position,
                     "assignment": hold.chain,
                 }

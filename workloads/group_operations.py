@@ -13,9 +13,9 @@ f             argument                            result
 ============  ==================================  ====================================================================
 
 A **poll** joins the group first, if the member has to, and then asks once for what is new in each partition owned.
-``reads`` has ``{"key", "begin", "records": [[offset, value], ...], "end", "assignment"}`` of each, and before it
-``{"key", "reset": offset, "assignment"}`` where the place to read from was gone, with the number that
-reads have from then on. ``until`` has each sentinel's offset, in the drain.
+``reads`` has ``{"key", "begin", "records", "end", "assignment"}`` of each (records as a log's polls have them), and
+before it ``{"key", "reset": offset, "assignment"}`` where the place to read from was gone, with the number that reads
+have from then on. ``until`` has each sentinel's offset, in the drain.
 
 ``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
 "generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
@@ -156,8 +156,9 @@ def _reads(completed: Completed) -> Iterator[Effect]:
             yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
             continue
         yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)
-        for offset, value in read["records"]:
-            yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment)
+        for offset, value, *more in read["records"]:
+            about = log_operations.columns(more)
+            yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment, **about)
         yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
         if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
             yield Effect("drained", key, position=until[key] + 1, group=group)

@@ -19,12 +19,13 @@ from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
 from assay.system_under_test.client.consumer import Fetched, SimpleConsumer
 from assay.system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.client.fetched import Message, created
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads import log_operations
 from assay.workloads.log_ends import LogEnds
-from assay.workloads.log_operations import EARLIEST, END, GLANCE, POLL, SEND, THOUSAND
+from assay.workloads.log_operations import EARLIEST, END, GLANCE, POLL, SEND, THOUSAND, Record
 
 SEND_SECONDS: Final = 4.0
 READ_SECONDS: Final = 2.0
@@ -34,10 +35,6 @@ LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
 GLANCE_BYTES: Final = 512
 """What a glance asks for: a few records, and the next one begins elsewhere."""
-
-
-Record = tuple[bytes | None, bytes]
-"""Key and value."""
 
 
 class LogClient:
@@ -51,6 +48,7 @@ class LogClient:
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """Connections are made when they are first needed."""
         bootstrap = list(endpoint.all)
+        self._runtime = runtime
         self._producer = Producer(
             bootstrap, ProducerConfig(timeout=SEND_SECONDS), runtime=runtime, traits=client_traits(endpoint.defects)
         )
@@ -75,20 +73,25 @@ class LogClient:
                     return await self._glance(operation.key, operation.argument["thousandths"])
                 case "end":
                     return await self._end(operation.key)
-        except (SendFailed, ReadFailed) as error:
+        except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
-        except SendUnknown as error:
-            return Completion(Outcome.INFO, error=described(error))
         raise ValueError(f"a log knows {SEND}, {POLL}, {GLANCE} and {END}, not {operation.f!r}")
 
     async def _send(self, key: str, values: Sequence[int]) -> Completion:
         topic, partition = split(key)
-        result = await self._producer.send(topic, partition, self.records(values))
-        return Completion(Outcome.OK, {"offset": result.base_offset, "node": node_name(result.node)})
+        stamp = {"timestamp": int(self._runtime.wall_clock() * 1000)}
+        try:
+            result = await self._producer.send(topic, partition, self.records(values), **stamp)
+        except SendFailed as error:
+            return Completion(Outcome.FAIL, error=described(error))
+        except SendUnknown as error:
+            return Completion(Outcome.INFO, stamp, error=described(error))
+        return Completion(Outcome.OK, stamp | {"offset": result.base_offset, "node": node_name(result.node)})
 
-    def records(self, values: Sequence[int]) -> Sequence[Record]:
+    @staticmethod
+    def records(values: Sequence[int]) -> Sequence[Record]:
         """What is sent for these values; reading looks at the value alone."""
-        return [(None, str(value).encode()) for value in values]
+        return log_operations.plain(values)
 
     async def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
         topic, partition = split(key)
@@ -132,7 +135,7 @@ class LogClient:
         """What a poll from ``begin`` reports."""
         return {
             "begin": begin,
-            "records": [[message.offset, number(message.value)] for message in fetched.messages],
+            "records": [record(message) for message in fetched.messages],
             "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
             "assignment": assignment,
             "node": node_name(fetched.node),
@@ -143,9 +146,9 @@ class LogClient:
         end = await self._ends.ask(topic, partition)
         return Completion(Outcome.OK, {"offset": end.offset, "epoch": end.epoch, "node": node_name(end.node)})
 
-    @staticmethod
-    def effects(completed: Completed) -> Sequence[Effect]:
-        return log_operations.effects(completed)
+    @classmethod
+    def effects(cls, completed: Completed) -> Sequence[Effect]:
+        return log_operations.effects(completed, cls.records)
 
 
 def split(key: str) -> tuple[str, int]:
@@ -165,6 +168,11 @@ def number(value: bytes | None) -> int | None:
         return None if value is None else int(value)
     except ValueError:
         return None
+
+
+def record(message: Message) -> list[Any]:
+    """As the results of polls have it."""
+    return [message.offset, number(message.value), created(message), log_operations.text(message.key)]
 
 
 def described(error: ClientError) -> str:

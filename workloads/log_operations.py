@@ -5,12 +5,16 @@ Operations, by ``f``; results are what a client answers when the operation was o
 ========  =============================================  ==========================================================
 f         argument                                       result
 ========  =============================================  ==========================================================
-``send``  list of values, one message set                ``{"offset": of the first, "epoch"?, "node"?}``
-``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [[offset, value], ...], "end",
+``send``  list of values, one message set                ``{"offset"?: of the first, "timestamp"?, "epoch"?,
+                                                         "node"?}``
+``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [record, ...], "end",
                                                          "assignment", "sought"?, "start"?, "node"?}``
 ``glance`` ``{"thousandths"}``                            as of a poll
 ``end``   none                                           ``{"offset": log end, "epoch"?, "node"?}``
 ========  =============================================  ==========================================================
+
+A record is ``[offset, value, timestamp?, key?]``: its create time, in milliseconds, and the message's key. A send whose
+outcome is unknown has a ``timestamp``, too, unless it took too long.
 
 A poll reads on from its client's position in the partition. Where there is none, or with ``seek``, it begins at
 ``start`` (``earliest`` or ``latest``), and that is a new ``assignment`` (``sought`` in the result; ``start`` there is
@@ -27,11 +31,12 @@ counts. The values of sentinels, which end each partition after the last heal, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from assay.harness.core.generator import Context, Generator, mix, time_limit, unfold
 from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 
 SEND: Final = "send"
 POLL: Final = "poll"
@@ -105,11 +110,28 @@ def traffic(keys: Sequence[str]) -> Generator:
     return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
 
 
-def effects(completed: Completed) -> Sequence[Effect]:
-    """The ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` says what they mean."""
+Record = tuple[bytes | None, bytes]
+"""A message's key and value."""
+
+
+def plain(values: Sequence[int]) -> Sequence[Record]:
+    """Messages of these values without keys."""
+    return [(None, str(value).encode()) for value in values]
+
+
+def text(key: bytes | None) -> str | None:
+    """A message's key as the history has it."""
+    return None if key is None else key.decode(errors="replace")
+
+
+def effects(completed: Completed, records: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Effect]:
+    """The ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` says what they mean.
+
+    ``records``: what is sent for some values.
+    """
     match completed.operation.f:
         case "send":
-            return list(_appends(completed))
+            return list(_appends(completed, records(completed.operation.argument)))
         case "poll" | "glance":
             return list(_observations(completed))
         case "end":
@@ -118,11 +140,11 @@ def effects(completed: Completed) -> Sequence[Effect]:
             raise ValueError(f"a log knows no operation {other!r}")
 
 
-def _appends(completed: Completed) -> Iterator[Effect]:
+def _appends(completed: Completed, records: Sequence[Record]) -> Iterator[Effect]:
     """One row per value, with every outcome: a value whose send failed must never be read."""
     result: Mapping[str, Any] = completed.completion.result or {}
     first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
-    for rank, value in enumerate(completed.operation.argument):
+    for rank, (value, (key, sent)) in enumerate(zip(completed.operation.argument, records, strict=True)):
         yield Effect(
             kind="append",
             key=_key(completed),
@@ -131,6 +153,9 @@ def _appends(completed: Completed) -> Iterator[Effect]:
             request=completed.index,
             epoch=result.get("epoch"),
             node=result.get("node"),
+            message_key=text(key),
+            timestamp=result.get("timestamp"),
+            size=ENTRY_OVERHEAD + len(key or b"") + len(sent),
         )
 
 
@@ -140,20 +165,25 @@ def _observations(completed: Completed) -> Iterator[Effect]:
         return
     key, node, assignment = _key(completed), result.get("node"), result["assignment"]
 
-    def row(kind: str, position: int, value: int | None = None) -> Effect:
-        return Effect(kind=kind, key=key, position=position, value=value, assignment=assignment, node=node)
+    def row(kind: str, position: int, **more: Any) -> Effect:
+        return Effect(kind=kind, key=key, position=position, assignment=assignment, node=node, **more)
 
     if result.get("start") is not None:
         yield row("start", result["start"])
     if result.get("sought"):
         yield row("seek", result["begin"])
     yield row("observe-begin", result["begin"])
-    for offset, value in result["records"]:
-        yield row("observe", offset, value)
+    for offset, value, *more in result["records"]:
+        yield row("observe", offset, value=value, **columns(more))
     yield row("observe-end", result["end"])
     sentinel = completed.operation.argument.get("until")
     if completed.operation.phase is Phase.DRAIN and sentinel is not None and result["end"] > sentinel:
         yield row("drained", sentinel + 1)
+
+
+def columns(more: Sequence[Any]) -> dict[str, Any]:
+    """What a record says besides its offset and value, as columns."""
+    return dict(zip(("timestamp", "message_key"), more, strict=False))
 
 
 def _ends(completed: Completed) -> Iterator[Effect]:

@@ -22,9 +22,9 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.log_client import LogClient, Record
+from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import glance, glances, traffic
+from assay.workloads.log_operations import Record, glance, glances, traffic
 
 SYSTEM = (
     Broker(partitions=4, replication=3, min_insync=2)
@@ -46,7 +46,8 @@ FLUSH_MESSAGES = 40
 class StorageClient(LogClient):
     """Records that have a key of one of three lengths in addition to their value."""
 
-    def records(self, values: Sequence[int]) -> Sequence[Record]:
+    @staticmethod
+    def records(values: Sequence[int]) -> Sequence[Record]:
         return [(_key(value), str(value).encode()) for value in values]
 
 

@@ -38,6 +38,9 @@ class Line(msgspec.Struct, frozen=True):
     value: int | None = None
     owner: str | None = None
     detail: Any = None
+    high_watermark: int | None = None
+    log_start: int | None = None
+    log_end: int | None = None
 
 
 class Collector:
@@ -109,4 +112,7 @@ class Collector:
             value=line.value,
             owner=line.owner,
             detail=line.detail,
+            high_watermark=line.high_watermark,
+            log_start=line.log_start,
+            log_end=line.log_end,
         )

@@ -10,7 +10,9 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchPartitionResponse
 from assay.system_under_test.protocol.schema import records_bytes
 from assay.system_under_test.records import message_set
-from assay.system_under_test.records.message import Message, RecordError
+from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT, Message, RecordError
+
+__all__ = ["PATIENCE", "TRANSIENT", "Fetched", "Message", "created", "messages_in"]
 
 PATIENCE = 2.0
 """Seconds for an answer, beyond the wait that was asked for, before the leader is looked up and asked again."""
@@ -29,6 +31,11 @@ class Fetched:
     node: int
     """The broker that answered; -1 where none did."""
     error: ErrorCode = ErrorCode.NONE
+
+
+def created(message: Message) -> int | None:
+    """A message's create time in milliseconds; None where it has none, or the broker put in a time of its own."""
+    return None if message.attributes & TIMESTAMP_TYPE_BIT else message.timestamp
 
 
 def messages_in(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:

@@ -58,16 +58,19 @@ class Producer:
         self._queues: dict[tuple[str, int], ProduceQueue] = {}
         self._closed = False
 
-    async def send(self, topic: str, partition: int, values: Sequence[KeyValue]) -> SendResult:
-        """Appends ``values`` (key, value) as neighbours, all or none.
+    async def send(
+        self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
+    ) -> SendResult:
+        """Appends ``values`` (key, value) as neighbours, all or none, created at ``timestamp`` (ms; None: now).
 
         Raises ``SendFailed`` when they were certainly not appended, ``SendUnknown`` when they may have been. Cancelled,
         it leaves open which.
         """
-        return await self.enqueue(topic, partition, values, asyncio.get_running_loop().time() + self._config.timeout)
+        deadline = asyncio.get_running_loop().time() + self._config.timeout
+        return await self.enqueue(topic, partition, values, deadline, timestamp)
 
     def enqueue(
-        self, topic: str, partition: int, values: Sequence[KeyValue], deadline: float
+        self, topic: str, partition: int, values: Sequence[KeyValue], deadline: float, timestamp: int | None = None
     ) -> asyncio.Future[SendResult]:
         """As :meth:`send`, after all that was enqueued before for this partition; the outcome comes by ``deadline``
         (loop time). Raises ``SendFailed`` at once when the producer is closed.
@@ -82,7 +85,7 @@ class Producer:
         if queue is None:
             queue = self._traits.queue(topic, partition, self._delivery, self._config.linger, self._config.batch_size)
             self._queues[topic, partition] = queue
-        stamp = int(self._runtime.wall_clock() * 1000)
+        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
         size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
         return queue.put([(key, value, stamp) for key, value in values], size, deadline)
 

@@ -125,14 +125,20 @@ def test_what_is_read_goes_on_from_where_the_hold_began(monkeypatch: pytest.Monk
         {"kind": "acquire", "key": "orders-1", **hold, "assignment": 2, "begin": 0, "offset": -1, "number": None},
     ]
     assert first.result["reads"] == [
-        {"key": "orders-0", "begin": 10, "records": [[10, 4], [12, 5]], "end": 13, "assignment": 1},
+        {
+            "key": "orders-0",
+            "begin": 10,
+            "records": [[10, 4, None, None], [12, 5, None, None]],
+            "end": 13,
+            "assignment": 1,
+        },
         {"key": "orders-1", "begin": 0, "records": [], "end": 0, "assignment": 2},
     ]
     assert second.result == {
         "ownership": [],
         "reads": [
             {"key": "orders-0", "begin": 13, "records": [], "end": 13, "assignment": 1},
-            {"key": "orders-1", "begin": 0, "records": [[0, 6]], "end": 1, "assignment": 2},
+            {"key": "orders-1", "begin": 0, "records": [[0, 6, None, None]], "end": 1, "assignment": 2},
         ],
     }
 
@@ -144,7 +150,7 @@ def test_who_began_anew_did_not_read_between_but_who_went_on_did(monkeypatch: py
     )
     assert back.result["reads"] == [
         {"key": "orders-0", "reset": 2, "assignment": 2},
-        {"key": "orders-0", "begin": 2, "records": [[2, 4]], "end": 3, "assignment": 2},
+        {"key": "orders-0", "begin": 2, "records": [[2, 4, None, None]], "end": 3, "assignment": 2},
     ]
     assert on.result["reads"] == [{"key": "orders-0", "begin": 3, "records": [], "end": 9, "assignment": 2}]
     hold = {"kind": "lost", "key": "orders-0", "generation": 3, "owner": "m", "assignment": 1}

@@ -73,6 +73,18 @@ def test_a_poll_tells_where_it_began_what_it_saw_and_where_it_ended() -> None:
     ]
 
 
+def test_a_message_says_its_create_time_its_key_and_how_large_it_is() -> None:
+    sent = completed(Operation("send", "orders-0", [5, 60]), Outcome.INFO, {"timestamp": 1_700})
+    rows = effects(sent, lambda values: [(b"k", str(value).encode()) for value in values])
+    assert [(row.value, row.timestamp, row.message_key, row.size) for row in rows] == [
+        (5, 1_700, "k", 36),
+        (60, 1_700, "k", 37),
+    ]
+    seen = {"begin": 4, "records": [[4, 40, 1_700, "k"], [5, 50, None, None]], "end": 6, "assignment": 2}
+    rows = effects(completed(Operation("poll", "orders-0", {"start": "latest"}), Outcome.OK, seen))
+    assert [(row.timestamp, row.message_key) for row in rows if row.kind == "observe"] == [(1_700, "k"), (None, None)]
+
+
 def test_a_failed_poll_has_no_effect() -> None:
     assert effects(completed(Operation("poll", "orders-0", {"start": "latest"}), Outcome.FAIL)) == []
 

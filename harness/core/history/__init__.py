@@ -1,6 +1,7 @@
 """Histories on disk. Read them in this order:
 
 - ``schema``: the five data sets and their columns; the number of the format.
+- ``kinds``: what effects are called.
 - ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
 - ``format_1``: histories written before kinds of effects named their object, translated as they are read.

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history import format_1
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, SCHEMAS, HistoryError
+from assay.harness.core.history.schema import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, SCHEMAS, HistoryError, before_3
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 
 TRANSLATED_ROWS: Final = 65_536
@@ -76,7 +76,7 @@ class HistoryReader:
         The texts read ``stored_<name>``: the files with the columns of ``stored_schema``. ``family``: what the objects
         of a history of format 1 are (counter, max-register, queue, register or set), where its kinds leave it open.
         """
-        return () if self.format(name) == FORMAT else format_1.views(name, family)
+        return format_1.views(name, family) if self.format(name) == 1 else ()
 
     def stored_schema(self, name: str) -> pa.Schema:
         """The columns to read of the files themselves; null those that a file lacks."""
@@ -107,7 +107,7 @@ class HistoryReader:
 
     def digest(self) -> str:
         """The hash of the rows of ops, effects and faults; equals the writer's when nothing was lost."""
-        schemas = {name: SCHEMAS[name] if self.format(name) == FORMAT else format_1.schema(name) for name in DIGESTED}
+        schemas = {name: _schema(name, self.format(name)) for name in DIGESTED}
         digest = HistoryDigest(schemas)
         for name, schema in schemas.items():
             for batch in self._stored(name, schema):
@@ -175,10 +175,10 @@ def _check(path: Path, name: str) -> _Part:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names of columns are text, too
         raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
     format = _format(path, (schema.metadata or {}).get(FORMAT_KEY, b"1"))
-    for field in SCHEMAS[name] if format == FORMAT else format_1.schema(name):
+    for field in _schema(name, format):
         position = schema.get_field_index(field.name)
         if position < 0:
-            if format < FORMAT and field.name in format_1.LACKING.get(name, ()):
+            if format == 1 and field.name in format_1.LACKING.get(name, ()):
                 continue
             raise HistoryError(f"{path} has no column {field.name} ({field.type}), or has it twice")
         if not _fits(schema.field(position).type, field.type):
@@ -186,6 +186,11 @@ def _check(path: Path, name: str) -> _Part:
                 f"{path}: column {field.name} is {schema.field(position).type} where {name} has {field.type}"
             )
     return _Part(int(rows), format)
+
+
+def _schema(name: str, format: int) -> pa.Schema:
+    """The columns that a data set's files of a format have."""
+    return format_1.schema(name) if format == 1 else before_3(name) if format == 2 else SCHEMAS[name]
 
 
 def _format(path: Path, said: bytes) -> int:

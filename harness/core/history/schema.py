@@ -1,7 +1,8 @@
 """The five data sets of a history: what every checker reads.
 
 Times are nanoseconds since the run began. Every file says in its schema's metadata which ``FORMAT`` it has; files that
-say nothing have format 1, which ``format_1`` translates. Columns are added, and kinds renamed, with a new format only.
+say nothing have format 1, which ``format_1`` translates. Columns are added, and kinds renamed, with a new format only;
+columns that came later than a file read as null.
 
 - ``ops``: one row per operation; ``ret`` is null for ``info`` (any time from ``call`` on, or never).
 - ``effects``: one row per elementary effect, denormalised so that checks need no join.
@@ -12,12 +13,14 @@ say nothing have format 1, which ``format_1`` translates. Columns are added, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
-FORMAT: Final = 2
-"""The format that is written. In 2 each kind of effect names its object, and each column has one meaning."""
+FORMAT: Final = 3
+"""The format that is written. In 2 each kind of effect names its object, and each column has one meaning; 3 has more
+columns."""
 
 FORMAT_KEY: Final = b"assay-history-format"
 """Of the schemas' metadata."""
@@ -74,6 +77,10 @@ EFFECTS = _schema(
     _optional("version", pa.int64()),
     _optional("list_index", pa.int64()),
     _optional("message_key", pa.string()),
+    _optional("timestamp", pa.int64()),
+    _optional("size", pa.int64()),
+    _optional("name", pa.string()),
+    _optional("replicas", pa.string()),
     _required("call", pa.int64()),
     _optional("ret", pa.int64()),
     _required("outcome", pa.string()),
@@ -85,8 +92,10 @@ EFFECTS = _schema(
 ``kind`` names the object: ``counter-add``, ``set-read``, ... Each family of checks says what it reads of which kind.
 ``position`` is an offset in a log; ``version`` the number that a register's system gives each change; ``list_index``
 the place of an element in the list that a transaction read. ``owner`` is who holds something: a member, a consumer, a
-lease's holder; ``message_key`` the key of a message in a compacted topic. ``epoch`` is a leader epoch, a generation or
-a fencing token.
+lease's holder; ``message_key`` the key of a message. ``epoch`` is a leader epoch, a generation or a fencing token.
+``timestamp`` is a time of the wall clock in milliseconds: when a message was created, or the time that was looked up;
+``size`` an upper bound of a message's bytes on disk. Of an operation of an administrator ``name`` is the setting that
+it is about, ``replicas`` the nodes' numbers: ``1,2,3``.
 """
 
 FAULTS = _schema(
@@ -130,8 +139,14 @@ EVENTS = _schema(
     _optional("value", pa.int64()),
     _optional("owner", pa.string()),
     _required("detail", pa.string()),
+    _optional("high_watermark", pa.int64()),
+    _optional("log_start", pa.int64()),
+    _optional("log_end", pa.int64()),
 )
-"""``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq)."""
+"""``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq).
+
+``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment.
+"""
 
 REPLICAS = _schema(
     _required("node", pa.string()),
@@ -152,6 +167,19 @@ SCHEMAS: dict[str, pa.Schema] = {
     "events": EVENTS,
     "replicas": REPLICAS,
 }
+
+ADDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "effects": ("timestamp", "size", "name", "replicas"),
+    "events": ("high_watermark", "log_start", "log_end"),
+}
+"""The columns that came with format 3."""
+
+
+def before_3(name: str) -> pa.Schema:
+    """A data set's columns as format 2 had them."""
+    later = ADDED.get(name, ())
+    return pa.schema([field for field in SCHEMAS[name] if field.name not in later])
+
 
 DIGESTED = ("ops", "effects", "faults")
 """The data sets of which two simulated runs of one seed must agree."""

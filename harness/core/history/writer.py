@@ -190,12 +190,14 @@ class HistoryWriter:
         value: int | None = None,
         owner: str | None = None,
         detail: Any = None,
+        high_watermark: int | None = None,
+        log_start: int | None = None,
+        log_end: int | None = None,
     ) -> None:
         """One line of a node's event log; ``seq`` is its order on that node and incarnation."""
         text = to_json({} if detail is None else detail, f"detail of event {event}")
-        self._events.pending.append(
-            (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, text)
-        )
+        line = (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, text)
+        self._events.pending.append((*line, high_watermark, log_start, log_end))
         self._added(self._events)
 
     def replica(

@@ -20,8 +20,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
-from assay.harness.core.history import EFFECTS, FAULTS, FORMAT, OPS, SCHEMAS, HistoryError, HistoryReader, HistoryWriter
-from assay.harness.core.history.schema import FORMAT_KEY
+from assay.harness.core.history import (
+    EFFECTS,
+    EVENTS,
+    FAULTS,
+    FORMAT,
+    OPS,
+    SCHEMAS,
+    HistoryError,
+    HistoryReader,
+    HistoryWriter,
+)
+from assay.harness.core.history.schema import ADDED, FORMAT_KEY
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 pytestmark = pytest.mark.slow
@@ -59,6 +69,11 @@ EFFECT_ROWS = st.builds(
     group=st.none() | TEXT,
     assignment=MAYBE,
     node=st.none() | TEXT,
+    message_key=st.none() | TEXT,
+    timestamp=MAYBE,
+    size=MAYBE,
+    name=st.none() | TEXT,
+    replicas=st.none() | TEXT,
     outcome=st.none() | st.sampled_from(Outcome),
     error=st.none() | TEXT.filter(bool),
 )
@@ -174,8 +189,14 @@ def test_the_schemas_are_those_of_the_format() -> None:
     assert described(EFFECTS) == [
         "op int64", "sub int32", "request int64?", "process int32", "key string", "kind string", "position int64?",
         "value int64?", "expected int64?", "epoch int64?", "owner string?", "group string?", "assignment int64?",
-        "node string?", "version int64?", "list_index int64?", "message_key string?", "call int64", "ret int64?",
-        "outcome string", "error string?", "phase string",
+        "node string?", "version int64?", "list_index int64?", "message_key string?", "timestamp int64?",
+        "size int64?", "name string?", "replicas string?", "call int64", "ret int64?", "outcome string",
+        "error string?", "phase string",
+    ]  # fmt: skip
+    assert described(EVENTS) == [
+        "time int64", "node string", "incarnation int64", "seq int64", "event string", "key string?", "epoch int64?",
+        "controller_epoch int64?", "zxid int64?", "position int64?", "value int64?", "owner string?", "detail string",
+        "high_watermark int64?", "log_start int64?", "log_end int64?",
     ]  # fmt: skip
     assert described(FAULTS) == [
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",
@@ -197,13 +218,15 @@ def test_faults_events_and_replicas_come_back(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as writer:
         writer.fault(id=1, fault="partition", targets=["n1", "n2"], phase="injected", time=5, detail={"cut": 2})
         writer.fault(id=1, fault="partition", targets=["n1"], phase="healed", time=9, took_effect=False)
-        writer.event(time=1, node="n1", incarnation=2, seq=3, event="leader", key="k", epoch=4, detail={"isr": ["n1"]})
+        writer.event(time=1, node="n1", incarnation=2, seq=3, event="leader", key="k", epoch=4, detail={"isr": ["n1"]},
+                     high_watermark=5, log_start=1, log_end=7)  # fmt: skip
         writer.replica(node="n1", key="k", position=0, value=7, crc=2**32 - 1, below_hw=True, in_isr=False)
     reader = HistoryReader(tmp_path)
     assert reader.table("faults").column("took_effect").to_pylist() == [None, False]
     assert reader.table("faults").column("targets").to_pylist() == ['["n1","n2"]', '["n1"]']
     (event,) = reader.table("events").to_pylist()
     assert (event["seq"], event["epoch"], event["zxid"], event["detail"]) == (3, 4, None, '{"isr":["n1"]}')
+    assert (event["high_watermark"], event["log_start"], event["log_end"]) == (5, 1, 7)
     (replica,) = reader.dataset("replicas").to_table().to_pylist()
     assert (replica["crc"], replica["epoch"], replica["below_hw"]) == (2**32 - 1, None, True)
 
@@ -409,6 +432,25 @@ def test_each_file_says_its_format_and_a_newer_one_is_rejected_by_name(tmp_path:
     pq.write_table(table.drop_columns("version"), part)
     with pytest.raises(HistoryError, match=r"has no column version \(int64\)"):
         HistoryReader(tmp_path)
+
+
+def test_a_file_of_format_2_reads_with_nulls_in_the_columns_that_came_later(tmp_path: Path) -> None:
+    write(tmp_path, [(row(1), [Effect("append", "k", position=7, message_key="m", timestamp=1_700_000_000_000)])])
+    for name, later in ADDED.items():
+        for part in HistoryReader(tmp_path).paths(name):
+            older = pq.read_table(part).drop_columns(list(later))
+            pq.write_table(older.replace_schema_metadata({FORMAT_KEY: b"2"}), part)
+    reader = HistoryReader(tmp_path)
+    assert (reader.format("effects"), reader.format("ops"), reader.format("events")) == (2, FORMAT, 2)
+    (append,) = reader.table("effects").to_pylist()
+    assert (append["message_key"], append["timestamp"], append["name"]) == ("m", None, None)
+    assert reader.dataset("effects").to_table().column("size").null_count == 1
+    without = tmp_path / "without"
+    write(without, [(row(1), [Effect("append", "k", position=7, message_key="m")])])
+    for part in HistoryReader(without).paths("effects"):
+        pq.write_table(pq.read_table(part).drop_columns("size"), part)
+    with pytest.raises(HistoryError, match=r"has no column size \(int64\)"):
+        HistoryReader(without)
 
 
 def test_files_that_do_not_say_their_format_may_have_columns_of_today(tmp_path: Path) -> None:

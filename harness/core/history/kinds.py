@@ -1,0 +1,27 @@
+"""The kinds of effects of the format, by the family of objects that they are about: ``docs/history.md`` describes each.
+
+A history may hold other kinds, which only the checks that someone adds for them read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "log": (
+        "append", "observe-begin", "observe", "observe-end", "seek", "reset", "end", "start", "look-up", "drained",
+    ),
+    "admin": (
+        "topic-create", "topic-delete", "partitions-add", "setting", "move", "topic-seen", "setting-seen",
+        "replicas-seen",
+    ),
+    "register": ("register-write", "register-read", "register-cas"),
+    "counter": ("counter-add", "counter-read"),
+    "max-register": ("max-write", "max-read"),
+    "set": ("set-add", "set-remove", "set-read"),
+    "queue": ("queue-enqueue", "queue-dequeue", "queue-drained"),
+    "transactions": ("txn-append", "txn-write", "txn-read"),
+    "groups": ("acquire", "release", "lost", "idle", "commit", "fetched", "advance", "resume"),
+    "leases": ("acquire", "renew", "release", "lost", "guarded"),
+}  # fmt: skip
