@@ -11,12 +11,13 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
+from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES)
 
 
-@experiment(system=SYSTEM, client=LogClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_log(settings: Settings) -> Generator:
     """What was acknowledged is there, once, in order, and the same on every replica."""
     keys = SYSTEM.keys()

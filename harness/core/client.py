@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from assay.harness.core.operation import Completed, Completion, Effect, Operation
@@ -33,6 +33,8 @@ class Endpoint:
     defects: tuple[str, ...] = ()
     """What ``--defect`` switched on. Some defects are a client library's: a workload's client hands these names to the
     library's constructors, and the library knows its own."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Habits of clients that a mix has chosen, by names that mix and client agree on: plain data."""
 
 
 class Client(Protocol):

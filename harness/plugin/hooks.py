@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -43,16 +44,17 @@ class Session:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One test: its faults, and the number of its repetition, from 1."""
+    """One test: its faults, its mixes, and the number of its repetition, from 1."""
 
     nemesis: tuple[str, ...]
+    mix: tuple[str, ...]
     number: int
     of: int
 
     @property
     def id(self) -> str:
-        faults = "+".join(self.nemesis) or "none"
-        return faults if self.of == 1 else f"{faults}-{self.number}"
+        names = "+".join(["+".join(self.nemesis) or "none", *self.mix])
+        return names if self.of == 1 else f"{names}-{self.number}"
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -105,14 +107,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     registry = registry_of(metafunc.config)
     if options.explore is not None:
         names = tuple(sorted(asked_by_name(options.nemesis)))
-        marks = _ruled_out(found, options, (), registry.faults)
-        metafunc.parametrize(FIXTURE, [pytest.param(Parameter(names, 1, 1), id="explore", marks=marks)], indirect=True)
+        parameters = [
+            pytest.param(
+                Parameter(names, mix, 1, 1),
+                id="+".join(("explore", *mix)),
+                marks=_ruled_out(found, options, (), mix, registry.faults),
+            )
+            for mix in _mixes(found, options)
+        ]
+        metafunc.parametrize(FIXTURE, parameters, indirect=True)
         return
     parameters = []
-    for nemesis in _combinations(options, registry.faults):
-        marks = _ruled_out(found, options, nemesis, registry.faults)
+    for nemesis, mix in product(_combinations(options, registry.faults), _mixes(found, options)):
+        marks = _ruled_out(found, options, nemesis, mix, registry.faults)
         for number in range(1, options.repeat + 1):
-            parameter = Parameter(nemesis, number, options.repeat)
+            parameter = Parameter(nemesis, mix, number, options.repeat)
             parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
     metafunc.parametrize(FIXTURE, parameters, indirect=True)
 
@@ -126,9 +135,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
         config.stash[SESSION] = _session(config.stash[OPTIONS])
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
     session = config.stash.get(SESSION, None)
-    return [] if session is None else [f"assay: {session.announcement}, seed {session.seed}"]
+    lines = [] if session is None else [f"assay: {session.announcement}, seed {session.seed}"]
+    if config.getoption("--workload-mix-list"):
+        from assay.harness.run.experiment import experiment_of
+        from assay.harness.run.workload_mix import listing
+
+        functions = {getattr(item, "originalname", item.name): getattr(item, "function", None) for item in items}
+        found = {name: experiment_of(function) for name, function in functions.items()}
+        lines += listing({name: one.mixes for name, one in found.items() if one is not None})
+    return lines
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """A session that lists mixes runs nothing."""
+    return True if session.config.getoption("--workload-mix-list") else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -159,6 +182,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     """An attempt whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from assay.harness.run.experiment import NoGeneratorError, experiment_of
+    from assay.harness.run.workload_mix import resolved
 
     function = getattr(request.node, "function", None)
     found: Experiment | None = experiment_of(function)
@@ -167,6 +191,8 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         pytest.fail(f"{found.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
     settings = _settings(request.config, request.param)
+    if options.explore is None:
+        settings = resolved(found, settings)
     if settings.cluster == SIM and getattr(found.client, "blocking", False):
         pytest.skip(f"{found.client.__name__} blocks; the simulation has no threads (--cluster=docker runs it)")
     base = request.node.nodeid.partition("[")[0]
@@ -244,6 +270,7 @@ def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
         cluster=session.cluster,
         seed=session.seed,
         nemesis=parameter.nemesis,
+        mix=parameter.mix,
         number=parameter.number,
     )
 
@@ -275,13 +302,16 @@ def _sweep() -> str:
 
 
 def _ruled_out(
-    found: Experiment, options: Options, nemesis: tuple[str, ...], faults: Catalogue
+    found: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: Catalogue
 ) -> list[pytest.MarkDecorator]:
     """The marks of a test that its options rule out, if they do."""
     from assay.harness.run.faults import not_applicable
+    from assay.harness.run.workload_mix import mixed, unfit
 
-    sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, number=1)
-    reason = not_applicable(found.deployed(), sample, faults)
+    sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, number=1)
+    reason = unfit(found.name, mix, found.mixes)
+    if reason is None:
+        reason = not_applicable(mixed(found, sample).deployed(), sample, faults)
     return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
 
 
@@ -292,6 +322,13 @@ def _combinations(options: Options, faults: Catalogue) -> tuple[tuple[str, ...],
     if options.replay is not None:
         return (fault_names(replayed(options.replay, faults)),)
     return combinations(options.nemesis, faults)
+
+
+def _mixes(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
+    """The mixes of each test."""
+    from assay.harness.run.workload_mix import combinations
+
+    return combinations(options.workload_mix, found.mixes)
 
 
 def _check_faults(options: Options, faults: Catalogue) -> None:

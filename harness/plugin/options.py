@@ -65,6 +65,11 @@ def add_options(parser: pytest.Parser) -> None:
         "'hold:NAME' or 'hold:NAME:KEY': exactly at the event (--nemesis-list has some)",
     )
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
+    add("--workload-mix", action="append", default=[], metavar="MIX[,MIX]",
+        help="operations, settings and habits of clients in addition to the workload's own; a comma combines in one "
+        "run, repeating the option makes separate tests; 'none' (default), 'all' (a test for each that a workload "
+        "takes), 'random' (drawn from the seed; docs/mixes.md)")  # fmt: skip
+    add("--workload-mix-list", action="store_true", help="list the mixes of the tests that are collected, and exit")
     add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
     add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
     add("--operation-timeout", default=DEFAULT_TIMEOUT, metavar="S",
@@ -122,6 +127,7 @@ class Options:
     configuration: tuple[str, ...]
     explore: Budget | None
     client_nodes: int | None = None
+    workload_mix: tuple[str, ...] = ()
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -159,11 +165,14 @@ def read_options(config: pytest.Config) -> Options:
         configuration=tuple(parse_setting("--set", word) for word in config.getoption("--set")),
         explore=None if (explore := optional("--explore")) is None else parse_budget("--explore", explore),
         client_nodes=None if (count := optional("--workers")) is None else parse_count("--workers", count),
+        workload_mix=tuple(config.getoption("--workload-mix")),
     )
 
 
-def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[str, ...], number: int) -> Settings:
-    """The settings of repetition ``number`` (from 1) of one test under one combination of faults."""
+def settings_for(
+    options: Options, *, cluster: str, seed: int, nemesis: tuple[str, ...], mix: tuple[str, ...], number: int
+) -> Settings:
+    """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes."""
     return Settings(
         seed=repeated_seed(seed, number),
         cluster=cluster,
@@ -183,4 +192,5 @@ def settings_for(options: Options, *, cluster: str, seed: int, nemesis: tuple[st
         nemesis_trigger=options.nemesis_trigger,
         configuration=options.configuration,
         client_nodes=options.client_nodes,
+        workload_mix=mix,
     )

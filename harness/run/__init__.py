@@ -1,8 +1,8 @@
 """One run: what is tested, with which settings, where, and how it is driven and judged.
 
-- what: ``experiment`` (the decorator), ``settings``, ``registry`` (faults, checks, models and systems of a session),
-  ``faults`` (which runs the options ask for, and the schedule of each), ``variant`` (a system with a defect or
-  settings), ``command_line``
+- what: ``experiment`` (the decorator), ``workload_mix`` (what it can take on in addition), ``settings``, ``registry``
+  (faults, checks, models and systems of a session), ``faults`` (which runs the options ask for, and the schedule of
+  each), ``variant`` (a system with a defect or settings), ``command_line``
 - where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines),
   with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)

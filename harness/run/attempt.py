@@ -36,6 +36,7 @@ from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import Ended, Trial, Unavailable
 from assay.harness.run.variant import configured, with_defect
 from assay.harness.run.versions import versions
+from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, open_world
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
@@ -78,6 +79,10 @@ class Attempt:
     _world: World | None = None
     _trial: Trial | None = None
     _info: RunInfo | None = None
+
+    def __post_init__(self) -> None:
+        self.settings = resolved(self.experiment, self.settings)
+        self.experiment = mixed(self.experiment, self.settings)
 
     @property
     def folder(self) -> RunFolder:

@@ -25,6 +25,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--nemesis-interval", f"{settings.nemesis_interval:g}", DEFAULT_INTERVAL),
         ("--nemesis-target", settings.nemesis_target, None),
         ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
+        ("--workload-mix", ",".join(settings.workload_mix) or None, None),
         ("--time-limit", f"{settings.time_limit:g}", DEFAULT_TIME_LIMIT),
         ("--rate", None if settings.rate is None else f"{settings.rate:g}", None),
         ("--operation-timeout", f"{settings.operation_timeout:g}", DEFAULT_TIMEOUT),

@@ -13,8 +13,8 @@ failure), and the test itself drives, heals, drains and judges.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
@@ -26,6 +26,7 @@ from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator
 from assay.harness.run.client_nodes import WithClientNodes
 from assay.harness.run.settings import Settings
+from assay.harness.run.workload_mix import WorkloadMix
 
 FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
@@ -40,7 +41,8 @@ class NoGeneratorError(TypeError):
 @dataclass(frozen=True)
 class Experiment:
     """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own;
-    ``model``: by which its operations must be linearizable, in addition.
+    ``model``: by which its operations must be linearizable, in addition; ``mixes``: those that it can take on;
+    ``client_options``: what its clients find in ``Endpoint.options``.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Experiment:
     body: Body
     client_nodes: bool = False
     model: str | None = None
+    mixes: tuple[WorkloadMix, ...] = ()
+    client_options: Mapping[str, Any] = field(default_factory=dict)
 
     def generator(self, settings: Settings) -> Generator:
         """What the test's function returns. Raises :class:`NoGeneratorError`, and what the function raises."""
@@ -74,16 +78,18 @@ def experiment(
     contract: Contract,
     client_nodes: bool = False,
     model: str | None = None,
+    mixes: Sequence[WorkloadMix] = (),
 ) -> Callable[[Body], Callable[..., None]]:
     """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
 
     ``client_nodes``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
     harness. Then operations and results must be what JSON can say. ``model``: the operations must be linearizable by
-    this one, too; a name of a model that comes along, or that a hook adds (``pytest_assay_models``).
+    this one, too; a name of a model that comes along, or that a hook adds (``pytest_assay_models``). ``mixes``: what
+    ``--workload-mix`` can add to it.
     """
 
     def decorate(body: Body) -> Callable[..., None]:
-        made = Experiment(body.__name__, system, client, contract, body, client_nodes, model)
+        made = Experiment(body.__name__, system, client, contract, body, client_nodes, model, tuple(mixes))
         made.deployed()  # what cannot be is said where it is written, not when a cluster starts
 
         def test(assay_trial: Any) -> None:

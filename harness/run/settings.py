@@ -73,6 +73,9 @@ class Settings:
     client_nodes: int | None = None
     """Nodes that clients live on, for an experiment whose clients do; None: as many as ``nodes``, at most three."""
 
+    workload_mix: tuple[str, ...] = ()
+    """What the workload takes on in addition: names of mixes, sorted, or ``random`` alone."""
+
     @property
     def nemesis_id(self) -> str:
         """``kill+partition``, or ``none``: what stands in a test id."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from assay.cluster.deploy import start_system
@@ -275,7 +276,7 @@ class Trial:
         return servers(self.cluster, self.system)
 
     def _endpoints(self) -> list[Endpoint]:
-        found = endpoints(self.system, self.cluster, self.settings.defect)
+        found = endpoints(self.system, self.cluster, self.settings.defect, self.experiment.client_options)
         return housed(found, self.cluster) if self.experiment.client_nodes else found
 
     def _client(self) -> Any:
@@ -288,7 +289,9 @@ def crashes(cluster: Cluster) -> list[str]:
     return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 
-def endpoints(system: System, cluster: Cluster, defect: str | None) -> list[Endpoint]:
+def endpoints(
+    system: System, cluster: Cluster, defect: str | None, options: Mapping[str, Any] = MappingProxyType({})
+) -> list[Endpoint]:
     """One per server of the system: its own address first; with all of ZooKeeper's, and what is switched on."""
     nodes = servers(cluster, system)
     addresses = [f"{node.address}:{system.port(node.role)}" for node in nodes]
@@ -301,6 +304,7 @@ def endpoints(system: System, cluster: Cluster, defect: str | None) -> list[Endp
             (address, *(other for other in addresses if other != address)),
             zookeeper=zookeeper,
             defects=defects,
+            options=dict(options),
         )
         for node, address in zip(nodes, addresses, strict=True)
     ]

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
+    from assay.harness.run.workload_mix import WorkloadMix
     from assay.nemesis.fault import Census, Fault, Injection, Proof, Scope, on_each
     from assay.nemesis.impact import Impact
     from assay.nemesis.process import draw_target, probe_processes, proved
@@ -85,6 +86,7 @@ _HOMES = {
     "assay.harness.core.operation": "Completed Completion Effect Operation Outcome Phase",
     "assay.harness.run.experiment": "experiment",
     "assay.harness.run.settings": "Settings",
+    "assay.harness.run.workload_mix": "WorkloadMix",
     "assay.nemesis.fault": "Census Fault Injection Proof Scope on_each",
     "assay.nemesis.impact": "Impact",
     "assay.nemesis.process": "draw_target probe_processes proved",
@@ -105,8 +107,8 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState", "ProcessStatus", "Proof",
     "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "Runtime", "SET_ANOMALIES",
     "ScheduleError", "Scope", "Settings", "Source", "Standalone", "StoredRecord", "StrikePoints", "Switchable",
-    "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
-    "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
+    "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT",
+    "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
     "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate",
     "repeat", "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until",
     "zookeeper_servers",

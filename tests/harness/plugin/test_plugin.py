@@ -34,6 +34,23 @@ def test_repetitions_are_numbered_and_hold_no_seed(toy_project: pytest.Pytester)
     ]
 
 
+def test_mixes_stand_behind_the_faults_in_an_id_and_a_list_of_them_runs_nothing(toy_project: pytest.Pytester) -> None:
+    file = toy_project.path / "test_file.py"
+    mixes = "mixes=[WorkloadMix(name, 'more of ' + name) for name in ('sends', 'polls')]"
+    text = file.read_text().replace("(*LOG_ANOMALIES))", f"(*LOG_ANOMALIES), {mixes})")
+    file.write_text("from assay import WorkloadMix\n" + text)
+    options = ("--nemesis=kill", "--workload-mix=all", "--workload-mix=none", "--workload-mix=sends,polls")
+    assert collected(toy_project, *options, "--repeat=2") == [
+        f"test_file.py::test_toy[{name}-{number}]"
+        for name in ("kill", "kill+polls", "kill+polls+sends", "kill+sends")
+        for number in (1, 2)
+    ]
+    listed = toy_project.runpytest_inprocess(*SIM, "--workload-mix-list")
+    listed.stdout.fnmatch_lines(["polls  more of polls", "       test_toy", "sends  more of sends"])
+    listed.assert_outcomes()
+    assert listed.ret == 0
+
+
 def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Pytester) -> None:
     assert collected(toy_project) == ["test_file.py::test_toy[none]"]
 
@@ -49,6 +66,7 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
         ("--concurrency=lots", "--concurrency='lots'"),
         ("--seed=1.5", "--seed='1.5' is not a whole number"),
         ("--defect=rust", "toy has no such defect; it has: forgetful"),
+        ("--workload-mix=x", "test_toy does not take the mix 'x'; it takes: none"),
         ("--set=a=b", "--set=a=b: toy has no settings to be set here"),
     ],
 )

@@ -1,0 +1,128 @@
+"""A mix and an experiment make an experiment: with more operations, other settings, options and promises."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.harness.core.generator import Generator, limit, phases, repeat, simulate, split_phases
+from assay.harness.core.operation import Operation, Phase
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.settings import Settings, SettingsError
+from assay.harness.run.workload_mix import RANDOM, WorkloadMix, combinations, mixed, resolved, unfit
+from assay.system_under_test.deployment import Broker
+from assay.workloads.log_client import LogClient
+
+
+def body(settings: Settings) -> Generator:
+    return repeat(Operation("own")) | Operation("last", phase=Phase.DRAIN)
+
+
+SIZES = WorkloadMix(
+    "sizes", "of a shelf", settings={"segment.bytes": ("1024", "2048", "4096")}, client={"pages": (4, 5)}
+)
+SCANS = WorkloadMix(
+    "scans",
+    "more operations",
+    adds=lambda system, settings: [(50, repeat(Operation("scan")))],
+    closes=lambda system, settings: Operation("look", phase=Phase.DRAIN),
+    contract=lambda contract, system: contract.tolerate("duplicate"),
+)
+HUGE = WorkloadMix("huge", "shelves", settings={"segment.bytes": ("65536",)})
+MIXES = (SIZES, SCANS, HUGE)
+
+
+def shelf(*mixes: WorkloadMix) -> Experiment:
+    return Experiment("test_shelf", Broker(), LogClient, Contract(forbidden=("duplicate",)), body, mixes=mixes)
+
+
+def asked(*names: str, seed: int = 1) -> Settings:
+    return Settings(seed, workload_mix=names)
+
+
+def operations(generator: Generator) -> list[str]:
+    return [event.operation.f for event in simulate(generator) if event.completed is None]
+
+
+def segment_bytes(made: Experiment) -> int:
+    assert isinstance(made.system, Broker)
+    return made.system.topic_config.segment_bytes
+
+
+def test_without_mixes_an_experiment_is_what_it_was() -> None:
+    made = shelf(*MIXES)
+    assert mixed(made, asked()) is made
+
+
+def test_operations_are_added_by_weight_and_closing_comes_before_the_workloads_own_end() -> None:
+    made = mixed(shelf(*MIXES), asked("scans"))
+    main, *later = split_phases(made.generator(asked("scans")))
+    counts = Counter(operations(limit(900, main)))
+    assert set(counts) == {"own", "scan"}
+    assert 200 < counts["scan"] < 400, "50 to the workload's own 100"
+    assert operations(phases(*later)) == ["look", "last"]
+    assert made.contract.tolerates("duplicate")
+
+
+def test_settings_and_options_are_drawn_from_the_seed_and_no_other_mix_changes_what_is_drawn() -> None:
+    drawn = {seed: mixed(shelf(*MIXES), asked("sizes", seed=seed)) for seed in range(40)}
+    assert {segment_bytes(one) for one in drawn.values()} == {1024, 2048, 4096}
+    assert {one.client_options["pages"] for one in drawn.values()} == {4, 5}
+    for seed, one in drawn.items():
+        both = mixed(shelf(*MIXES), asked("scans", "sizes", seed=seed))
+        assert (both.system, both.client_options) == (one.system, one.client_options)
+
+
+def test_random_is_one_mix_or_several_that_go_together() -> None:
+    found = {resolved(shelf(*MIXES), asked(RANDOM, seed=seed)).workload_mix for seed in range(200)}
+    assert found == {("huge",), ("scans",), ("sizes",), ("huge", "scans"), ("scans", "sizes")}
+    again = {resolved(shelf(*MIXES), asked(RANDOM, seed=7)).workload_mix for _ in range(3)}
+    assert len(again) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "mixes", "reason"),
+    [
+        (
+            ("scan",),
+            MIXES,
+            "--workload-mix=scan: test_shelf does not take the mix 'scan'; it takes: sizes, scans, huge",
+        ),
+        (("huge", "sizes"), MIXES, "--workload-mix=huge,sizes: huge and sizes both choose segment.bytes"),
+        ((RANDOM,), (), "--workload-mix=random: test_shelf takes no mixes"),
+        (("all",), (), "--workload-mix=all: test_shelf does not take the mix 'all'; it takes: none"),
+        (("huge", "scans"), MIXES, None),
+        ((RANDOM,), MIXES, None),
+        ((), (), None),
+    ],
+)
+def test_what_does_not_fit_is_said(names: tuple[str, ...], mixes: tuple[WorkloadMix, ...], reason: str | None) -> None:
+    assert unfit("test_shelf", names, mixes) == reason
+    if reason is not None and names != (RANDOM,):
+        with pytest.raises(SettingsError):
+            mixed(shelf(*mixes), asked(*names))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), [()]),
+        (("none",), [()]),
+        (("all",), [("huge",), ("scans",), ("sizes",)]),
+        (("scans,huge", "random"), [("huge", "scans"), ("random",)]),
+        (("huge+scans", "scans,huge"), [("huge", "scans")]),
+        (("none", "all", "huge"), [(), ("huge",), ("scans",), ("sizes",)]),
+    ],
+)
+def test_a_comma_combines_and_repeating_makes_separate_tests(options: Sequence[str], expected: list[Any]) -> None:
+    assert list(combinations(options, MIXES)) == expected
+
+
+def test_a_setting_that_the_system_has_not_is_said_with_the_mix() -> None:
+    odd = WorkloadMix("odd", "", settings={"flavour": ("sour",)})
+    with pytest.raises(SettingsError, match="the mix odd: unknown topic setting 'flavour'"):
+        mixed(shelf(odd), asked("odd"))
