@@ -15,31 +15,13 @@ from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.shutdown import controlled_shutdown
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.network.handler import Context, Handler
-from assay.system_under_test.protocol import internal
-from assay.system_under_test.protocol.control import (
-    ControlledShutdownRequest,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
+from assay.system_under_test.protocol import control, internal, topics
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from assay.system_under_test.protocol.offsets import ListOffsetsRequest
-from assay.system_under_test.protocol.partition_changes import (
-    DescribeReassignmentsRequest,
-    ElectPreferredRequest,
-    ReassignRequest,
-)
 from assay.system_under_test.protocol.produce import ProduceRequest
 from assay.system_under_test.protocol.schema import Request, request_info
-from assay.system_under_test.protocol.topic_changes import (
-    AlterConfigsRequest,
-    CreatePartitionsRequest,
-    DescribeConfigsRequest,
-)
-from assay.system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from assay.system_under_test.replication import fetch, offsets, produce
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.runtime import Runtime, ZooKeeper
@@ -66,18 +48,18 @@ def handlers(
         FetchRequest: partial(fetch.fetch, manager, zookeeper),
         ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),
         MetadataRequest: metadata.answer,
-        LeaderAndIsrRequest: public_control.leader_and_isr,
-        StopReplicaRequest: public_control.stop_replica,
-        UpdateMetadataRequest: public_control.update_metadata,
-        ControlledShutdownRequest: partial(controlled_shutdown, controller),
-        CreatePartitionsRequest: partial(admin.create_partitions, controller),
-        AlterConfigsRequest: partial(admin.alter_configs, controller),
-        DescribeConfigsRequest: partial(admin.describe_configs, controller),
-        ElectPreferredRequest: partial(partition_admin.elect_preferred, controller),
-        ReassignRequest: partial(partition_admin.reassign, controller),
-        DescribeReassignmentsRequest: partial(partition_admin.describe_reassignments, controller),
-        CreateTopicsRequest: partial(admin.create_topics, controller),
-        DeleteTopicsRequest: partial(admin.delete_topics, controller),
+        control.LeaderAndIsrRequest: public_control.leader_and_isr,
+        control.StopReplicaRequest: public_control.stop_replica,
+        control.UpdateMetadataRequest: public_control.update_metadata,
+        control.ControlledShutdownRequest: partial(controlled_shutdown, controller),
+        topics.CreatePartitionsRequest: partial(admin.create_partitions, controller),
+        topics.AlterConfigsRequest: partial(admin.alter_configs, controller),
+        topics.DescribeConfigsRequest: partial(admin.describe_configs, controller),
+        topics.ElectPreferredRequest: partial(partition_admin.elect_preferred, controller),
+        topics.ReassignRequest: partial(partition_admin.reassign, controller),
+        topics.DescribeReassignmentsRequest: partial(partition_admin.describe_reassignments, controller),
+        topics.CreateTopicsRequest: partial(admin.create_topics, controller),
+        topics.DeleteTopicsRequest: partial(admin.delete_topics, controller),
         **coordinator.handlers(),
     }
     return {request_info(request).key: handler for request, handler in found.items()}
@@ -121,10 +103,10 @@ class MetadataRequests:
             wanted = offsets_topic(OFFSETS_TOPIC, self._config)
             await auto_create(self._zookeeper, self._config, wanted, brokers, self._random)
 
-    async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> UpdateMetadataResponse:
+    async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> control.UpdateMetadataResponse:
         """From the controller."""
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         if self._manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
             self._cache.update(request)
             code = ErrorCode.NONE
-        return UpdateMetadataResponse(error_code=code)
+        return control.UpdateMetadataResponse(error_code=code)

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay.system_under_test.network.connection import CallError
-from assay.system_under_test.protocol.control import PartitionName
+from assay.system_under_test.protocol import control, topics
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.partition_changes import (
-    DescribeReassignmentsRequest,
-    NewAssignment,
-    ReassignRequest,
-)
 from assay.system_under_test.questions import ask
 
 PATIENCE = 2.0
@@ -21,8 +16,8 @@ VERSION = 0
 
 async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
     """The brokers that it is assigned to; None while it moves, or when this controller does not say."""
-    named = [PartitionName(topic=topic, partition=index)]
-    request = DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
+    named = [control.PartitionName(topic=topic, partition=index)]
+    request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
     try:
         answer = await ask(host, port, request, VERSION, PATIENCE)
     except CallError:
@@ -32,8 +27,8 @@ async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | 
 
 async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
     """What is wrong; None when it has been written down."""
-    wanted = [NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
-    request = ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000))
+    wanted = [topics.NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
+    request = topics.ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000))
     try:
         answer = await ask(host, port, request, VERSION, PATIENCE)
     except CallError as error:

@@ -23,34 +23,9 @@ from assay.system_under_test.client.errors import (
 )
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
 from assay.system_under_test.client.pool import Pool
-from assay.system_under_test.protocol.control import PartitionName
+from assay.system_under_test.protocol import control
+from assay.system_under_test.protocol import topics as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.partition_changes import (
-    DescribeReassignmentsRequest,
-    DescribeReassignmentsResponse,
-    ElectPreferredRequest,
-    MovingPartition,
-    NewAssignment,
-    PartitionChangeResponse,
-    PartitionChangeResult,
-    ReassignRequest,
-)
-from assay.system_under_test.protocol.topic_changes import (
-    AlterConfigsRequest,
-    AlteredTopic,
-    CreatePartitionsRequest,
-    DescribeConfigsRequest,
-    GrowingTopic,
-    NewReplicas,
-    TopicChangeResponse,
-)
-from assay.system_under_test.protocol.topics import (
-    ConfigEntry,
-    CreatableTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    ReplicaAssignment,
-)
 from assay.system_under_test.runtime import Runtime
 
 CREATE_TOPICS_VERSION = 1
@@ -124,7 +99,9 @@ class Admin:
         specifications = {topic.name: _creatable(topic) for topic in topics}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            request = CreateTopicsRequest(topics=[specifications[name] for name in names], timeout_ms=_share(left))
+            request = messages.CreateTopicsRequest(
+                topics=[specifications[name] for name in names], timeout_ms=_share(left)
+            )
             response = await connection.call(request, CREATE_TOPICS_VERSION, left)
             return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
 
@@ -134,7 +111,7 @@ class Admin:
         """What became of each."""
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            request = DeleteTopicsRequest(topics=names, timeout_ms=_share(left))
+            request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_share(left))
             response = await connection.call(request, DELETE_TOPICS_VERSION, left)
             return {entry.topic: (ErrorCode.of(entry.error_code), None) for entry in response.topics}
 
@@ -150,10 +127,10 @@ class Admin:
         """
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            growing = GrowingTopic(
-                topic=topic, count=count, assignments=[NewReplicas(replicas=list(r)) for r in assignments]
+            growing = messages.GrowingTopic(
+                topic=topic, count=count, assignments=[messages.NewReplicas(replicas=list(r)) for r in assignments]
             )
-            request = CreatePartitionsRequest(topics=[growing], timeout_ms=_share(left), validate_only=False)
+            request = messages.CreatePartitionsRequest(topics=[growing], timeout_ms=_share(left), validate_only=False)
             return _answers(await connection.call(request, PRIVATE_VERSION, left))
 
         return (await self._change([topic], call))[topic]
@@ -163,11 +140,11 @@ class Admin:
 
         Done means written: each broker follows as soon as it learns of it.
         """
-        configs = [ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
+        configs = [messages.ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            altered = AlteredTopic(topic=topic, configs=configs)
-            request = AlterConfigsRequest(topics=[altered], timeout_ms=_share(left), validate_only=False)
+            altered = messages.AlteredTopic(topic=topic, configs=configs)
+            request = messages.AlterConfigsRequest(topics=[altered], timeout_ms=_share(left), validate_only=False)
             return _answers(await connection.call(request, PRIVATE_VERSION, left))
 
         return (await self._change([topic], call))[topic]
@@ -177,7 +154,7 @@ class Admin:
         found: dict[str, str] = {}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            request = DescribeConfigsRequest(topics=[topic], timeout_ms=_share(left))
+            request = messages.DescribeConfigsRequest(topics=[topic], timeout_ms=_share(left))
             (described,) = (await connection.call(request, PRIVATE_VERSION, left)).topics
             found.update((entry.name, entry.value or "") for entry in described.configs)
             return {topic: (ErrorCode.of(described.error_code), described.error_message)}
@@ -198,7 +175,7 @@ class Admin:
         """Gives the lead of each to the first of its assignment: done, or that one is not in sync (5), not done."""
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
-            request = ElectPreferredRequest(partitions=_named(left), timeout_ms=_share(seconds))
+            request = messages.ElectPreferredRequest(partitions=_named(left), timeout_ms=_share(seconds))
             return _partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
         return await self._change(list(dict.fromkeys(partitions)), call, ELECTION_NOT_DONE)
@@ -213,9 +190,10 @@ class Admin:
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
             wanted = [
-                NewAssignment(topic=topic, partition=index, replicas=list(moves[topic, index])) for topic, index in left
+                messages.NewAssignment(topic=topic, partition=index, replicas=list(moves[topic, index]))
+                for topic, index in left
             ]
-            request = ReassignRequest(partitions=wanted, timeout_ms=_share(seconds))
+            request = messages.ReassignRequest(partitions=wanted, timeout_ms=_share(seconds))
             return _partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
         return await self._change(list(moves), call)
@@ -238,11 +216,11 @@ class Admin:
             for partition, replicas in moves.items()
         }
 
-    async def _reassignments(self, partitions: list[Partition]) -> DescribeReassignmentsResponse:
-        found: list[DescribeReassignmentsResponse] = []
+    async def _reassignments(self, partitions: list[Partition]) -> messages.DescribeReassignmentsResponse:
+        found: list[messages.DescribeReassignmentsResponse] = []
 
         async def call(connection: Connection, left: list[str], seconds: float) -> _Answers[str]:
-            request = DescribeReassignmentsRequest(partitions=_named(partitions), timeout_ms=_share(seconds))
+            request = messages.DescribeReassignmentsRequest(partitions=_named(partitions), timeout_ms=_share(seconds))
             response = await connection.call(request, PRIVATE_VERSION, seconds)
             found.append(response)
             return {name: (ErrorCode.of(response.error_code), response.error_message) for name in left}
@@ -293,36 +271,36 @@ def _share(left: float) -> int:
     return int(left * 1000 * BROKER_SHARE)
 
 
-def _answers(response: TopicChangeResponse) -> _Answers[str]:
+def _answers(response: messages.TopicChangeResponse) -> _Answers[str]:
     return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
 
 
-def _named(partitions: Sequence[Partition]) -> list[PartitionName]:
-    return [PartitionName(topic=topic, partition=index) for topic, index in partitions]
+def _named(partitions: Sequence[Partition]) -> list[control.PartitionName]:
+    return [control.PartitionName(topic=topic, partition=index) for topic, index in partitions]
 
 
-def _partition(entry: MovingPartition | NewAssignment | PartitionChangeResult) -> Partition:
+def _partition(entry: messages.MovingPartition | messages.NewAssignment | messages.PartitionChangeResult) -> Partition:
     return entry.topic, entry.partition
 
 
-def _moving(entry: MovingPartition) -> Moving:
+def _moving(entry: messages.MovingPartition) -> Moving:
     return Moving(tuple(entry.replicas), tuple(entry.target), tuple(entry.removing))
 
 
-def _partition_answers(response: PartitionChangeResponse) -> _Answers[Partition]:
+def _partition_answers(response: messages.PartitionChangeResponse) -> _Answers[Partition]:
     return {_partition(entry): (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.partitions}
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
-    return CreatableTopic(
+def _creatable(topic: NewTopic) -> messages.CreatableTopic:
+    return messages.CreatableTopic(
         topic=topic.name,
         num_partitions=topic.partitions,
         replication_factor=topic.replication,
         replica_assignment=[
-            ReplicaAssignment(partition=partition, replicas=list(replicas))
+            messages.ReplicaAssignment(partition=partition, replicas=list(replicas))
             for partition, replicas in sorted(topic.assignment.items())
         ],
-        configs=[ConfigEntry(name=name, value=value) for name, value in sorted(topic.configs.items())],
+        configs=[messages.ConfigEntry(name=name, value=value) for name, value in sorted(topic.configs.items())],
     )
 
 

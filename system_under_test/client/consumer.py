@@ -18,22 +18,10 @@ from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched,
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
 from assay.system_under_test.client.multi_fetch import MultiFetch
 from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol import fetch
+from assay.system_under_test.protocol import offsets as listing
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.fetch import (
-    CONSUMER_REPLICA_ID,
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchTopic,
-)
-from assay.system_under_test.protocol.offsets import (
-    EARLIEST,
-    LATEST,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from assay.system_under_test.protocol.offsets import EARLIEST, LATEST
 from assay.system_under_test.protocol.schema import Request, records_bytes
 from assay.system_under_test.records.message import Message
 from assay.system_under_test.runtime import Runtime
@@ -48,7 +36,7 @@ __all__ = ["EARLIEST", "LATEST", "Fetched", "SimpleConsumer"]
 
 
 class _Answer(NamedTuple):
-    found: FetchPartitionResponse
+    found: fetch.FetchPartitionResponse
     messages: list[Message]
     node: int
 
@@ -131,7 +119,7 @@ class SimpleConsumer:
         ``EARLIEST``; -1 when there is none. Raises ``ReadFailed``, with the broker's ``error`` if it rejected the
         request.
         """
-        wanted = ListOffsetsPartition(partition=partition, timestamp=time)
+        wanted = listing.ListOffsetsPartition(partition=partition, timestamp=time)
         return (await self._list_offsets(topic, wanted, LIST_OFFSETS_VERSION)).offset
 
     async def offsets_before(self, topic: str, partition: int, time: int, count: int = 1) -> list[int]:
@@ -140,7 +128,7 @@ class SimpleConsumer:
 
         A segment is as old as its file, so this is coarse; :meth:`offsets` looks at messages. Raises ``ReadFailed``.
         """
-        wanted = ListOffsetsPartition(partition=partition, timestamp=time, max_num_offsets=count)
+        wanted = listing.ListOffsetsPartition(partition=partition, timestamp=time, max_num_offsets=count)
         return (await self._list_offsets(topic, wanted, SEGMENT_OFFSETS_VERSION)).offsets
 
     async def close(self) -> None:
@@ -151,16 +139,16 @@ class SimpleConsumer:
         self, topic: str, partition: int, offset: int, size: int, max_wait: float, min_bytes: int, deadline: float
     ) -> _Answer:
         loop = asyncio.get_running_loop()
-        wanted = FetchPartition(partition=partition, offset=offset, max_bytes=size)
+        wanted = fetch.FetchPartition(partition=partition, offset=offset, max_bytes=size)
         while True:
             # The broker must answer before we give up on it, also when there is nothing to be read.
             wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
-            request = FetchRequest(
-                replica_id=CONSUMER_REPLICA_ID,
+            request = fetch.FetchRequest(
+                replica_id=fetch.CONSUMER_REPLICA_ID,
                 max_wait_ms=int(wait * 1000),
                 min_bytes=min_bytes,
                 max_bytes=size,
-                topics=[FetchTopic(topic=topic, partitions=[wanted])],
+                topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
             )
             node, response = await self._ask(topic, partition, request, self._fetch_version, wait + PATIENCE, deadline)
             found = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
@@ -176,12 +164,12 @@ class SimpleConsumer:
             await self._retry_or_raise(topic, partition, error, node, deadline)
 
     async def _list_offsets(
-        self, topic: str, wanted: ListOffsetsPartition, version: int
-    ) -> ListOffsetsPartitionResponse:
+        self, topic: str, wanted: listing.ListOffsetsPartition, version: int
+    ) -> listing.ListOffsetsPartitionResponse:
         deadline = asyncio.get_running_loop().time() + self._timeout
         partition = wanted.partition
-        request = ListOffsetsRequest(
-            replica_id=CONSUMER_REPLICA_ID, topics=[ListOffsetsTopic(topic=topic, partitions=[wanted])]
+        request = listing.ListOffsetsRequest(
+            replica_id=fetch.CONSUMER_REPLICA_ID, topics=[listing.ListOffsetsTopic(topic=topic, partitions=[wanted])]
         )
         while True:
             node, response = await self._ask(topic, partition, request, version, PATIENCE, deadline)

@@ -18,16 +18,8 @@ from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.client.pool import Pool
-from assay.system_under_test.protocol.draft_groups import ConsumerMetadataRequest
+from assay.system_under_test.protocol import draft_groups, group_offsets, groups
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.group_offsets import (
-    OffsetCommitPartition,
-    OffsetCommitRequest,
-    OffsetCommitTopic,
-    OffsetFetchRequest,
-    OffsetFetchTopic,
-)
-from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
 from assay.system_under_test.runtime import Runtime
 
 COMMIT_VERSION: Final = 2
@@ -87,7 +79,9 @@ class JoinFailed(ClientError):
 class Coordinated:
     """Of one client, a member or not; ``timeout`` in seconds, for each call."""
 
-    find_request: ClassVar[type[GroupCoordinatorRequest | ConsumerMetadataRequest]] = GroupCoordinatorRequest
+    find_request: ClassVar[type[groups.GroupCoordinatorRequest | draft_groups.ConsumerMetadataRequest]] = (
+        groups.GroupCoordinatorRequest
+    )
     """The request for the coordinator, which each design has its own of."""
 
     def __init__(
@@ -140,16 +134,18 @@ class Coordinated:
         Raises :class:`CommitFailed`. Sent once: after an unknown outcome the caller decides.
         """
         under = self.generation if generation is None else generation
-        request = OffsetCommitRequest(
+        request = group_offsets.OffsetCommitRequest(
             group_id=self.group,
             generation_id=-1 if under is None else under.number,
             member_id="" if under is None else under.member_id,
             retention_time_ms=self._retention_ms,
             topics=[
-                OffsetCommitTopic(
+                group_offsets.OffsetCommitTopic(
                     topic=topic,
                     partitions=[
-                        OffsetCommitPartition(partition=index, offset=position.offset, metadata=position.metadata)
+                        group_offsets.OffsetCommitPartition(
+                            partition=index, offset=position.offset, metadata=position.metadata
+                        )
                         for (name, index), position in offsets.items()
                         if name == topic
                     ],
@@ -202,10 +198,12 @@ class Coordinated:
         """Returns what is committed for each. Raises ``ReadFailed``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
-        request = OffsetFetchRequest(
+        request = group_offsets.OffsetFetchRequest(
             group_id=self.group,
             topics=[
-                OffsetFetchTopic(topic=topic, partitions=[index for name, index in partitions if name == topic])
+                group_offsets.OffsetFetchTopic(
+                    topic=topic, partitions=[index for name, index in partitions if name == topic]
+                )
                 for topic in dict.fromkeys(topic for topic, _ in partitions)
             ],
         )

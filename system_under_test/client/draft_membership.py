@@ -25,14 +25,7 @@ from assay.system_under_test.client.coordinated import (
 )
 from assay.system_under_test.client.draft_states import CONSUMING, Happening, State, next_state
 from assay.system_under_test.client.metadata import BACK_OFF
-from assay.system_under_test.protocol.draft_groups import (
-    UNKNOWN_CONSUMER,
-    ConsumerMetadataRequest,
-    DraftHeartbeatRequest,
-    DraftJoinGroupRequest,
-    DraftJoinGroupResponse,
-    DraftLeaveGroupRequest,
-)
+from assay.system_under_test.protocol import draft_groups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime
 
@@ -44,7 +37,7 @@ JOIN_AGAIN: Final = OVER | {ErrorCode.REQUEST_TIMED_OUT}
 class DraftMembership(Coordinated):
     """Of one consumer. ``on_state`` is called with each new state. One call at a time."""
 
-    find_request = ConsumerMetadataRequest
+    find_request = draft_groups.ConsumerMetadataRequest
 
     def __init__(
         self,
@@ -102,7 +95,7 @@ class DraftMembership(Coordinated):
                 if code is ErrorCode.NONE:
                     self._consumer_id = answer.consumer_id
                     return self._begin(_generation(answer), Happening.JOINED)
-                if code is UNKNOWN_CONSUMER:
+                if code is draft_groups.UNKNOWN_CONSUMER:
                     self._consumer_id = ""
                 elif code in STALE_COORDINATOR:
                     self._coordinator = None
@@ -128,7 +121,7 @@ class DraftMembership(Coordinated):
         consumer_id, self._consumer_id = self._consumer_id, ""
         if consumer_id:
             try:
-                request = DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id)
+                request = draft_groups.DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id)
                 await self._ask(request, 0, self._timeout)
             except CallError as error:
                 _log.info("group %s: leaving: %s", self.group, error)
@@ -159,12 +152,12 @@ class DraftMembership(Coordinated):
             self._coordinator = None
             raise NotSent(f"group {self.group}: {code.name}")
         self._told_by = self._coordinator
-        if code is UNKNOWN_CONSUMER:
+        if code is draft_groups.UNKNOWN_CONSUMER:
             self._consumer_id, self._stopped = "", None
         return code is ErrorCode.NONE
 
-    async def _join(self, deadline: float) -> DraftJoinGroupResponse:
-        request = DraftJoinGroupRequest(
+    async def _join(self, deadline: float) -> draft_groups.DraftJoinGroupResponse:
+        request = draft_groups.DraftJoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=int(self._session_timeout * 1000),
             topics=self._topics,
@@ -174,7 +167,7 @@ class DraftMembership(Coordinated):
         # From now on the coordinator may have it, so that there may be another generation than the one that was left.
         stopped, self._stopped = self._stopped, None
         try:
-            answer: DraftJoinGroupResponse = await self._ask(request, 0, left_until(deadline))
+            answer: draft_groups.DraftJoinGroupResponse = await self._ask(request, 0, left_until(deadline))
         except NotSent:
             self._stopped = stopped
             raise
@@ -221,7 +214,7 @@ class DraftMembership(Coordinated):
             return
 
     async def _heartbeat(self, generation: Generation, left: float) -> ErrorCode:
-        request = DraftHeartbeatRequest(
+        request = draft_groups.DraftHeartbeatRequest(
             group_id=self.group, generation_id=generation.number, consumer_id=generation.member_id
         )
         return ErrorCode.of((await self._ask(request, 0, left, self._pulse)).error_code)
@@ -235,7 +228,7 @@ class DraftMembership(Coordinated):
     def _over(self, code: ErrorCode) -> None:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             return  # said of a commit: heartbeats will show
-        if code is UNKNOWN_CONSUMER:
+        if code is draft_groups.UNKNOWN_CONSUMER:
             self._consumer_id, self._stopped = "", None
         else:
             self._stopped, self._told_by = self.generation, self._coordinator

@@ -28,18 +28,10 @@ from assay.system_under_test.client.coordinated import (
 )
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.compiler import decode, encode_bytes
 from assay.system_under_test.protocol.consumer import PROTOCOL_TYPE, AssignedTopic, Assignment, Subscription
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.groups import (
-    GroupAssignment,
-    GroupProtocol,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
 from assay.system_under_test.protocol.schema import ProtocolError
 from assay.system_under_test.runtime import Runtime
 
@@ -97,7 +89,7 @@ class Membership(Coordinated):
         while True:
             joined = await self._join(deadline)
             assignments = await self._assigned(joined, deadline)
-            request = SyncGroupRequest(
+            request = groups.SyncGroupRequest(
                 group_id=self.group,
                 generation_id=joined.generation_id,
                 member_id=joined.member_id,
@@ -122,7 +114,7 @@ class Membership(Coordinated):
         member_id, self._member_id = self._member_id, ""
         if member_id:
             try:
-                await self._ask(LeaveGroupRequest(group_id=self.group, member_id=member_id), 0, self._timeout)
+                await self._ask(groups.LeaveGroupRequest(group_id=self.group, member_id=member_id), 0, self._timeout)
             except CallError as error:
                 _log.info("group %s: leaving: %s", self.group, error)
 
@@ -131,18 +123,18 @@ class Membership(Coordinated):
         await self._stop_beating()
         await super().close()
 
-    async def _join(self, deadline: float) -> JoinGroupResponse:
+    async def _join(self, deadline: float) -> groups.JoinGroupResponse:
         subscription = encode_bytes(Subscription(topics=list(self.topics)), 0)
         while True:
-            request = JoinGroupRequest(
+            request = groups.JoinGroupRequest(
                 group_id=self.group,
                 session_timeout_ms=int(self._session_timeout * 1000),
                 rebalance_timeout_ms=int(self._rebalance_timeout * 1000),
                 member_id=self._member_id,
                 protocol_type=PROTOCOL_TYPE,
-                protocols=[GroupProtocol(name=name, metadata=subscription) for name in self._assignors],
+                protocols=[groups.GroupProtocol(name=name, metadata=subscription) for name in self._assignors],
             )
-            answer: JoinGroupResponse = await self._until(request, 1, deadline)
+            answer: groups.JoinGroupResponse = await self._until(request, 1, deadline)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 self._member_id = answer.member_id
@@ -151,7 +143,7 @@ class Membership(Coordinated):
             if code not in OVER:
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
-    async def _assigned(self, joined: JoinGroupResponse, deadline: float) -> list[GroupAssignment]:
+    async def _assigned(self, joined: groups.JoinGroupResponse, deadline: float) -> list[groups.GroupAssignment]:
         """What each member gets, if this one leads."""
         if joined.leader_id != joined.member_id:
             return []
@@ -163,7 +155,8 @@ class Membership(Coordinated):
         self._assigned_from = counts
         given = ASSIGNORS[joined.protocol](topics, counts)
         return [
-            GroupAssignment(member_id=member, assignment=_encoded(partitions)) for member, partitions in given.items()
+            groups.GroupAssignment(member_id=member, assignment=_encoded(partitions))
+            for member, partitions in given.items()
         ]
 
     async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
@@ -208,7 +201,9 @@ class Membership(Coordinated):
         """Ends when the generation is over, or after so long without an answer that it must be."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
-        request = HeartbeatRequest(group_id=self.group, generation_id=generation.number, member_id=generation.member_id)
+        request = groups.HeartbeatRequest(
+            group_id=self.group, generation_id=generation.number, member_id=generation.member_id
+        )
         while self.generation is generation:
             await asyncio.sleep(self._session_timeout / 4)
             if loop.time() < self._silent_until:

@@ -14,14 +14,8 @@ from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
 from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
 from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.fetch import (
-    CONSUMER_REPLICA_ID,
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchTopic,
-)
 from assay.system_under_test.protocol.schema import records_bytes
 
 
@@ -99,16 +93,16 @@ class MultiFetch:
     ) -> dict[Partition, tuple[Fetched, bool]]:
         """Of each partition (offset, bytes) what came, and whether that was less than a whole message."""
         deadline = asyncio.get_running_loop().time() + left
-        request = FetchRequest(
-            replica_id=CONSUMER_REPLICA_ID,
+        request = messages.FetchRequest(
+            replica_id=messages.CONSUMER_REPLICA_ID,
             max_wait_ms=int(wait * 1000),
             min_bytes=min_bytes,
             max_bytes=min(self._largest, sum(size for _, size in wanted.values())),
             topics=[
-                FetchTopic(
+                messages.FetchTopic(
                     topic=name,
                     partitions=[
-                        FetchPartition(partition=index, offset=offset, max_bytes=size)
+                        messages.FetchPartition(partition=index, offset=offset, max_bytes=size)
                         for (topic, index), (offset, size) in wanted.items()
                         if topic == name
                     ],
@@ -127,7 +121,7 @@ class MultiFetch:
         return {one: self._judged(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
 
     def _judged(
-        self, one: Partition, offset: int, found: FetchPartitionResponse | None, leader: Node
+        self, one: Partition, offset: int, found: messages.FetchPartitionResponse | None, leader: Node
     ) -> tuple[Fetched, bool]:
         error = ErrorCode.UNKNOWN if found is None else ErrorCode.of(found.error_code)
         if error in STALE_METADATA:

@@ -13,26 +13,8 @@ from typing import Any
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.topics import MAX_PARTITIONS, TopicError
 from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol import topics as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.topic_changes import (
-    AlterConfigsRequest,
-    CreatePartitionsRequest,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribedTopic,
-    TopicChangeResponse,
-    TopicChangeResult,
-)
-from assay.system_under_test.protocol.topics import (
-    ConfigEntry,
-    CreatableTopic,
-    CreateTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
 from assay.system_under_test.replication.purgatory import time_limit
 
 Said = tuple[ErrorCode, str | None]
@@ -55,34 +37,38 @@ async def outcome(change: Coroutine[Any, Any, None], limit: float) -> Said:
     return ErrorCode.NONE, None
 
 
-async def create_topics(controller: Controller, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+async def create_topics(
+    controller: Controller, request: messages.CreateTopicsRequest, context: Context
+) -> messages.CreateTopicsResponse:
     limit = deadline(request.timeout_ms)
     results = []
     for topic in request.topics:
         code, message = await outcome(_create(controller, topic, request.validate_only), limit)
-        results.append(CreateTopicResult(topic=topic.topic, error_code=code, error_message=message))
-    return CreateTopicsResponse(topics=results)
+        results.append(messages.CreateTopicResult(topic=topic.topic, error_code=code, error_message=message))
+    return messages.CreateTopicsResponse(topics=results)
 
 
-async def _create(controller: Controller, topic: CreatableTopic, validate_only: bool) -> None:
+async def _create(controller: Controller, topic: messages.CreatableTopic, validate_only: bool) -> None:
     count = max(topic.num_partitions, len(topic.replica_assignment))
     if count > MAX_PARTITIONS:
         raise TopicError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions; at most {MAX_PARTITIONS} at once")
     await controller.topics.create(topic, validate_only=validate_only)
 
 
-async def delete_topics(controller: Controller, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+async def delete_topics(
+    controller: Controller, request: messages.DeleteTopicsRequest, context: Context
+) -> messages.DeleteTopicsResponse:
     limit = deadline(request.timeout_ms)
     results = []
     for name in dict.fromkeys(request.topics):
         code, _ = await outcome(controller.topics.delete(name), limit)
-        results.append(DeleteTopicResult(topic=name, error_code=code))
-    return DeleteTopicsResponse(topics=results)
+        results.append(messages.DeleteTopicResult(topic=name, error_code=code))
+    return messages.DeleteTopicsResponse(topics=results)
 
 
 async def create_partitions(
-    controller: Controller, request: CreatePartitionsRequest, context: Context
-) -> TopicChangeResponse:
+    controller: Controller, request: messages.CreatePartitionsRequest, context: Context
+) -> messages.TopicChangeResponse:
     limit = deadline(request.timeout_ms)
     results = []
     for topic in request.topics:
@@ -91,35 +77,37 @@ async def create_partitions(
             topic.topic, topic.count, assigned, validate_only=request.validate_only
         )
         results.append(_result(topic.topic, await outcome(change, limit)))
-    return TopicChangeResponse(topics=results)
+    return messages.TopicChangeResponse(topics=results)
 
 
-async def alter_configs(controller: Controller, request: AlterConfigsRequest, context: Context) -> TopicChangeResponse:
+async def alter_configs(
+    controller: Controller, request: messages.AlterConfigsRequest, context: Context
+) -> messages.TopicChangeResponse:
     limit = deadline(request.timeout_ms)
     results = []
     for topic in request.topics:
         changes = {entry.name: entry.value for entry in topic.configs}
         change = controller.topics.alter_settings(topic.topic, changes, validate_only=request.validate_only)
         results.append(_result(topic.topic, await outcome(change, limit)))
-    return TopicChangeResponse(topics=results)
+    return messages.TopicChangeResponse(topics=results)
 
 
-def _result(topic: str, said: Said) -> TopicChangeResult:
-    return TopicChangeResult(topic=topic, error_code=said[0], error_message=said[1])
+def _result(topic: str, said: Said) -> messages.TopicChangeResult:
+    return messages.TopicChangeResult(topic=topic, error_code=said[0], error_message=said[1])
 
 
 async def describe_configs(
-    controller: Controller, request: DescribeConfigsRequest, context: Context
-) -> DescribeConfigsResponse:
+    controller: Controller, request: messages.DescribeConfigsRequest, context: Context
+) -> messages.DescribeConfigsResponse:
     limit = deadline(request.timeout_ms)
     results = []
     for name in dict.fromkeys(request.topics):
-        found: list[ConfigEntry] = []
+        found: list[messages.ConfigEntry] = []
         code, message = await outcome(_describe(controller, name, found), limit)
-        results.append(DescribedTopic(topic=name, error_code=code, error_message=message, configs=found))
-    return DescribeConfigsResponse(topics=results)
+        results.append(messages.DescribedTopic(topic=name, error_code=code, error_message=message, configs=found))
+    return messages.DescribeConfigsResponse(topics=results)
 
 
-async def _describe(controller: Controller, topic: str, found: list[ConfigEntry]) -> None:
+async def _describe(controller: Controller, topic: str, found: list[messages.ConfigEntry]) -> None:
     settings = await controller.topics.settings(topic)
-    found += [ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]
+    found += [messages.ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]

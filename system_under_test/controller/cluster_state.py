@@ -12,12 +12,6 @@ from kazoo.exceptions import NoNodeError
 from assay.system_under_test.controller.leaders import LiveBroker
 from assay.system_under_test.controller.topic_settings import TopicSettings, read_settings
 from assay.system_under_test.protocol import internal
-from assay.system_under_test.protocol.internal import (
-    MemberEpoch,
-    PartitionStateUpdate,
-    TopicSetting,
-    TopicSettingsUpdate,
-)
 from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
@@ -95,7 +89,7 @@ class ClusterState:
             for b in self.brokers.values()
         ]
 
-    def updates(self, partitions: Iterable[PartitionId]) -> list[PartitionStateUpdate]:
+    def updates(self, partitions: Iterable[PartitionId]) -> list[internal.PartitionStateUpdate]:
         """As they are sent to the brokers; partitions without a state yet are left out."""
         result = []
         for name, index in partitions:
@@ -104,7 +98,7 @@ class ClusterState:
                 continue
             topic, state = self.topics[name], known.value
             result.append(
-                PartitionStateUpdate(
+                internal.PartitionStateUpdate(
                     topic=name,
                     topic_czxid=topic.czxid,
                     partition=index,
@@ -113,7 +107,7 @@ class ClusterState:
                     leader_epoch=state.leader_epoch,
                     isr=state.isr,
                     member_epochs=[
-                        MemberEpoch(broker_id=int(member), broker_epoch=epoch)
+                        internal.MemberEpoch(broker_id=int(member), broker_epoch=epoch)
                         for member, epoch in state.isr_epochs.items()
                     ],
                     elr=state.elr,
@@ -123,13 +117,14 @@ class ClusterState:
             )
         return result
 
-    def settings(self, names: Collection[str]) -> list[TopicSettingsUpdate]:
+    def settings(self, names: Collection[str]) -> list[internal.TopicSettingsUpdate]:
         return [
-            TopicSettingsUpdate(
+            internal.TopicSettingsUpdate(
                 topic=name,
                 zxid=self.topics[name].settings.zxid,
                 settings=[
-                    TopicSetting(name=key, value=value) for key, value in self.topics[name].settings.values.items()
+                    internal.TopicSetting(name=key, value=value)
+                    for key, value in self.topics[name].settings.values.items()
                 ],
             )
             for name in sorted(names)

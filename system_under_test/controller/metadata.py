@@ -6,21 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol import internal, metadata
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.internal import (
-    LeaderAndIsrRequest,
-    LiveBroker,
-    PartitionStateUpdate,
-    UpdateMetadataRequest,
-)
-from assay.system_under_test.protocol.metadata import (
-    MetadataBroker,
-    MetadataPartition,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataTopic,
-    topics_wanted,
-)
 from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 
@@ -30,10 +17,10 @@ class MetadataCache:
     def __init__(self) -> None:
         self.controller_id = -1
         self.cluster_id = ""
-        self._brokers: dict[int, LiveBroker] = {}
-        self._topics: dict[str, dict[int, PartitionStateUpdate]] = {}
+        self._brokers: dict[int, internal.LiveBroker] = {}
+        self._topics: dict[str, dict[int, internal.PartitionStateUpdate]] = {}
 
-    def update(self, request: UpdateMetadataRequest) -> None:
+    def update(self, request: internal.UpdateMetadataRequest) -> None:
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
             self._topics = {}
@@ -42,7 +29,7 @@ class MetadataCache:
         for partition in request.partitions:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
 
-    def learn(self, request: LeaderAndIsrRequest) -> None:
+    def learn(self, request: internal.LeaderAndIsrRequest) -> None:
         """A new role is news for clients too: one that is turned away by the old leader must find the new one here,
         before the metadata proper has come round. New partitions are taken from the metadata proper only: a
         broker gets roles for those that it replicates, and would show half a topic as a whole one.
@@ -53,34 +40,36 @@ class MetadataCache:
             if partition.partition in known:
                 known[partition.partition] = partition
 
-    def brokers(self) -> Iterable[LiveBroker]:
+    def brokers(self) -> Iterable[internal.LiveBroker]:
         return self._brokers.values()
 
-    def leaders(self, topic: str) -> Mapping[int, LiveBroker | None]:
+    def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """The live leader of each partition that is known; empty for a topic that does not exist."""
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}
 
-    def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:
-        wanted = topics_wanted(request, context.api_version)
+    def answer(self, request: metadata.MetadataRequest, context: Context) -> metadata.MetadataResponse:
+        wanted = metadata.topics_wanted(request, context.api_version)
         names = sorted(self._topics) if wanted is None else wanted
-        return MetadataResponse(
-            brokers=[MetadataBroker(node_id=b.broker_id, host=b.host, port=b.port) for b in self._brokers.values()],
+        return metadata.MetadataResponse(
+            brokers=[
+                metadata.MetadataBroker(node_id=b.broker_id, host=b.host, port=b.port) for b in self._brokers.values()
+            ],
             cluster_id=self.cluster_id,
             controller_id=self.controller_id,
             topics=[self._topic(name) for name in names],
         )
 
-    def _topic(self, name: str) -> MetadataTopic:
+    def _topic(self, name: str) -> metadata.MetadataTopic:
         partitions = self._topics.get(name)
         if partitions is None:
-            return MetadataTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name, partitions=[])
+            return metadata.MetadataTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name, partitions=[])
         states = [self._partition(partitions[index]) for index in sorted(partitions)]
-        internal = name in INTERNAL_TOPICS
-        return MetadataTopic(error_code=ErrorCode.NONE, topic=name, is_internal=internal, partitions=states)
+        own = name in INTERNAL_TOPICS
+        return metadata.MetadataTopic(error_code=ErrorCode.NONE, topic=name, is_internal=own, partitions=states)
 
-    def _partition(self, state: PartitionStateUpdate) -> MetadataPartition:
+    def _partition(self, state: internal.PartitionStateUpdate) -> metadata.MetadataPartition:
         led = state.leader != NO_LEADER and state.leader in self._brokers
-        return MetadataPartition(
+        return metadata.MetadataPartition(
             error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
             partition=state.partition,
             leader=state.leader if led else NO_LEADER,

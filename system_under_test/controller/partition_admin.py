@@ -9,22 +9,13 @@ from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol import topics
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.partition_changes import (
-    DescribeReassignmentsRequest,
-    DescribeReassignmentsResponse,
-    ElectPreferredRequest,
-    MovingPartition,
-    NewAssignment,
-    PartitionChangeResponse,
-    PartitionChangeResult,
-    ReassignRequest,
-)
 
 
 async def elect_preferred(
-    controller: Controller, request: ElectPreferredRequest, context: Context
-) -> PartitionChangeResponse:
+    controller: Controller, request: topics.ElectPreferredRequest, context: Context
+) -> topics.PartitionChangeResponse:
     """5 where the preferred leader is not in sync: the present leader goes on."""
     limit = deadline(request.timeout_ms)
     results = []
@@ -39,10 +30,12 @@ async def elect_preferred(
                 raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
 
         results.append(_result((name, index), await outcome(controller.perform(act), limit)))
-    return PartitionChangeResponse(partitions=results)
+    return topics.PartitionChangeResponse(partitions=results)
 
 
-async def reassign(controller: Controller, request: ReassignRequest, context: Context) -> PartitionChangeResponse:
+async def reassign(
+    controller: Controller, request: topics.ReassignRequest, context: Context
+) -> topics.PartitionChangeResponse:
     limit = deadline(request.timeout_ms)
     results = []
     for entry in request.partitions:
@@ -54,23 +47,25 @@ async def reassign(controller: Controller, request: ReassignRequest, context: Co
             await controller.reassignments.start(active, partition, replicas)
 
         results.append(_result(partition, await outcome(controller.perform(act), limit)))
-    return PartitionChangeResponse(partitions=results)
+    return topics.PartitionChangeResponse(partitions=results)
 
 
-def _result(partition: PartitionId, said: Said) -> PartitionChangeResult:
-    return PartitionChangeResult(topic=partition[0], partition=partition[1], error_code=said[0], error_message=said[1])
+def _result(partition: PartitionId, said: Said) -> topics.PartitionChangeResult:
+    return topics.PartitionChangeResult(
+        topic=partition[0], partition=partition[1], error_code=said[0], error_message=said[1]
+    )
 
 
 async def describe_reassignments(
-    controller: Controller, request: DescribeReassignmentsRequest, context: Context
-) -> DescribeReassignmentsResponse:
-    moving: list[MovingPartition] = []
-    settled: list[NewAssignment] = []
+    controller: Controller, request: topics.DescribeReassignmentsRequest, context: Context
+) -> topics.DescribeReassignmentsResponse:
+    moving: list[topics.MovingPartition] = []
+    settled: list[topics.NewAssignment] = []
 
     async def act(active: ActiveTerm) -> None:
         for move, replicas in await controller.reassignments.under_way(active):
             moving.append(
-                MovingPartition(
+                topics.MovingPartition(
                     topic=move.topic,
                     partition=move.partition,
                     replicas=replicas,
@@ -84,7 +79,7 @@ async def describe_reassignments(
                 continue
             if named.partition in topic.assignment:
                 replicas = topic.assignment[named.partition]
-                settled.append(NewAssignment(topic=named.topic, partition=named.partition, replicas=replicas))
+                settled.append(topics.NewAssignment(topic=named.topic, partition=named.partition, replicas=replicas))
 
     code, message = await outcome(controller.perform(act), deadline(request.timeout_ms))
-    return DescribeReassignmentsResponse(error_code=code, error_message=message, moving=moving, settled=settled)
+    return topics.DescribeReassignmentsResponse(error_code=code, error_message=message, moving=moving, settled=settled)

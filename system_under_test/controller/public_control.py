@@ -18,20 +18,7 @@ from assay.system_under_test.controller.cluster_state import ClusterState, Parti
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.term import known_epoch
 from assay.system_under_test.network.handler import Context
-from assay.system_under_test.protocol import internal
-from assay.system_under_test.protocol.control import (
-    LEADER_DURING_DELETE,
-    PLAINTEXT,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    PartitionResult,
-    PartitionState,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    UpdateMetadataBroker,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
+from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
@@ -68,10 +55,10 @@ class PublicControl:
 
     # -- roles -------------------------------------------------------------------------------------------------------
 
-    async def leader_and_isr(self, request: LeaderAndIsrRequest, _: Context) -> LeaderAndIsrResponse:
+    async def leader_and_isr(self, request: control.LeaderAndIsrRequest, _: Context) -> control.LeaderAndIsrResponse:
         code = await self._admit("leader-and-isr", request.controller_epoch)
         if code is not ErrorCode.NONE:
-            return LeaderAndIsrResponse(error_code=code, partitions=[])
+            return control.LeaderAndIsrResponse(error_code=code, partitions=[])
         received = {(state.topic, state.partition): state for state in request.partition_states}
         results = {partition: self._check_role(state) for partition, state in received.items()}
         newer = [partition for partition, result in results.items() if result is ErrorCode.NONE]
@@ -80,7 +67,7 @@ class PublicControl:
                 async with asyncio.timeout(PATIENCE):
                     cluster = await self._read(newer)
             except (KazooException, TimeoutError):
-                return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
+                return control.LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
             confirmed = [partition for partition in newer if _confirms(cluster, received[partition])]
             results.update((p, ErrorCode.STALE_CONTROLLER_EPOCH) for p in newer if p not in confirmed)
             response = await self._manager.leader_and_isr(
@@ -94,11 +81,11 @@ class PublicControl:
                 )
             )
             if response.error_code != ErrorCode.NONE:
-                return LeaderAndIsrResponse(error_code=response.error_code, partitions=[])
+                return control.LeaderAndIsrResponse(error_code=response.error_code, partitions=[])
             results.update(((r.topic, r.partition), ErrorCode(r.error_code)) for r in response.partitions)
-        return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=_results(results))
+        return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=_results(results))
 
-    def _check_role(self, state: PartitionState) -> ErrorCode:
+    def _check_role(self, state: control.PartitionState) -> ErrorCode:
         try:
             known = self._manager.get(state.topic, state.partition).leader_epoch
         except PartitionError:
@@ -109,10 +96,10 @@ class PublicControl:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
-    async def stop_replica(self, request: StopReplicaRequest, _: Context) -> StopReplicaResponse:
+    async def stop_replica(self, request: control.StopReplicaRequest, _: Context) -> control.StopReplicaResponse:
         code = await self._admit("stop-replica", request.controller_epoch)
         if code is not ErrorCode.NONE:
-            return StopReplicaResponse(error_code=code, partitions=[])
+            return control.StopReplicaResponse(error_code=code, partitions=[])
         stopped = []
         results: dict[PartitionId, ErrorCode] = {}
         for named in request.partitions:
@@ -124,7 +111,7 @@ class PublicControl:
                 results[named.topic, named.partition] = ErrorCode.NONE  # nothing to stop
                 continue
             except (KazooException, TimeoutError):
-                return StopReplicaResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
+                return control.StopReplicaResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
             results[named.topic, named.partition] = ErrorCode.STALE_CONTROLLER_EPOCH
             if allowed:
                 stopped.append(
@@ -140,9 +127,9 @@ class PublicControl:
             )
         )
         if response.error_code != ErrorCode.NONE:
-            return StopReplicaResponse(error_code=response.error_code, partitions=[])
+            return control.StopReplicaResponse(error_code=response.error_code, partitions=[])
         results.update(((r.topic, r.partition), ErrorCode(r.error_code)) for r in response.partitions)
-        return StopReplicaResponse(error_code=ErrorCode.NONE, partitions=_results(results))
+        return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=_results(results))
 
     async def _may_stop(self, partition: PartitionId, *, delete: bool) -> bool:
         """Not while it counts for what is acknowledged; nor deleted while its topic is not, and assigned to me."""
@@ -182,7 +169,9 @@ class PublicControl:
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
-    async def update_metadata(self, request: UpdateMetadataRequest, context: Context) -> UpdateMetadataResponse:
+    async def update_metadata(
+        self, request: control.UpdateMetadataRequest, context: Context
+    ) -> control.UpdateMetadataResponse:
         """The metadata for clients is taken from the caller without a check, as in 0.10.2."""
         code = await self._admit("update-metadata", request.controller_epoch)
         if code is ErrorCode.NONE:
@@ -193,15 +182,17 @@ class PublicControl:
                     controller_epoch=request.controller_epoch,
                     broker_epoch=NO_BROKER_EPOCH,
                     full=False,
-                    partitions=[_update(s) for s in request.partition_states if s.leader != LEADER_DURING_DELETE],
-                    deleted=[s.topic for s in request.partition_states if s.leader == LEADER_DURING_DELETE],
+                    partitions=[
+                        _update(s) for s in request.partition_states if s.leader != control.LEADER_DURING_DELETE
+                    ],
+                    deleted=[s.topic for s in request.partition_states if s.leader == control.LEADER_DURING_DELETE],
                     live_brokers=[broker for broker in live if broker is not None],
                 )
             )
-        return UpdateMetadataResponse(error_code=code)
+        return control.UpdateMetadataResponse(error_code=code)
 
 
-def _confirms(cluster: ClusterState, state: PartitionState) -> bool:
+def _confirms(cluster: ClusterState, state: control.PartitionState) -> bool:
     """Is that the leader, and its epoch, that ZooKeeper has?"""
     known = cluster.states.get((state.topic, state.partition))
     return known is not None and (known.value.leader, known.value.leader_epoch) == (
@@ -210,11 +201,13 @@ def _confirms(cluster: ClusterState, state: PartitionState) -> bool:
     )
 
 
-def _results(results: dict[PartitionId, ErrorCode]) -> list[PartitionResult]:
-    return [PartitionResult(topic=name, partition=index, error_code=code) for (name, index), code in results.items()]
+def _results(results: dict[PartitionId, ErrorCode]) -> list[control.PartitionResult]:
+    return [
+        control.PartitionResult(topic=name, partition=index, error_code=code) for (name, index), code in results.items()
+    ]
 
 
-def _update(state: PartitionState) -> internal.PartitionStateUpdate:
+def _update(state: control.PartitionState) -> internal.PartitionStateUpdate:
     return internal.PartitionStateUpdate(
         topic=state.topic,
         topic_czxid=-1,
@@ -230,14 +223,14 @@ def _update(state: PartitionState) -> internal.PartitionStateUpdate:
     )
 
 
-def _live(broker: UpdateMetadataBroker, version: int) -> internal.LiveBroker | None:
+def _live(broker: control.UpdateMetadataBroker, version: int) -> internal.LiveBroker | None:
     """Where it is reached without encryption; None when it is not."""
     if version == 0:
         return internal.LiveBroker(
             broker_id=broker.id, host=broker.host, port=broker.port, broker_epoch=NO_BROKER_EPOCH
         )
     for point in broker.end_points:
-        if point.security_protocol_type == PLAINTEXT:
+        if point.security_protocol_type == control.PLAINTEXT:
             return internal.LiveBroker(
                 broker_id=broker.id, host=point.host, port=point.port, broker_epoch=NO_BROKER_EPOCH
             )

@@ -13,11 +13,7 @@ from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.network.handler import Context
-from assay.system_under_test.protocol.control import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    PartitionName,
-)
+from assay.system_under_test.protocol import control
 from assay.system_under_test.protocol.errors import ErrorCode
 
 PATIENCE = 30.0
@@ -25,10 +21,10 @@ PATIENCE = 30.0
 
 
 async def controlled_shutdown(
-    controller: Controller, request: ControlledShutdownRequest, context: Context
-) -> ControlledShutdownResponse:
+    controller: Controller, request: control.ControlledShutdownRequest, context: Context
+) -> control.ControlledShutdownResponse:
     """11 when this is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
-    remaining: list[PartitionName] = []
+    remaining: list[control.PartitionName] = []
 
     async def act(active: ActiveTerm) -> None:
         remaining.extend(await _move_away(active, request.broker_id))
@@ -37,14 +33,14 @@ async def controlled_shutdown(
         async with asyncio.timeout(PATIENCE):
             await controller.perform(act)
     except TimeoutError:
-        return ControlledShutdownResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, partitions_remaining=[])
+        return control.ControlledShutdownResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, partitions_remaining=[])
     except TopicError as error:
         code = ErrorCode.STALE_CONTROLLER_EPOCH if error.code is ErrorCode.NOT_CONTROLLER else error.code
-        return ControlledShutdownResponse(error_code=code, partitions_remaining=[])
-    return ControlledShutdownResponse(error_code=ErrorCode.NONE, partitions_remaining=remaining)
+        return control.ControlledShutdownResponse(error_code=code, partitions_remaining=[])
+    return control.ControlledShutdownResponse(error_code=ErrorCode.NONE, partitions_remaining=remaining)
 
 
-async def _move_away(active: ActiveTerm, broker_id: int) -> list[PartitionName]:
+async def _move_away(active: ActiveTerm, broker_id: int) -> list[control.PartitionName]:
     """The partitions that it still leads. One without other replicas is not worth waiting for, and not among them."""
     cluster = active.cluster
     if broker_id not in cluster.brokers:
@@ -60,7 +56,7 @@ async def _move_away(active: ActiveTerm, broker_id: int) -> list[PartitionName]:
     active.brokers.stop(broker_id, moved)
     active.brokers.send()
     return [
-        PartitionName(topic=name, partition=index)
+        control.PartitionName(topic=name, partition=index)
         for name, index in replicated
         if (name, index) in cluster.states and cluster.states[name, index].value.leader == broker_id
     ]

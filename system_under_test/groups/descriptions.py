@@ -8,16 +8,8 @@ from typing import Any
 from assay.system_under_test.groups.group import GroupError, GroupState
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol import groups as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.groups import (
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
 from assay.system_under_test.protocol.schema import Request
 
 
@@ -28,13 +20,15 @@ class DescriptionRequests:
         self._terms = terms
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
-        return {DescribeGroupsRequest: self._describe, ListGroupsRequest: self._list}
+        return {messages.DescribeGroupsRequest: self._describe, messages.ListGroupsRequest: self._list}
 
-    async def _describe(self, request: DescribeGroupsRequest, _: Context) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[self._described(name) for name in dict.fromkeys(request.group_ids)])
+    async def _describe(self, request: messages.DescribeGroupsRequest, _: Context) -> messages.DescribeGroupsResponse:
+        return messages.DescribeGroupsResponse(
+            groups=[self._described(name) for name in dict.fromkeys(request.group_ids)]
+        )
 
-    def _described(self, group_id: str) -> DescribedGroup:
-        answer = DescribedGroup(
+    def _described(self, group_id: str) -> messages.DescribedGroup:
+        answer = messages.DescribedGroup(
             error_code=ErrorCode.NONE,
             group_id=group_id,
             state=GroupState.DEAD,
@@ -53,7 +47,7 @@ class DescriptionRequests:
         if group.state is GroupState.STABLE:
             answer.protocol = group.protocol or ""
         answer.members = [
-            DescribedMember(
+            messages.DescribedMember(
                 member_id=member.member_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
@@ -64,12 +58,12 @@ class DescriptionRequests:
         ]
         return answer
 
-    async def _list(self, _: ListGroupsRequest, __: Context) -> ListGroupsResponse:
+    async def _list(self, _: messages.ListGroupsRequest, __: Context) -> messages.ListGroupsResponse:
         loading = any(not stored.ready for stored in self._terms)
         groups = [
-            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type)
+            messages.ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type)
             for stored in self._terms
             for group in stored.groups.values()
         ]
         code = ErrorCode.GROUP_LOAD_IN_PROGRESS if loading else ErrorCode.NONE
-        return ListGroupsResponse(error_code=code, groups=groups)
+        return messages.ListGroupsResponse(error_code=code, groups=groups)

@@ -22,14 +22,8 @@ from assay.system_under_test.groups.point_log import PointLog
 from assay.system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PREPARING
 from assay.system_under_test.groups.records import VALUE, GroupRecord, GroupValue
 from assay.system_under_test.groups.session_timers import SessionTimers
+from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.groups import (
-    GroupMember,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 
 Store = Callable[[GroupRecord], Awaitable[ErrorCode]]
 """Puts a record into the offsets topic; returns the error for the members when that failed, or may have."""
@@ -84,8 +78,8 @@ class Group:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def join(
-        self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str
-    ) -> asyncio.Future[JoinGroupResponse]:
+        self, request: groups.JoinGroupRequest, client_id: str, client_host: str, new_id: str
+    ) -> asyncio.Future[groups.JoinGroupResponse]:
         """Answered once the next generation is stored, or at once to a member that has only missed its answer.
 
         ``new_id`` is for one that is no member yet. Raises :class:`GroupError`: 23, 25.
@@ -105,7 +99,7 @@ class Group:
             member = known
             member.update(request, client_id, client_host)
         self._sessions.renew(member)
-        future: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[groups.JoinGroupResponse] = asyncio.get_running_loop().create_future()
         if unchanged and (
             self.state is GroupState.SYNCING
             or (self.state is GroupState.STABLE and member.member_id != self.leader)  # a leader wants to assign again
@@ -124,15 +118,15 @@ class Group:
         self._elect_if_complete()
         return future
 
-    def sync(self, request: SyncGroupRequest) -> asyncio.Future[SyncGroupResponse]:
+    def sync(self, request: groups.SyncGroupRequest) -> asyncio.Future[groups.SyncGroupResponse]:
         """Answered once the leader's assignment is stored. Raises :class:`GroupError`: 22, 25, 27."""
         member = self._member(request.member_id, request.generation_id)
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._sessions.renew(member)
-        future: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[groups.SyncGroupResponse] = asyncio.get_running_loop().create_future()
         if self.state is GroupState.STABLE:
-            future.set_result(SyncGroupResponse(error_code=ErrorCode.NONE, assignment=member.assignment))
+            future.set_result(groups.SyncGroupResponse(error_code=ErrorCode.NONE, assignment=member.assignment))
             return future
         member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)  # to a former connection
         member.syncing = future
@@ -229,7 +223,7 @@ class Group:
             raise GroupError(ErrorCode.ILLEGAL_GENERATION)
         return member
 
-    def _compatible(self, request: JoinGroupRequest, protocols: Mapping[str, bytes]) -> bool:
+    def _compatible(self, request: groups.JoinGroupRequest, protocols: Mapping[str, bytes]) -> bool:
         others = [member for name, member in self.members.items() if name != request.member_id]
         if not protocols:
             return False
@@ -340,16 +334,16 @@ class Group:
         else:
             self.state = GroupState.EMPTY
 
-    def _joined(self, member: Member) -> JoinGroupResponse:
+    def _joined(self, member: Member) -> groups.JoinGroupResponse:
         protocol = self.protocol or ""
         members = []
         if member.member_id == self.leader:
             members = [
-                GroupMember(member_id=other.member_id, metadata=other.protocols.get(protocol, b""))
+                groups.GroupMember(member_id=other.member_id, metadata=other.protocols.get(protocol, b""))
                 for other in self.members.values()
                 if other.announced  # one that came too late for this generation is not in it
             ]
-        return JoinGroupResponse(
+        return groups.JoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=self.generation,
             protocol=protocol,

@@ -14,17 +14,8 @@ from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.groups.member import rejected
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.groups import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 from assay.system_under_test.protocol.schema import Request
 
 LONGEST_CLIENT_ID: Final = 249
@@ -42,13 +33,13 @@ class MemberRequests:
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
-            JoinGroupRequest: self._join,
-            HeartbeatRequest: self._heartbeat,
-            LeaveGroupRequest: self._leave,
-            SyncGroupRequest: self._sync,
+            groups.JoinGroupRequest: self._join,
+            groups.HeartbeatRequest: self._heartbeat,
+            groups.LeaveGroupRequest: self._leave,
+            groups.SyncGroupRequest: self._sync,
         }
 
-    async def _join(self, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    async def _join(self, request: groups.JoinGroupRequest, context: Context) -> groups.JoinGroupResponse:
         try:
             self._check_join(request)
             stored = self._terms.stored(request.group_id)
@@ -63,7 +54,7 @@ class MemberRequests:
         except GroupError as error:
             return rejected(request.member_id, error.code)
 
-    def _check_join(self, request: JoinGroupRequest) -> None:
+    def _check_join(self, request: groups.JoinGroupRequest) -> None:
         if not request.group_id:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         config = self._config
@@ -71,40 +62,40 @@ class MemberRequests:
         if not limits[0] <= request.session_timeout_ms <= limits[1]:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
-    async def _sync(self, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    async def _sync(self, request: groups.SyncGroupRequest, context: Context) -> groups.SyncGroupResponse:
         try:
             if sum(len(given.assignment) for given in request.assignments) > self._config.topic.max_message_bytes:
                 raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
             answer = await self._terms.group(request.group_id).sync(request)
         except GroupError as error:
-            answer = SyncGroupResponse(error_code=error.code, assignment=b"")
+            answer = groups.SyncGroupResponse(error_code=error.code, assignment=b"")
         if answer.error_code == ErrorCode.NONE:
             context.after_response(partial(self._has_assignment, request))
         elif answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             context.after_response(partial(self._was_called, request))
         return answer
 
-    async def _heartbeat(self, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    async def _heartbeat(self, request: groups.HeartbeatRequest, context: Context) -> groups.HeartbeatResponse:
         try:
             self._terms.group(request.group_id).heartbeat(request.member_id, request.generation_id)
         except GroupError as error:
             if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
                 context.after_response(partial(self._was_called, request))
-            return HeartbeatResponse(error_code=error.code)
-        return HeartbeatResponse(error_code=ErrorCode.NONE)
+            return groups.HeartbeatResponse(error_code=error.code)
+        return groups.HeartbeatResponse(error_code=ErrorCode.NONE)
 
-    def _was_called(self, request: SyncGroupRequest | HeartbeatRequest) -> None:
+    def _was_called(self, request: groups.SyncGroupRequest | groups.HeartbeatRequest) -> None:
         """The answer that has the member join again was handed to its connection."""
         with suppress(GroupError):  # no longer the coordinator
             self._terms.group(request.group_id).was_called(request.member_id, request.generation_id)
 
-    def _has_assignment(self, request: SyncGroupRequest) -> None:
+    def _has_assignment(self, request: groups.SyncGroupRequest) -> None:
         with suppress(GroupError):
             self._terms.group(request.group_id).has_assignment(request.member_id, request.generation_id)
 
-    async def _leave(self, request: LeaveGroupRequest, _: Context) -> LeaveGroupResponse:
+    async def _leave(self, request: groups.LeaveGroupRequest, _: Context) -> groups.LeaveGroupResponse:
         try:
             self._terms.group(request.group_id).leave(request.member_id)
         except GroupError as error:
-            return LeaveGroupResponse(error_code=error.code)
-        return LeaveGroupResponse(error_code=ErrorCode.NONE)
+            return groups.LeaveGroupResponse(error_code=error.code)
+        return groups.LeaveGroupResponse(error_code=ErrorCode.NONE)

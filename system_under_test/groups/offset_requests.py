@@ -15,18 +15,8 @@ from assay.system_under_test.groups.stored import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.groups.traits import GroupTraits
 from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol import group_offsets, internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.group_offsets import (
-    OffsetCommitPartitionResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitTopicResponse,
-    OffsetFetchPartitionResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopicResponse,
-)
-from assay.system_under_test.protocol.internal import LiveBroker
 from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
@@ -43,7 +33,7 @@ CommitCodes = Mapping[tuple[str, int], ErrorCode]
 class Leaders(Protocol):
     """What a coordinator asks of the cluster's metadata."""
 
-    def leaders(self, topic: str) -> Mapping[int, LiveBroker | None]:
+    def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """The live leader of each partition that is known; empty for a topic that does not exist."""
         ...
 
@@ -74,19 +64,21 @@ class OffsetRequests:
         self._traits = traits
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
-        return {OffsetCommitRequest: self._commit, OffsetFetchRequest: self._fetch}
+        return {group_offsets.OffsetCommitRequest: self._commit, group_offsets.OffsetFetchRequest: self._fetch}
 
-    async def _commit(self, request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+    async def _commit(
+        self, request: group_offsets.OffsetCommitRequest, context: Context
+    ) -> group_offsets.OffsetCommitResponse:
         if context.api_version == ZOOKEEPER_VERSION:
             codes = await zookeeper_offsets.commit(self._zookeeper, request, self._check_offset)
         else:
             codes = await self._commit_here(request)
-        return OffsetCommitResponse(
+        return group_offsets.OffsetCommitResponse(
             topics=[
-                OffsetCommitTopicResponse(
+                group_offsets.OffsetCommitTopicResponse(
                     topic=topic.topic,
                     partitions=[
-                        OffsetCommitPartitionResponse(
+                        group_offsets.OffsetCommitPartitionResponse(
                             partition=wanted.partition, error_code=codes[topic.topic, wanted.partition]
                         )
                         for wanted in topic.partitions
@@ -103,7 +95,7 @@ class OffsetRequests:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
-    async def _commit_here(self, request: OffsetCommitRequest) -> CommitCodes:
+    async def _commit_here(self, request: group_offsets.OffsetCommitRequest) -> CommitCodes:
         """The offsets of one request are one append: all of them count, or none."""
         now = int(self._wall_clock() * 1000)
         retention = self._config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
@@ -127,7 +119,9 @@ class OffsetRequests:
         code = await self._commit_records(request, records)
         return {key: found or code for key, found in codes.items()}
 
-    async def _commit_records(self, request: OffsetCommitRequest, records: Sequence[OffsetRecord]) -> ErrorCode:
+    async def _commit_records(
+        self, request: group_offsets.OffsetCommitRequest, records: Sequence[OffsetRecord]
+    ) -> ErrorCode:
         try:
             stored = self._terms.stored(request.group_id)
             self._may_commit(stored, request)
@@ -149,7 +143,7 @@ class OffsetRequests:
             )
         return code
 
-    def _may_commit(self, stored: StoredGroups, request: OffsetCommitRequest) -> None:
+    def _may_commit(self, stored: StoredGroups, request: group_offsets.OffsetCommitRequest) -> None:
         """By the rules of the design whose members the group has. Raises :class:`GroupError`."""
         group = stored.groups.get(request.group_id)
         if group is None or request.member_id not in group.members:
@@ -162,7 +156,9 @@ class OffsetRequests:
         elif request.generation_id >= 0:
             raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # its members are forgotten, and so is its generation
 
-    async def _fetch(self, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    async def _fetch(
+        self, request: group_offsets.OffsetFetchRequest, context: Context
+    ) -> group_offsets.OffsetFetchResponse:
         if context.api_version == ZOOKEEPER_VERSION:
             return await zookeeper_offsets.fetch(self._zookeeper, request, self._check_offset)
         group: Group | None = None
@@ -177,18 +173,20 @@ class OffsetRequests:
         wanted = [(topic.topic, partition) for topic in request.topics or () for partition in topic.partitions]
         if request.topics is None:
             wanted = sorted(known)
-        topics: dict[str, list[OffsetFetchPartitionResponse]] = {}
+        topics: dict[str, list[group_offsets.OffsetFetchPartitionResponse]] = {}
         for key in wanted:
             value = known.get(key)
-            answer = OffsetFetchPartitionResponse(
+            answer = group_offsets.OffsetFetchPartitionResponse(
                 partition=key[1],
                 offset=NO_OFFSET if value is None else value.offset,
                 metadata="" if value is None else value.metadata,
                 error_code=code,
             )
             topics.setdefault(key[0], []).append(answer)
-        return OffsetFetchResponse(
-            topics=[OffsetFetchTopicResponse(topic=topic, partitions=parts) for topic, parts in topics.items()],
+        return group_offsets.OffsetFetchResponse(
+            topics=[
+                group_offsets.OffsetFetchTopicResponse(topic=topic, partitions=parts) for topic, parts in topics.items()
+            ],
             error_code=code,
         )
 

@@ -8,14 +8,8 @@ from collections.abc import Callable, Mapping
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
+from assay.system_under_test.protocol import group_offsets
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.group_offsets import (
-    OffsetCommitRequest,
-    OffsetFetchPartitionResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopicResponse,
-)
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths
 
@@ -23,7 +17,7 @@ Check = Callable[[str, int, str | None], ErrorCode]
 
 
 async def commit(
-    zookeeper: ZooKeeper, request: OffsetCommitRequest, check: Check
+    zookeeper: ZooKeeper, request: group_offsets.OffsetCommitRequest, check: Check
 ) -> Mapping[tuple[str, int], ErrorCode]:
     """What to answer for each partition; -1 also where the outcome is unknown."""
     codes = {}
@@ -57,7 +51,9 @@ async def _write(zookeeper: ZooKeeper, path: str, data: bytes) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def fetch(zookeeper: ZooKeeper, request: OffsetFetchRequest, check: Check) -> OffsetFetchResponse:
+async def fetch(
+    zookeeper: ZooKeeper, request: group_offsets.OffsetFetchRequest, check: Check
+) -> group_offsets.OffsetFetchResponse:
     """3 for a partition of which nothing was ever committed, as 0.10.2 answers in this version alone."""
     topics = []
     for topic in request.topics or ():
@@ -71,13 +67,13 @@ async def fetch(zookeeper: ZooKeeper, request: OffsetFetchRequest, check: Check)
             )
             for partition in topic.partitions
         ]
-        topics.append(OffsetFetchTopicResponse(topic=topic.topic, partitions=parts))
-    return OffsetFetchResponse(topics=topics)
+        topics.append(group_offsets.OffsetFetchTopicResponse(topic=topic.topic, partitions=parts))
+    return group_offsets.OffsetFetchResponse(topics=topics)
 
 
 async def _read(
     zookeeper: ZooKeeper, group_id: str, topic: str, partition: int, code: ErrorCode
-) -> OffsetFetchPartitionResponse:
+) -> group_offsets.OffsetFetchPartitionResponse:
     offset = -1
     if not code:
         path = paths.consumer_offset(group_id, topic, partition)
@@ -89,4 +85,4 @@ async def _read(
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except (KazooException, ValueError):
             code = ErrorCode.UNKNOWN
-    return OffsetFetchPartitionResponse(partition=partition, offset=offset, metadata="", error_code=code)
+    return group_offsets.OffsetFetchPartitionResponse(partition=partition, offset=offset, metadata="", error_code=code)

@@ -20,7 +20,7 @@ from assay.system_under_test.network.handler import CloseConnection, Context, Ha
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
 from assay.system_under_test.network.outbox import Outbox
 from assay.system_under_test.network.read_ahead import ReadAhead
-from assay.system_under_test.protocol.api import Api, api_versions
+from assay.system_under_test.protocol.api import API_VERSIONS_KEY, Api, api_versions
 from assay.system_under_test.protocol.compiler import decode
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.header import (
@@ -31,7 +31,6 @@ from assay.system_under_test.protocol.header import (
     peek_request_header,
 )
 from assay.system_under_test.protocol.schema import ProtocolError
-from assay.system_under_test.protocol.versions import API_VERSIONS_KEY
 
 logger = logging.getLogger("assay.network")
 

@@ -15,8 +15,13 @@ from assay.system_under_test.network.budget import ByteBudget
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.outbox import Outbox
-from assay.system_under_test.protocol.api import Api, api_versions
-from assay.system_under_test.protocol.versions import API_VERSIONS_KEY, ApiVersionsRequest, ApiVersionsResponse
+from assay.system_under_test.protocol.api import (
+    API_VERSIONS_KEY,
+    Api,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    api_versions,
+)
 
 logger = logging.getLogger("assay.network")
 

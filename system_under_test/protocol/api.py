@@ -1,4 +1,4 @@
-"""Which message has which key, and which versions of it are spoken: values, built here and nowhere else.
+"""Which message has which key, and which versions of it are spoken; ApiVersions (key 18, KIP-35), which says so.
 
 ``announced`` says whether ApiVersions may list it for all clients; requests among brokers (keys from 1000 up) stay
 private. What a server really announces are the announced APIs for which it was given a handler.
@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from assay.system_under_test.protocol.control import (
-    ControlledShutdownRequest,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
-from assay.system_under_test.protocol.fetch import FetchRequest
-from assay.system_under_test.protocol.group_offsets import OffsetCommitRequest, OffsetFetchRequest
-from assay.system_under_test.protocol.groups import (
-    DescribeGroupsRequest,
-    GroupCoordinatorRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    SyncGroupRequest,
-)
-from assay.system_under_test.protocol.metadata import MetadataRequest
-from assay.system_under_test.protocol.offsets import ListOffsetsRequest
-from assay.system_under_test.protocol.produce import ProduceRequest
-from assay.system_under_test.protocol.schema import request_info
-from assay.system_under_test.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
-from assay.system_under_test.protocol.versions import ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
+from assay.system_under_test.protocol import control, fetch, group_offsets, groups, metadata, offsets, produce, topics
+from assay.system_under_test.protocol.schema import Int16, Request, message, request, request_info
+
+API_VERSIONS_KEY = 18
+
+
+@message
+class ApiVersionRange:
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
+
+
+@message
+class ApiVersionsResponse:
+    error_code: Int16
+    api_versions: list[ApiVersionRange]
+
+
+@request(key=API_VERSIONS_KEY, versions=(0, 0))
+class ApiVersionsRequest(Request[ApiVersionsResponse]):
+    """Has no fields."""
+
 
 FIRST_PRIVATE_KEY = 1000
 
@@ -74,26 +74,26 @@ def api_table(requests: Iterable[type[Any]]) -> Mapping[int, Api]:
 
 APIS: Mapping[int, Api] = api_table(
     [
-        ProduceRequest,
-        FetchRequest,
-        ListOffsetsRequest,
-        MetadataRequest,
-        LeaderAndIsrRequest,
-        StopReplicaRequest,
-        UpdateMetadataRequest,
-        ControlledShutdownRequest,
-        OffsetCommitRequest,
-        OffsetFetchRequest,
-        GroupCoordinatorRequest,
-        JoinGroupRequest,
-        HeartbeatRequest,
-        LeaveGroupRequest,
-        SyncGroupRequest,
-        DescribeGroupsRequest,
-        ListGroupsRequest,
+        produce.ProduceRequest,
+        fetch.FetchRequest,
+        offsets.ListOffsetsRequest,
+        metadata.MetadataRequest,
+        control.LeaderAndIsrRequest,
+        control.StopReplicaRequest,
+        control.UpdateMetadataRequest,
+        control.ControlledShutdownRequest,
+        group_offsets.OffsetCommitRequest,
+        group_offsets.OffsetFetchRequest,
+        groups.GroupCoordinatorRequest,
+        groups.JoinGroupRequest,
+        groups.HeartbeatRequest,
+        groups.LeaveGroupRequest,
+        groups.SyncGroupRequest,
+        groups.DescribeGroupsRequest,
+        groups.ListGroupsRequest,
         ApiVersionsRequest,
-        CreateTopicsRequest,
-        DeleteTopicsRequest,
+        topics.CreateTopicsRequest,
+        topics.DeleteTopicsRequest,
     ]
 )
 """The public APIs."""

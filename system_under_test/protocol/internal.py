@@ -9,25 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from assay.system_under_test.protocol import control, draft_groups
+from assay.system_under_test.protocol import topics as changes
 from assay.system_under_test.protocol.api import Api, api_table
-from assay.system_under_test.protocol.control import LeaderAndIsrResponse, StopReplicaResponse, UpdateMetadataResponse
-from assay.system_under_test.protocol.draft_groups import (
-    ConsumerMetadataRequest,
-    DraftHeartbeatRequest,
-    DraftJoinGroupRequest,
-    DraftLeaveGroupRequest,
-)
-from assay.system_under_test.protocol.partition_changes import (
-    DescribeReassignmentsRequest,
-    ElectPreferredRequest,
-    ReassignRequest,
-)
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request
-from assay.system_under_test.protocol.topic_changes import (
-    AlterConfigsRequest,
-    CreatePartitionsRequest,
-    DescribeConfigsRequest,
-)
 
 
 @message
@@ -79,7 +64,7 @@ class TopicSettingsUpdate:
 
 
 @request(key=1000, versions=(0, 0))
-class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
+class LeaderAndIsrRequest(Request[control.LeaderAndIsrResponse]):
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Int64
@@ -96,7 +81,7 @@ class StopReplicaPartition:
 
 
 @request(key=1001, versions=(0, 0))
-class StopReplicaRequest(Request[StopReplicaResponse]):
+class StopReplicaRequest(Request[control.StopReplicaResponse]):
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Int64
@@ -105,7 +90,7 @@ class StopReplicaRequest(Request[StopReplicaResponse]):
 
 
 @request(key=1002, versions=(0, 0))
-class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
+class UpdateMetadataRequest(Request[control.UpdateMetadataResponse]):
     """``deleted`` names topics that are no more. A full update names every topic there is."""
 
     controller_id: Int32
@@ -261,16 +246,16 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         EpochEndRequest,
         EndOffsetsRequest,
         LogEndRequest,
-        CreatePartitionsRequest,
-        AlterConfigsRequest,
-        DescribeConfigsRequest,
-        ElectPreferredRequest,
-        ReassignRequest,
-        DescribeReassignmentsRequest,
-        ConsumerMetadataRequest,
-        DraftJoinGroupRequest,
-        DraftHeartbeatRequest,
-        DraftLeaveGroupRequest,
+        changes.CreatePartitionsRequest,
+        changes.AlterConfigsRequest,
+        changes.DescribeConfigsRequest,
+        changes.ElectPreferredRequest,
+        changes.ReassignRequest,
+        changes.DescribeReassignmentsRequest,
+        draft_groups.ConsumerMetadataRequest,
+        draft_groups.DraftJoinGroupRequest,
+        draft_groups.DraftHeartbeatRequest,
+        draft_groups.DraftLeaveGroupRequest,
     ]
 )
 """Never announced."""

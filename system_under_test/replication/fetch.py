@@ -15,22 +15,9 @@ from dataclasses import dataclass
 
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol import fetch as messages
+from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.fetch import (
-    CONSUMER_REPLICA_ID,
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    FetchTopicResponse,
-)
-from assay.system_under_test.protocol.internal import (
-    ReplicaFetchedPartition,
-    ReplicaFetchPartition,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-)
 from assay.system_under_test.protocol.schema import records_size
 from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.errors import PartitionError
@@ -93,13 +80,13 @@ class _Outside:
     """An answer that says ``OFFSET_OUT_OF_RANGE``, as the leader of this epoch sees it."""
 
     topic: str
-    answer: FetchPartitionResponse
+    answer: messages.FetchPartitionResponse
     epoch: int
 
 
 async def fetch(
-    manager: ReplicaManager, zookeeper: ZooKeeper, request: FetchRequest, context: Context
-) -> FetchResponse:
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: messages.FetchRequest, context: Context
+) -> messages.FetchResponse:
     """A replica id moves no position here; followers have a request of their own."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + time_limit(request.max_wait_ms)
@@ -126,7 +113,7 @@ async def _prove(manager: ReplicaManager, zookeeper: ZooKeeper, outside: _Outsid
             answer.error_code = ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
-def _distinct(wanted: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
+def _distinct(wanted: Sequence[messages.FetchTopic]) -> Sequence[messages.FetchTopic]:
     """Each partition once, as in Kafka's map: else a small request could name one thousands of times."""
     known: set[tuple[str, int]] = set()
     topics = []
@@ -136,17 +123,17 @@ def _distinct(wanted: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
             if (topic.topic, partition.partition) not in known:
                 known.add((topic.topic, partition.partition))
                 parts.append(partition)
-        topics.append(FetchTopic(topic=topic.topic, partitions=parts))
+        topics.append(messages.FetchTopic(topic=topic.topic, partitions=parts))
     return topics
 
 
 def _read(
     manager: ReplicaManager,
-    request: FetchRequest,
-    wanted_topics: Sequence[FetchTopic],
+    request: messages.FetchRequest,
+    wanted_topics: Sequence[messages.FetchTopic],
     version: int,
     outside: list[_Outside],
-) -> tuple[FetchResponse, int, bool, list[WaitingReaders]]:
+) -> tuple[messages.FetchResponse, int, bool, list[WaitingReaders]]:
     left = MAX_RESPONSE_BYTES if version >= FIRST_VERSION_WITH_MAGIC_1 else MAX_CONVERTED_BYTES
     if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES:
         left = min(left, request.max_bytes)
@@ -162,35 +149,35 @@ def _read(
                 answer = _read_partition(partition, wanted, request.replica_id, version, left, size == 0)
             except PartitionError as error:
                 failed = True
-                answer = FetchPartitionResponse(
+                answer = messages.FetchPartitionResponse(
                     partition=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
                 )
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     outside.append(_Outside(topic.topic, answer, epoch))
             else:
-                consumer = request.replica_id == CONSUMER_REPLICA_ID
+                consumer = request.replica_id == messages.CONSUMER_REPLICA_ID
                 readers.append(partition.commit_readers if consumer else partition.append_readers)
                 read = records_size(answer.records)
                 size += read
                 left = max(0, left - read)
             parts.append(answer)
-        topics.append(FetchTopicResponse(topic=topic.topic, partitions=parts))
-    return FetchResponse(topics=topics), size, failed, readers
+        topics.append(messages.FetchTopicResponse(topic=topic.topic, partitions=parts))
+    return messages.FetchResponse(topics=topics), size, failed, readers
 
 
 def _read_partition(
     partition: Partition,
-    wanted: FetchPartition,
+    wanted: messages.FetchPartition,
     replica_id: int,
     version: int,
     left: int,
     first: bool,
-) -> FetchPartitionResponse:
+) -> messages.FetchPartitionResponse:
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    limit = partition.readable() if replica_id == CONSUMER_REPLICA_ID else log.end_offset
-    answer = FetchPartitionResponse(
+    limit = partition.readable() if replica_id == messages.CONSUMER_REPLICA_ID else log.end_offset
+    answer = messages.FetchPartitionResponse(
         partition=wanted.partition,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
@@ -202,7 +189,7 @@ def _read_partition(
     size = min(wanted.max_bytes, left)
     found = _stored(partition, wanted.offset, size, limit, at_least_one=first or not whole)
     if version >= FIRST_VERSION_WITH_MAGIC_1 and found.size <= max(size, 0):
-        answer.records = found if replica_id == CONSUMER_REPLICA_ID else _Unsettled(found)
+        answer.records = found if replica_id == messages.CONSUMER_REPLICA_ID else _Unsettled(found)
         return answer
     records = found.read()
     if version < FIRST_VERSION_WITH_MAGIC_1:
@@ -227,11 +214,11 @@ def _stored(partition: Partition, offset: int, size: int, limit: int | None, *, 
 
 
 async def replica_fetch(
-    manager: ReplicaManager, request: ReplicaFetchRequest, context: Context
-) -> ReplicaFetchResponse:
+    manager: ReplicaManager, request: internal.ReplicaFetchRequest, context: Context
+) -> internal.ReplicaFetchResponse:
     """What a follower asks for is its position. Rejected as a whole when it means another life of this broker."""
     if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
-        return ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+        return internal.ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     loop = asyncio.get_running_loop()
     now = loop.time()
     deadline = now + time_limit(request.max_wait_ms)
@@ -251,8 +238,8 @@ async def replica_fetch(
 
 
 def _read_for_follower(
-    manager: ReplicaManager, request: ReplicaFetchRequest, rejected: dict[tuple[str, int], ErrorCode]
-) -> tuple[ReplicaFetchResponse, int, list[WaitingReaders]]:
+    manager: ReplicaManager, request: internal.ReplicaFetchRequest, rejected: dict[tuple[str, int], ErrorCode]
+) -> tuple[internal.ReplicaFetchResponse, int, list[WaitingReaders]]:
     size = 0
     readers: list[WaitingReaders] = []
     parts = []
@@ -269,7 +256,7 @@ def _read_for_follower(
             except PartitionError as failure:
                 error = rejected[wanted.topic, wanted.partition] = failure.code
         parts.append(
-            ReplicaFetchedPartition(
+            internal.ReplicaFetchedPartition(
                 topic=wanted.topic,
                 partition=wanted.partition,
                 error_code=error,
@@ -278,13 +265,13 @@ def _read_for_follower(
                 records=b"",
             )
         )
-    return ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers
+    return internal.ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers
 
 
-def _read_replica(partition: Partition, wanted: ReplicaFetchPartition) -> ReplicaFetchedPartition:
+def _read_replica(partition: Partition, wanted: internal.ReplicaFetchPartition) -> internal.ReplicaFetchedPartition:
     partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
     records = _Unsettled(_stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True))
-    return ReplicaFetchedPartition(
+    return internal.ReplicaFetchedPartition(
         topic=wanted.topic,
         partition=wanted.partition,
         error_code=ErrorCode.NONE,
@@ -294,7 +281,7 @@ def _read_replica(partition: Partition, wanted: ReplicaFetchPartition) -> Replic
     )
 
 
-def _log_start(manager: ReplicaManager, wanted: ReplicaFetchPartition) -> int:
+def _log_start(manager: ReplicaManager, wanted: internal.ReplicaFetchPartition) -> int:
     try:
         return manager.get(wanted.topic, wanted.partition).log.start_offset
     except PartitionError:

@@ -11,13 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.internal import (
-    EpochEndRequest,
-    EpochQuery,
-    ReplicaFetchPartition,
-    ReplicaFetchRequest,
-)
 from assay.system_under_test.replication.following import BACK_OFF, FollowerTerm
 
 _log = logging.getLogger("assay.replication")
@@ -109,11 +104,11 @@ class LeaderFetcher:
 
     async def _reconcile(self, connection: Connection, leader: Leader, terms: Sequence[FollowerTerm]) -> None:
         by_key = {term.replica.key: term for term in terms}
-        request = EpochEndRequest(
+        request = internal.EpochEndRequest(
             replica_id=self._broker_id,
             broker_epoch=leader.broker_epoch,
             partitions=[
-                EpochQuery(
+                internal.EpochQuery(
                     topic=replica.topic,
                     topic_czxid=replica.incarnation,
                     partition=replica.index,
@@ -140,14 +135,14 @@ class LeaderFetcher:
         for term in terms:
             # a position counts at the leader: records beyond the flush limit must be on disk before they are claimed
             await term.replica.flush_counted()
-        request = ReplicaFetchRequest(
+        request = internal.ReplicaFetchRequest(
             replica_id=self._broker_id,
             replica_epoch=self._broker_epoch(),
             broker_epoch=leader.broker_epoch,
             max_wait_ms=self._max_wait_ms,
             min_bytes=1,
             partitions=[
-                ReplicaFetchPartition(
+                internal.ReplicaFetchPartition(
                     topic=replica.topic,
                     topic_czxid=replica.incarnation,
                     partition=replica.index,

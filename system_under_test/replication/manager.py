@@ -16,14 +16,8 @@ from assay.system_under_test.events import EventLog
 from assay.system_under_test.log import directory
 from assay.system_under_test.log.checkpoints import CheckpointError
 from assay.system_under_test.log.traits import LogTraits
-from assay.system_under_test.protocol.control import LeaderAndIsrResponse, PartitionResult, StopReplicaResponse
+from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.internal import (
-    LeaderAndIsrRequest,
-    LiveBroker,
-    PartitionStateUpdate,
-    StopReplicaRequest,
-)
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.fetcher import Leader, LeaderFetcher
 from assay.system_under_test.replication.isr_writer import IsrWriter
@@ -51,7 +45,7 @@ class ReplicaManager:
         zookeeper: ZooKeeper,
         events: EventLog,
         background: Background,
-        learn: Callable[[LeaderAndIsrRequest], None],
+        learn: Callable[[internal.LeaderAndIsrRequest], None],
         on_lead: Callable[[Partition, LeaderTerm], None],
         traits: ReplicationTraits,
         log_traits: LogTraits,
@@ -136,10 +130,10 @@ class ReplicaManager:
             own_broker_epoch=self.broker_epoch,
         )
 
-    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    async def leader_and_isr(self, request: internal.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         async with self._controller_lock:
             if not self.obey("leader-and-isr", request.controller_id, request.controller_epoch, request.broker_epoch):
-                return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+                return control.LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
             self._learn(request)
             for topic in request.topics:
                 settings = {setting.name: setting.value for setting in topic.settings}
@@ -153,10 +147,14 @@ class ReplicaManager:
                 except (directory.DirectoryError, CheckpointError) as problem:  # one replica, not all
                     _log.error("%s-%d is offline: %s", update.topic, update.partition, problem)
                     error = ErrorCode.UNKNOWN
-                results.append(PartitionResult(topic=update.topic, partition=update.partition, error_code=error))
-            return LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
+                results.append(
+                    control.PartitionResult(topic=update.topic, partition=update.partition, error_code=error)
+                )
+            return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
 
-    async def _change_role(self, update: PartitionStateUpdate, live: Mapping[int, LiveBroker]) -> ErrorCode:
+    async def _change_role(
+        self, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
+    ) -> ErrorCode:
         partition = await self._replicas.of(update)
         if update.leader_epoch <= partition.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -169,7 +167,7 @@ class ReplicaManager:
             raise
 
     async def _begin_term(
-        self, partition: Partition, update: PartitionStateUpdate, live: Mapping[int, LiveBroker]
+        self, partition: Partition, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
     ) -> ErrorCode:
         now = asyncio.get_running_loop().time()
         self._unfollow(partition)
@@ -186,10 +184,10 @@ class ReplicaManager:
                 self._fetcher(_leader(live[update.leader])).add(partition.follower)
         return ErrorCode.NONE
 
-    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    async def stop_replica(self, request: internal.StopReplicaRequest) -> control.StopReplicaResponse:
         async with self._controller_lock:
             if not self.obey("stop-replica", request.controller_id, request.controller_epoch, request.broker_epoch):
-                return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+                return control.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
             results = []
             for stopped in request.partitions:
                 partition = self._replicas.find(stopped.topic, stopped.partition)
@@ -202,12 +200,14 @@ class ReplicaManager:
                     partition.leader_epoch = stopped.leader_epoch
                     if request.delete:
                         await self._replicas.delete(partition)
-                results.append(PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=error))
-            return StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
+                results.append(
+                    control.PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=error)
+                )
+            return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
 
     # -- following -------------------------------------------------------------------------------------------------
 
-    def _refresh_leaders(self, live: Mapping[int, LiveBroker]) -> None:
+    def _refresh_leaders(self, live: Mapping[int, internal.LiveBroker]) -> None:
         """A leader that came back under another registration must be addressed by it."""
         for broker_id, (fetcher, _) in self._fetchers.items():
             if broker_id in live:
@@ -232,5 +232,5 @@ class ReplicaManager:
             fetcher.remove(partition.key)
 
 
-def _leader(broker: LiveBroker) -> Leader:
+def _leader(broker: internal.LiveBroker) -> Leader:
     return Leader(broker.broker_id, broker.host, broker.port, broker.broker_epoch)

@@ -15,29 +15,8 @@ from kazoo.exceptions import KazooException
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.search import offset_for_time, offsets_before
 from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol import internal, offsets
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.internal import (
-    EndOffsetAnswer,
-    EndOffsetsRequest,
-    EndOffsetsResponse,
-    EpochAnswer,
-    EpochEndRequest,
-    EpochEndResponse,
-    EpochEntry,
-    EpochQuery,
-    LogEndAnswer,
-    LogEndRequest,
-    LogEndResponse,
-)
-from assay.system_under_test.protocol.offsets import (
-    EARLIEST,
-    LATEST,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.partition import Partition
@@ -66,8 +45,8 @@ async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, 
 
 
 async def list_offsets(
-    manager: ReplicaManager, zookeeper: ZooKeeper, request: ListOffsetsRequest, context: Context
-) -> ListOffsetsResponse:
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: offsets.ListOffsetsRequest, context: Context
+) -> offsets.ListOffsetsResponse:
     """Answers for each partition once, as in Kafka's map: it may cost a round trip to ZooKeeper, or the scan of a
     segment.
     """
@@ -79,21 +58,21 @@ async def list_offsets(
             if (topic.topic, wanted.partition) not in known:
                 known.add((topic.topic, wanted.partition))
                 parts.append(await _list_partition(manager, zookeeper, topic.topic, wanted, context.api_version))
-        topics.append(ListOffsetsTopicResponse(topic=topic.topic, partitions=parts))
-    return ListOffsetsResponse(topics=topics)
+        topics.append(offsets.ListOffsetsTopicResponse(topic=topic.topic, partitions=parts))
+    return offsets.ListOffsetsResponse(topics=topics)
 
 
 async def _list_partition(
-    manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, wanted: ListOffsetsPartition, version: int
-) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition=wanted.partition, error_code=ErrorCode.NONE)
+    manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, wanted: offsets.ListOffsetsPartition, version: int
+) -> offsets.ListOffsetsPartitionResponse:
+    answer = offsets.ListOffsetsPartitionResponse(partition=wanted.partition, error_code=ErrorCode.NONE)
     try:
         partition = manager.get(topic, wanted.partition)
         partition.leading()
-        if wanted.timestamp == LATEST:
+        if wanted.timestamp == offsets.LATEST:
             _, end = await proven_end(manager, zookeeper, topic, wanted.partition)
             answer.offset, answer.offsets = end, _segments(partition, wanted, end)
-        elif wanted.timestamp == EARLIEST:
+        elif wanted.timestamp == offsets.EARLIEST:
             start = partition.log.start_offset
             answer.offset, answer.offsets = start, [start]
         elif version == 0:
@@ -110,7 +89,7 @@ async def _list_partition(
     return answer
 
 
-def _segments(partition: Partition, wanted: ListOffsetsPartition, end: int) -> list[int]:
+def _segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: int) -> list[int]:
     """What version 0 lists, with ``end`` in place of the offsets that consumers cannot read yet."""
     count = max(0, wanted.max_num_offsets)
     found = offsets_before(partition.log, wanted.timestamp, count)
@@ -118,15 +97,15 @@ def _segments(partition: Partition, wanted: ListOffsetsPartition, end: int) -> l
     return below if below == found else [end, *below][:count]
 
 
-def _by_time(partition: Partition, timestamp: int, answer: ListOffsetsPartitionResponse) -> None:
+def _by_time(partition: Partition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse) -> None:
     found = offset_for_time(partition.log, timestamp)
     if found is not None and found[1] < partition.high_watermark:
         answer.timestamp, answer.offset = found
 
 
 async def end_offsets(
-    manager: ReplicaManager, zookeeper: ZooKeeper, request: EndOffsetsRequest, context: Context
-) -> EndOffsetsResponse:
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: internal.EndOffsetsRequest, context: Context
+) -> internal.EndOffsetsResponse:
     answers = []
     for wanted in {(query.topic, query.partition): query for query in request.partitions}.values():
         epoch, offset, code = -1, -1, ErrorCode.NONE
@@ -135,29 +114,35 @@ async def end_offsets(
         except PartitionError as error:
             code = error.code
         answers.append(
-            EndOffsetAnswer(
+            internal.EndOffsetAnswer(
                 topic=wanted.topic, partition=wanted.partition, error_code=code, leader_epoch=epoch, offset=offset
             )
         )
-    return EndOffsetsResponse(partitions=answers)
+    return internal.EndOffsetsResponse(partitions=answers)
 
 
-async def epoch_end(manager: ReplicaManager, request: EpochEndRequest, context: Context) -> EpochEndResponse:
+async def epoch_end(
+    manager: ReplicaManager, request: internal.EpochEndRequest, context: Context
+) -> internal.EpochEndResponse:
     """Answered by a leader at exactly the epoch that the follower names."""
     if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
-        return EpochEndResponse(error_code=code, partitions=[_rejection(query, code) for query in request.partitions])
-    return EpochEndResponse(error_code=ErrorCode.NONE, partitions=[_epoch_end(manager, q) for q in request.partitions])
+        return internal.EpochEndResponse(
+            error_code=code, partitions=[_rejection(query, code) for query in request.partitions]
+        )
+    return internal.EpochEndResponse(
+        error_code=ErrorCode.NONE, partitions=[_epoch_end(manager, q) for q in request.partitions]
+    )
 
 
-def _epoch_end(manager: ReplicaManager, query: EpochQuery) -> EpochAnswer:
+def _epoch_end(manager: ReplicaManager, query: internal.EpochQuery) -> internal.EpochAnswer:
     try:
         partition = manager.get(query.topic, query.partition)
         partition.leading_at(query.leader_epoch, query.topic_czxid)
     except PartitionError as error:
         return _rejection(query, error.code)
     epoch, end = partition.epochs.end_offset_for(query.epoch, partition.log.end_offset)
-    return EpochAnswer(
+    return internal.EpochAnswer(
         topic=query.topic,
         partition=query.partition,
         error_code=ErrorCode.NONE,
@@ -165,12 +150,12 @@ def _epoch_end(manager: ReplicaManager, query: EpochQuery) -> EpochAnswer:
         end_offset=end,
         log_start=partition.log.start_offset,
         gaps=partition.log.config.compacted,
-        history=[EpochEntry(epoch=e, start_offset=start) for e, start in partition.epochs.entries()],
+        history=[internal.EpochEntry(epoch=e, start_offset=start) for e, start in partition.epochs.entries()],
     )
 
 
-def _rejection(query: EpochQuery, code: ErrorCode) -> EpochAnswer:
-    return EpochAnswer(
+def _rejection(query: internal.EpochQuery, code: ErrorCode) -> internal.EpochAnswer:
+    return internal.EpochAnswer(
         topic=query.topic,
         partition=query.partition,
         error_code=code,
@@ -182,9 +167,11 @@ def _rejection(query: EpochQuery, code: ErrorCode) -> EpochAnswer:
     )
 
 
-async def log_end(manager: ReplicaManager, request: LogEndRequest, context: Context) -> LogEndResponse:
+async def log_end(
+    manager: ReplicaManager, request: internal.LogEndRequest, context: Context
+) -> internal.LogEndResponse:
     if not manager.obey("log-end", request.controller_id, request.controller_epoch, request.broker_epoch):
-        return LogEndResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+        return internal.LogEndResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     answers = []
     for wanted in request.partitions:
         code, epoch, end = ErrorCode.NONE, -1, -1
@@ -195,8 +182,8 @@ async def log_end(manager: ReplicaManager, request: LogEndRequest, context: Cont
         except PartitionError as error:
             code = error.code
         answers.append(
-            LogEndAnswer(
+            internal.LogEndAnswer(
                 topic=wanted.topic, partition=wanted.partition, error_code=code, last_epoch=epoch, end_offset=end
             )
         )
-    return LogEndResponse(error_code=ErrorCode.NONE, partitions=answers)
+    return internal.LogEndResponse(error_code=ErrorCode.NONE, partitions=answers)

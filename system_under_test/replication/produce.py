@@ -6,14 +6,8 @@ import asyncio
 
 from assay.system_under_test.config import INTERNAL_TOPICS, TimestampType, TopicConfig
 from assay.system_under_test.network.handler import CloseConnection, Context
+from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.produce import (
-    ProducePartition,
-    ProducePartitionResponse,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopicResponse,
-)
 from assay.system_under_test.protocol.schema import records_bytes
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
@@ -32,9 +26,11 @@ LONG = 64 * 1024
 """After a set of more bytes other tasks run."""
 
 
-async def produce(manager: ReplicaManager, request: ProduceRequest, context: Context) -> ProduceResponse | None:
+async def produce(
+    manager: ReplicaManager, request: messages.ProduceRequest, context: Context
+) -> messages.ProduceResponse | None:
     """With acks 0 there is no answer, and an error closes the connection: the producer cannot learn of it otherwise."""
-    answers: list[tuple[ProducePartitionResponse, asyncio.Future[ErrorCode] | None]] = []
+    answers: list[tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]] = []
     topics = []
     for topic in request.topics:
         parts = []
@@ -44,18 +40,18 @@ async def produce(manager: ReplicaManager, request: ProduceRequest, context: Con
             parts.append(answer)
             if len(records_bytes(partition.records)) > LONG:
                 await asyncio.sleep(0)
-        topics.append(ProduceTopicResponse(topic=topic.topic, partitions=parts))
+        topics.append(messages.ProduceTopicResponse(topic=topic.topic, partitions=parts))
     if request.acks == ACKS_NONE:
         failed = [answer for answer, _ in answers if answer.error_code != ErrorCode.NONE]
         if failed:
             raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
     await _committed(answers, time_limit(request.timeout_ms))
-    return ProduceResponse(topics=topics)
+    return messages.ProduceResponse(topics=topics)
 
 
 async def _committed(
-    answers: list[tuple[ProducePartitionResponse, asyncio.Future[ErrorCode] | None]], timeout: float
+    answers: list[tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]], timeout: float
 ) -> None:
     waiting = [(answer, future) for answer, future in answers if future is not None]
     pending = [future for _, future in waiting if not future.done()]
@@ -73,8 +69,8 @@ async def _committed(
 
 
 def _append(
-    manager: ReplicaManager, topic: str, produced: ProducePartition, acks: int
-) -> tuple[ProducePartitionResponse, asyncio.Future[ErrorCode] | None]:
+    manager: ReplicaManager, topic: str, produced: messages.ProducePartition, acks: int
+) -> tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]:
     try:
         if topic in INTERNAL_TOPICS:
             raise PartitionError(ErrorCode.INVALID_TOPIC)
@@ -85,8 +81,10 @@ def _append(
         records, count = _checked(records_bytes(produced.records), partition.config, partition.log.now_ms())
         first, last, time = partition.append(records, count, wait_for_all=acks == ACKS_ALL)
     except PartitionError as error:
-        return ProducePartitionResponse(partition=produced.partition, error_code=error.code, base_offset=-1), None
-    answer = ProducePartitionResponse(
+        return messages.ProducePartitionResponse(
+            partition=produced.partition, error_code=error.code, base_offset=-1
+        ), None
+    answer = messages.ProducePartitionResponse(
         partition=produced.partition, error_code=ErrorCode.NONE, base_offset=first, log_append_time=time
     )
     return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None

@@ -33,14 +33,6 @@ from assay.system_under_test.protocol.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from assay.system_under_test.protocol.partition_changes import (
-    DescribeReassignmentsRequest,
-    DescribeReassignmentsResponse,
-    ElectPreferredRequest,
-    PartitionChangeResponse,
-    PartitionChangeResult,
-    ReassignRequest,
-)
 from assay.system_under_test.protocol.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -54,6 +46,12 @@ from assay.system_under_test.protocol.topics import (
     DeleteTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DescribeReassignmentsRequest,
+    DescribeReassignmentsResponse,
+    ElectPreferredRequest,
+    PartitionChangeResponse,
+    PartitionChangeResult,
+    ReassignRequest,
 )
 from assay.system_under_test.records import message_set
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.system_under_test.network.connection import Connection
-from assay.system_under_test.protocol.api import APIS
+from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Array, Blob, Fixed, RecordsType, Text, WireType, is_message, table
-from assay.system_under_test.protocol.versions import ApiVersionsRequest
 
 from helpers.sim_brokers import brokers, simulate
 

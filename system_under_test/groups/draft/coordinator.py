@@ -17,20 +17,9 @@ from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.groups.stored import StoredGroups
 from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.protocol import draft_groups, groups
 from assay.system_under_test.protocol.consumer import AssignedTopic
-from assay.system_under_test.protocol.draft_groups import (
-    ILLEGAL_GENERATION,
-    UNKNOWN_CONSUMER,
-    ConsumerMetadataRequest,
-    DraftHeartbeatRequest,
-    DraftHeartbeatResponse,
-    DraftJoinGroupRequest,
-    DraftJoinGroupResponse,
-    DraftLeaveGroupRequest,
-    DraftLeaveGroupResponse,
-)
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import Runtime, ZooKeeper
@@ -43,7 +32,7 @@ LONGEST_WAIT: Final = 60.0
 MOST_TOPICS: Final = 1000
 """The limit for one consumer."""
 
-Find = Callable[[GroupCoordinatorRequest, Context], Awaitable[GroupCoordinatorResponse]]
+Find = Callable[[groups.GroupCoordinatorRequest, Context], Awaitable[groups.GroupCoordinatorResponse]]
 
 
 class DraftCoordinator:
@@ -70,10 +59,10 @@ class DraftCoordinator:
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
-            ConsumerMetadataRequest: self._find,
-            DraftJoinGroupRequest: self._join,
-            DraftHeartbeatRequest: self._heartbeat,
-            DraftLeaveGroupRequest: self._leave,
+            draft_groups.ConsumerMetadataRequest: self._find,
+            draft_groups.DraftJoinGroupRequest: self._join,
+            draft_groups.DraftHeartbeatRequest: self._heartbeat,
+            draft_groups.DraftLeaveGroupRequest: self._leave,
         }
 
     # -- terms -----------------------------------------------------------------------------------------------------
@@ -114,15 +103,19 @@ class DraftCoordinator:
         """For a request of one of its consumers. Raises :class:`GroupError`: 14, 15, 16, 25."""
         group = self._term(self._stored(group_id).index).groups.get(group_id)
         if group is None:
-            raise GroupError(UNKNOWN_CONSUMER)
+            raise GroupError(draft_groups.UNKNOWN_CONSUMER)
         return group
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    async def _find(self, request: ConsumerMetadataRequest, context: Context) -> GroupCoordinatorResponse:
-        return await self._find_coordinator(GroupCoordinatorRequest(group_id=request.group_id), context)
+    async def _find(
+        self, request: draft_groups.ConsumerMetadataRequest, context: Context
+    ) -> groups.GroupCoordinatorResponse:
+        return await self._find_coordinator(groups.GroupCoordinatorRequest(group_id=request.group_id), context)
 
-    async def _join(self, request: DraftJoinGroupRequest, context: Context) -> DraftJoinGroupResponse:
+    async def _join(
+        self, request: draft_groups.DraftJoinGroupRequest, context: Context
+    ) -> draft_groups.DraftJoinGroupResponse:
         try:
             self._check(request)
             stored = self._stored(request.group_id)
@@ -132,10 +125,10 @@ class DraftCoordinator:
                 raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             known = term.groups.get(request.group_id)
             if request.consumer_id and known is None:
-                raise GroupError(UNKNOWN_CONSUMER)
+                raise GroupError(draft_groups.UNKNOWN_CONSUMER)
             joined = await self._joined(term, known or term.new_group(request.group_id), request, context)
         except GroupError as error:
-            return DraftJoinGroupResponse(
+            return draft_groups.DraftJoinGroupResponse(
                 error_code=error.code,
                 generation_id=NO_GENERATION,
                 consumer_id=request.consumer_id,
@@ -143,7 +136,7 @@ class DraftCoordinator:
             )
         topics = dict.fromkeys(topic for topic, _ in joined.partitions)
         context.after_response(joined.handed)
-        return DraftJoinGroupResponse(
+        return draft_groups.DraftJoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=joined.generation,
             consumer_id=joined.consumer_id,
@@ -154,7 +147,7 @@ class DraftCoordinator:
         )
 
     async def _joined(
-        self, term: DraftTerm, group: DraftGroup, request: DraftJoinGroupRequest, context: Context
+        self, term: DraftTerm, group: DraftGroup, request: draft_groups.DraftJoinGroupRequest, context: Context
     ) -> Joined:
         new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self._random.getrandbits(128):032x}"
         future = group.join(
@@ -166,7 +159,7 @@ class DraftCoordinator:
         except TimeoutError as error:  # it is cancelled: to the group the consumer has not joined
             raise GroupError(ErrorCode.REQUEST_TIMED_OUT) from error
 
-    def _check(self, request: DraftJoinGroupRequest) -> None:
+    def _check(self, request: draft_groups.DraftJoinGroupRequest) -> None:
         if not is_topic_name(request.group_id):  # it becomes the name of a znode
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         config = self._config
@@ -176,19 +169,23 @@ class DraftCoordinator:
         if not 0 < len(request.topics) <= MOST_TOPICS or not all(is_topic_name(topic) for topic in request.topics):
             raise GroupError(ErrorCode.INVALID_TOPIC)
 
-    async def _heartbeat(self, request: DraftHeartbeatRequest, context: Context) -> DraftHeartbeatResponse:
+    async def _heartbeat(
+        self, request: draft_groups.DraftHeartbeatRequest, context: Context
+    ) -> draft_groups.DraftHeartbeatResponse:
         try:
             handed = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
         except GroupError as error:
-            return DraftHeartbeatResponse(error_code=error.code)
+            return draft_groups.DraftHeartbeatResponse(error_code=error.code)
         if handed is not None:
             context.after_response(handed)
-            return DraftHeartbeatResponse(error_code=ILLEGAL_GENERATION)
-        return DraftHeartbeatResponse(error_code=ErrorCode.NONE)
+            return draft_groups.DraftHeartbeatResponse(error_code=draft_groups.ILLEGAL_GENERATION)
+        return draft_groups.DraftHeartbeatResponse(error_code=ErrorCode.NONE)
 
-    async def _leave(self, request: DraftLeaveGroupRequest, _: Context) -> DraftLeaveGroupResponse:
+    async def _leave(
+        self, request: draft_groups.DraftLeaveGroupRequest, _: Context
+    ) -> draft_groups.DraftLeaveGroupResponse:
         try:
             self._group(request.group_id).leave(request.consumer_id)
         except GroupError as error:
-            return DraftLeaveGroupResponse(error_code=error.code)
-        return DraftLeaveGroupResponse(error_code=ErrorCode.NONE)
+            return draft_groups.DraftLeaveGroupResponse(error_code=error.code)
+        return draft_groups.DraftLeaveGroupResponse(error_code=ErrorCode.NONE)

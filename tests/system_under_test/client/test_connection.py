@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from assay.system_under_test.client.connection import Connection, NotSent, Unknown
+from assay.system_under_test.protocol.api import ApiVersionsRequest, ApiVersionsResponse
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.header import encode_response
 from assay.system_under_test.protocol.metadata import MetadataRequest
 from assay.system_under_test.protocol.schema import ProtocolError
-from assay.system_under_test.protocol.versions import ApiVersionsRequest, ApiVersionsResponse
 
 from helpers.sim_brokers import simulate
 

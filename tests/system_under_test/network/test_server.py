@@ -18,7 +18,7 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.server import Server
-from assay.system_under_test.protocol.api import APIS
+from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest, ApiVersionsResponse
 from assay.system_under_test.protocol.compiler import decode
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import (
@@ -30,7 +30,6 @@ from assay.system_under_test.protocol.fetch import (
 from assay.system_under_test.protocol.header import encode_request
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from assay.system_under_test.protocol.versions import ApiVersionsRequest, ApiVersionsResponse
 from assay.system_under_test.storage import LocalStorage
 
 METADATA, FETCH, PRODUCE = 3, 1, 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.system_under_test.protocol.api import APIS, api_versions
+from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest, api_versions
 from assay.system_under_test.protocol.compiler import decode
 from assay.system_under_test.protocol.control import (
     ControlledShutdownRequest,
@@ -74,7 +74,6 @@ from assay.system_under_test.protocol.topics import (
     DeleteTopicsResponse,
     ReplicaAssignment,
 )
-from assay.system_under_test.protocol.versions import ApiVersionsRequest
 
 
 def hexadecimal(text: str) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection, Unknown
+from assay.system_under_test.protocol.api import ApiVersionsRequest
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from assay.system_under_test.protocol.metadata import MetadataRequest
@@ -22,7 +23,6 @@ from assay.system_under_test.protocol.offsets import (
 )
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
 from assay.system_under_test.protocol.schema import records_bytes
-from assay.system_under_test.protocol.versions import ApiVersionsRequest
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT
