@@ -4,10 +4,10 @@ They test the checks at sizes that no test run reaches. Read them in this order:
 
 - ``catalogue`` (the kinds of objects and their anomalies), ``plan`` (what to make), ``generate`` (makes it).
 - ``slots`` (times, processes and outcomes of operations, a chunk at a time), ``traffic`` (what all objects share),
-  ``state`` (what objects remember from one chunk to the next), ``lives`` (keys that come one after the other).
-- the objects: ``log``, ``register``, ``counter``, ``max_register``, ``sets``, ``queue``, ``txn``, ``group``,
-  ``offsets``, ``lease``; a module with ``_drain`` is the end of such a history.
-- anomalies: ``scene`` (the few operations of one), modules with ``_scenes``, ``alone`` (those after the main phase).
+  ``state`` (what objects remember from one chunk to the next).
+- the objects: ``log`` (its end: ``log_drain``), ``register``, ``counter``, ``max_register``, ``sets``, ``queue``,
+  ``txn``, ``group``, ``offsets``, ``lease``.
+- anomalies: ``scene`` (the few operations of one), modules with ``_scenes``.
 - ``segments`` (running sums per key), ``values``, ``rows`` (columns to Arrow), ``behind`` (a thread that writes).
 
 All of it works on arrays, never on single operations. Only ``assay generate`` and tests import it; it imports

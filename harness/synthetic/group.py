@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import log_rows, rows, segments
-from assay.harness.synthetic.group_scenes import GROUP_SCENES, GroupScene, Place
+from assay.harness.synthetic.group_scenes import GroupScene, Place, group_scene
 from assay.harness.synthetic.log_drain import LogDrain
 from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
 from assay.harness.synthetic.plan import Plan
@@ -102,7 +102,7 @@ class GroupTraffic(Traffic):
 
     def stage(self, anomaly: str, at: Opening) -> GroupScene:
         group = f"group-{at.number // self._size}"
-        return GROUP_SCENES[anomaly](Place(group, f"orders-{at.number}", at.count + 1))
+        return group_scene(anomaly, Place(group, f"orders-{at.number}", at.count + 1))
 
     def act(self, block: Block) -> Acts:
         turns = self._turns(block)
@@ -240,7 +240,7 @@ class GroupTraffic(Traffic):
         if not len(at):
             return None
         columns: rows.Columns = {
-            "time": self.schedule.openings(slots.index[at]),
+            "time": self.schedule.opening(slots.index[at]),
             "node": rows.Named(turns.group[at] % len(NODES), NODES),
             "incarnation": 1,
             "seq": EVENTS * slots.index[at],

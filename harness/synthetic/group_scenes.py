@@ -5,7 +5,6 @@ In the first of the two are members of the scene alone; those that come to the g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,37 +47,37 @@ class Place:
         return SceneStep("commit", begin, begin + 1, (effect,))
 
 
-def _zombie_commit(at: Place) -> GroupScene:
-    steps = (at.enter("scene-a", 0), at.commit(at.generation - 1, 2))
-    return GroupScene(key=at.group, steps=steps, value=at.generation, takes=GENERATIONS)
-
-
-def _double_ownership(at: Place) -> GroupScene:
-    steps = (at.enter("scene-a", 0), at.enter("scene-b", 2), at.commit(at.generation, 4))
-    return GroupScene(key=at.partition, about=at.group, steps=steps, value=at.generation, takes=GENERATIONS)
-
-
-def _fencing_violation(at: Place) -> GroupScene:
-    lease = f"{at.partition}-lock"
-    steps = (
-        at.enter("scene-a", 0),
-        SceneStep("acquire", 2, 3, (Effect("acquire", lease, epoch=41, owner="scene-b"),)),
-        SceneStep("guarded", 4, 5, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
-        SceneStep("acquire", 6, 7, (Effect("acquire", lease, epoch=42, owner="scene-c"),)),
-        SceneStep("guarded", 8, 9, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
-        at.commit(at.generation, 10),
-    )
-    return GroupScene(key=lease, about=at.group, steps=steps, value=42, takes=GENERATIONS)
-
-
-def _generation_reuse(at: Place) -> GroupScene:
-    """Two coordinators store it, each for its own members."""
+def group_scene(anomaly: str, at: Place) -> GroupScene:
+    """The scene of an anomaly."""
+    if anomaly == "orphaned-partition":
+        return _orphaned_partition(at)
+    lease, enter = f"{at.partition}-lock", at.enter("scene-a", 0)
+    key, steps, value = {
+        "zombie-commit": (at.group, (enter, at.commit(at.generation - 1, 2)), at.generation),
+        "double-ownership": (
+            at.partition, (enter, at.enter("scene-b", 2), at.commit(at.generation, 4)), at.generation
+        ),
+        "fencing-violation": (
+            lease,
+            (
+                enter,
+                SceneStep("acquire", 2, 3, (Effect("acquire", lease, epoch=41, owner="scene-b"),)),
+                SceneStep("guarded", 4, 5, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
+                SceneStep("acquire", 6, 7, (Effect("acquire", lease, epoch=42, owner="scene-c"),)),
+                SceneStep("guarded", 8, 9, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
+                at.commit(at.generation, 10),
+            ),
+            42,
+        ),
+        "generation-reuse": (at.group, (at.enter("scene-a", 1), at.commit(at.generation, 4)), at.generation),
+    }[anomaly]  # fmt: skip
+    # Two coordinators store the generation, each for its own members.
     events = tuple(
         SceneEvent("group-generation", begin, node, key=at.group, epoch=at.generation)
         for begin, node in ((0, "n1"), (3, "n2"))
+        if anomaly == "generation-reuse"
     )
-    steps = (at.enter("scene-a", 1), at.commit(at.generation, 4))
-    return GroupScene(key=at.group, steps=steps, events=events, value=at.generation, takes=GENERATIONS)
+    return GroupScene(key=key, about=at.group, steps=steps, events=events, value=value, takes=GENERATIONS)
 
 
 def _orphaned_partition(at: Place) -> GroupScene:
@@ -107,13 +106,3 @@ def _orphaned_partition(at: Place) -> GroupScene:
     return GroupScene(
         key=orphan, about=group, steps=steps, takes=GENERATIONS, lasts=LONG, quiet=True, partitions=(orphan, other)
     )
-
-
-GROUP_SCENES: Final[Mapping[str, Callable[[Place], GroupScene]]] = {
-    "zombie-commit": _zombie_commit,
-    "double-ownership": _double_ownership,
-    "fencing-violation": _fencing_violation,
-    "generation-reuse": _generation_reuse,
-    "orphaned-partition": _orphaned_partition,
-}
-"""Anomaly -> its scene."""

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
-from assay.harness.synthetic.lease_scenes import LEASE_SCENES
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.segments import Flags, Ints
 from assay.harness.synthetic.slots import FAIL, OK
 from assay.harness.synthetic.state import Latest, Tally
@@ -54,7 +54,18 @@ class LeaseTraffic(Traffic):
         self._rejected = Latest(plan.clients * self._each, NOTHING)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        return LEASE_SCENES[anomaly](at)
+        """The first token of a scene is the next one."""
+        old, new, lease = at.count + 1, at.count + 2, f"{at.key}-lock"
+        if anomaly == "fencing-violation":
+            # What is done under a token is accepted, after a newer one was given.
+            turns = (("acquire", old, "a"), ("guarded", old, "a"), ("acquire", new, "b"), ("guarded", old, "a"))
+            return Scene(key=at.key, steps=_in_turn(at.key, *turns), value=new, takes=2)
+        # Two owners are given one token; or, in every second slot, two hold at once a lease that has none.
+        if at.slot % 2:
+            tokenless = (("acquire", None, "a"), ("acquire", None, "b"), ("renew", None, "a"), ("renew", None, "b"))
+            return Scene(key=lease, steps=_in_turn(lease, *tokenless))
+        steps = _in_turn(at.key, ("acquire", old, "a"), ("acquire", old, "b"))
+        return Scene(key=at.key, steps=steps, value=old, takes=1)
 
     def act(self, block: Block) -> Acts:
         slots, drawn = block.slots, block.verb
@@ -110,3 +121,18 @@ class LeaseTraffic(Traffic):
         return rows.Part(kind, at, key.at(at), {
             "epoch": token, "assignment": token, "owner": rows.Named(block.slots.client[at], self._owners),
         }, sub=sub, outcome=np.zeros(len(at), np.int8) if kind == LOST else None)  # fmt: skip
+
+
+def _in_turn(lease: str, *turns: tuple[str, int | None, str]) -> tuple[SceneStep, ...]:
+    """One step after the other: what it is, its token if the lease has any, and its owner, ``a`` or ``b``."""
+    return tuple(
+        SceneStep(
+            f,
+            2 * turn,
+            2 * turn + 1,
+            (Effect(f, lease, epoch=token, owner=f"scene-{owner}", assignment=token or 1),),
+            process=ord(owner) - ord("a"),
+            argument=None if f == "acquire" else token,
+        )
+        for turn, (f, token, owner) in enumerate(turns)
+    )

@@ -1,4 +1,5 @@
-"""The end of a log history: a sentinel in every key, then everything is read once more, from the beginning.
+"""The end of a log history: a sentinel in every key, then everything is read once more, from the beginning; and what
+is on the disks of the replicas then.
 
 Written some hundred polls at a time, so that memory grows neither with the history nor with its longest log.
 """
@@ -14,10 +15,10 @@ import pyarrow as pa
 
 from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import rows
-from assay.harness.synthetic.alone import Alone, Turns, blocks
+from assay.harness.synthetic.log_rows import NODES
 from assay.harness.synthetic.log_scenes import LogScene
 from assay.harness.synthetic.segments import Ints, ranks
-from assay.harness.synthetic.slots import DRAIN_PROCESS, SENTINEL_PROCESS, Schedule
+from assay.harness.synthetic.slots import DRAIN_PROCESS, SENTINEL_PROCESS, Schedule, Slots, Turns, turns
 from assay.harness.synthetic.values import values_at
 
 PER_POLL: Final = 500
@@ -25,6 +26,13 @@ PER_POLL: Final = 500
 
 POLLS: Final = 500
 """Polls written at a time."""
+
+LOGS: Final = 1000
+"""Whose replicas are looked at; more are not."""
+TAIL: Final = 5
+"""Records of each replica."""
+DIFFERENT: Final = 1
+"""Of three replicas, the one that diverges."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +67,46 @@ class LogDrain:
         """Sentinels, with operation numbers from ``first_op`` on, then the polls, and one operation per key after its
         polls that says where they ended."""
         keys = np.arange(len(self._ends), dtype=np.int64)
-        for turn in blocks(np.ones_like(keys)):
-            self._sentinels(writer, Alone.of(schedule, first_op + turn.number, SENTINEL_PROCESS), turn.key)
-        for turn in blocks(self._polls + 1, POLLS):
-            self._read(writer, Alone.of(schedule, first_op + len(keys) + turn.number, DRAIN_PROCESS), turn)
+        for turn in turns(np.ones_like(keys)):
+            self._sentinels(writer, schedule.alone(first_op + turn.number, SENTINEL_PROCESS), turn.key)
+        for turn in turns(self._polls + 1, POLLS):
+            self._read(writer, schedule.alone(first_op + len(keys) + turn.number, DRAIN_PROCESS), turn)
 
-    def _sentinels(self, writer: HistoryWriter, ops: Alone, keys: Ints) -> None:
+    def write_replicas(self, writer: HistoryWriter) -> None:
+        """What lies on the disks of three replicas: the end of each of the first logs, and where one differs."""
+        diverging = [special for special in self._specials if special.scene.diverges]
+        key = np.repeat(np.arange(min(LOGS, len(self._ends))), TAIL)
+        position = self._ends[key] - 1 - np.tile(np.arange(TAIL), len(key) // TAIL)
+        apart = np.isin(key, [special.key for special in diverging])
+        key, position = key[(position >= 0) & ~apart], position[(position >= 0) & ~apart]
+        for special in diverging:
+            key, position = np.append(key, special.key), np.append(position, special.base)
+        order = np.argsort(key, kind="stable")
+        key, position = key[order], position[order]
+        value, there = self.records(key, position)
+        key, position, value = (np.repeat(array[there], len(NODES)) for array in (key, position, value))
+        node = np.tile(np.arange(len(NODES)), len(key) // len(NODES))
+        for special in diverging:
+            value = np.where((key == special.key) & (node == DIFFERENT), value + 1, value)
+        columns: rows.Columns = {
+            "node": rows.Named(node, NODES),
+            "key": rows.Named(key, self._names),
+            "position": position,
+            "value": value,
+            "crc": value % 2**31,
+            "below_hw": np.ones(len(key), np.bool_),
+            "in_isr": np.ones(len(key), np.bool_),
+        }
+        writer.batch("replicas", rows.batch("replicas", columns, len(key)))
+
+    def _sentinels(self, writer: HistoryWriter, ops: Slots, keys: Ints) -> None:
         at, key = np.arange(len(keys)), rows.Named(keys, self._names)
         offset = self._ends[keys] - 1
         self._ops(writer, ops, key, rows.Named(np.zeros_like(keys), ("send",)), "1", "sentinel")
         part = rows.Part("append", at, key, {"request": ops.index, "position": offset, "value": values_at(offset)})
-        _effects(writer, ops, [part], "sentinel")
+        rows.write_effects(writer, ops, [part], "sentinel")
 
-    def _read(self, writer: HistoryWriter, ops: Alone, turn: Turns) -> None:
+    def _read(self, writer: HistoryWriter, ops: Slots, turn: Turns) -> None:
         over = turn.rank == self._polls[turn.key]
         key = rows.Named(turn.key, self._names)
         self._ops(writer, ops, key, rows.Named(over.astype(np.int64), ("poll", "drained")), "null", "drain")
@@ -82,7 +117,7 @@ class LogDrain:
         offset = begin[shown] + place
         value, there = self.records(turn.key[shown], offset)
         shown, place, offset, value = shown[there], place[there], offset[there], value[there]
-        _effects(writer, ops, [
+        rows.write_effects(writer, ops, [
             rows.Part("start", first, key.at(first), {"position": self._starts[turn.key[first]]}),
             rows.Part("observe-begin", polls, key.at(polls), {
                 "position": begin[polls], "assignment": assignment[polls],
@@ -119,14 +154,8 @@ class LogDrain:
         return value, there
 
     def _ops(
-        self, writer: HistoryWriter, ops: Alone, key: rows.Named, f: rows.Named, argument: str, phase: str
+        self, writer: HistoryWriter, ops: Slots, key: rows.Named, f: rows.Named, argument: str, phase: str
     ) -> None:
         every = np.ones(len(ops.index), dtype=np.bool_)
         columns: rows.Columns = {"worker": "0", "f": f, "key": key, "argument": argument}
         writer.batch("ops", rows.operations(ops, every, columns, phase=phase))
-
-
-def _effects(writer: HistoryWriter, ops: Alone, parts: Sequence[rows.Part], phase: str) -> None:
-    batch = rows.effects(ops, parts, phase=phase)
-    if batch is not None:
-        writer.batch("effects", batch)

@@ -7,7 +7,7 @@ multiples of ``STEP``, so that scenes have some in between.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.scene import Opening, Scene, SceneStep
-from assay.harness.synthetic.segments import Ints
+from assay.harness.synthetic.segments import Number
 from assay.harness.synthetic.state import Highest
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
@@ -27,9 +27,6 @@ SPREAD: Final = 8
 """Levels between the least and the largest value that are written at one time."""
 EMPTY: Final = -1
 """Nothing written, in the arrays."""
-
-
-_Int = TypeVar("_Int", int, Ints)
 
 
 class MaxRegisterTraffic(Traffic):
@@ -76,6 +73,6 @@ class MaxRegisterTraffic(Traffic):
             result=pc.if_else(looked, rows.numbers(current[keep], (current != EMPTY)[keep]), rows.NONE),
         )
 
-    def _own(self, slot: _Int) -> _Int:
+    def _own(self, slot: Number) -> Number:
         """Nothing as large was written before this slot."""
         return STEP * (slot // self.plan.keys + SPREAD)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.register_scenes import LAST, SHARED_SCENES, Committed
+from assay.harness.synthetic.register_scenes import LAST, Committed, register_scene
 from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.state import Latest, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
@@ -53,7 +53,7 @@ class OffsetsTraffic(Traffic):
     def stage(self, anomaly: str, at: Opening) -> Scene:
         number = at.number
         if anomaly != REGRESSION:
-            return SHARED_SCENES[anomaly](Committed(f"group-{number}/orders-{number}", f"group-{number}"))
+            return register_scene(anomaly, Committed(f"group-{number}/orders-{number}", f"group-{number}"))
         group, offset = f"reader-{number}", at.count + CLEAR
         key = f"{group}/orders-{number}"
         steps = (

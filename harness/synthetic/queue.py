@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Effect
-from assay.harness.synthetic import queue_drain, rows
+from assay.harness.synthetic import rows
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.scene import Opening, Scene, SceneStep
-from assay.harness.synthetic.slots import FAIL, INFO, OK
+from assay.harness.synthetic.slots import DRAIN_PROCESS, FAIL, INFO, OK, turns
 from assay.harness.synthetic.state import Cursors, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at
@@ -84,6 +85,19 @@ class QueueTraffic(Traffic):
         )
 
     def finish(self, writer: HistoryWriter) -> None:
-        queue_drain.write(
-            writer, self.schedule, self.plan.operations, self.names, self._heads.positions, self._tails.totals
-        )
+        """One dequeue for each element that is left, and one operation per queue that finds no more."""
+        heads, tails = self._heads.positions, self._tails.totals
+        for turn in turns(tails - heads + 1):
+            ops = self.schedule.alone(self.plan.operations + turn.number, DRAIN_PROCESS)
+            place = heads[turn.key] + turn.rank
+            ends = place == tails[turn.key]
+            key, value = rows.Named(turn.key, self.names), values_at(place)
+            taken, found = np.flatnonzero(~ends), np.flatnonzero(ends)
+            writer.batch("ops", rows.operations(ops, np.ones_like(ends), {
+                "worker": "0", "f": rows.Named(ends.astype(np.int64), ("dequeue", "drained")), "key": key,
+                "argument": "null", "result": pa.array(rows.numbers(value), mask=ends),
+            }, phase="drain"))  # fmt: skip
+            rows.write_effects(writer, ops, [
+                rows.Part("queue-dequeue", taken, key.at(taken), {"value": value[taken]}),
+                rows.Part("queue-drained", found, key.at(found)),
+            ], phase="drain")  # fmt: skip

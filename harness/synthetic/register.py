@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.register_scenes import LAST, register_scene
+from assay.harness.synthetic.register_scenes import LAST, Register, register_scene
 from assay.harness.synthetic.scene import Opening, Scene
 from assay.harness.synthetic.slots import FAIL, OK
 from assay.harness.synthetic.state import Latest
@@ -43,7 +43,7 @@ class RegisterTraffic(Traffic):
         self._registers = Latest(plan.keys, EMPTY)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        return register_scene(anomaly, at)
+        return register_scene(anomaly, Register(at.key))
 
     def act(self, block: Block) -> Acts:
         slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)

@@ -5,12 +5,11 @@ The registers are such ones, or what a group has committed in a partition, where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from assay.harness.core.operation import Effect
-from assay.harness.synthetic.scene import Opening, Scene, SceneStep
+from assay.harness.synthetic.scene import Scene, SceneStep
 from assay.harness.synthetic.values import offset_of
 
 OWN_VALUES: Final = 1 << 40
@@ -53,30 +52,12 @@ class Committed(Register):
         return SceneStep("fetch", begin, begin + 1, (effect,), result=value)
 
 
-def _missing_writer(on: Register) -> Scene:
-    return Scene(key=on.key, steps=(on.write(A, 0), on.read(B, 2), on.write(D, 4)), value=B)
-
-
-def _future_read(on: Register) -> Scene:
-    return Scene(key=on.key, steps=(on.write(A, 0), on.read(D, 2), on.write(D, 4)), value=D)
-
-
-def _stale_read(on: Register) -> Scene:
-    return Scene(key=on.key, steps=(on.write(A, 0), on.write(D, 2), on.read(A, 4)), value=A)
-
-
-def _lost_update(on: Register) -> Scene:
-    return Scene(key=on.key, steps=(on.write(A, 0), on.cas(A, B, 2, 4), on.cas(A, C, 3, 5), on.write(D, 6)), value=A)
-
-
-SHARED_SCENES: Final[Mapping[str, Callable[[Register], Scene]]] = {
-    "missing-writer": _missing_writer,
-    "future-read": _future_read,
-    "stale-read": _stale_read,
-}
-"""Anomalies that need no CAS."""
-
-
-def register_scene(anomaly: str, at: Opening) -> Scene:
-    """The scene of an anomaly of registers."""
-    return {**SHARED_SCENES, "lost-update": _lost_update}[anomaly](Register(at.key))
+def register_scene(anomaly: str, on: Register) -> Scene:
+    """The scene of an anomaly; a group has none of "lost-update", which takes CAS operations."""
+    steps, value = {
+        "missing-writer": ((on.write(A, 0), on.read(B, 2), on.write(D, 4)), B),
+        "future-read": ((on.write(A, 0), on.read(D, 2), on.write(D, 4)), D),
+        "stale-read": ((on.write(A, 0), on.write(D, 2), on.read(A, 4)), A),
+        "lost-update": ((on.write(A, 0), on.cas(A, B, 2, 4), on.cas(A, C, 3, 5), on.write(D, 6)), A),
+    }[anomaly]
+    return Scene(key=on.key, steps=steps, value=value)

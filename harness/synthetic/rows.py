@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from assay.harness.core.history import SCHEMAS
+from assay.harness.core.history import SCHEMAS, HistoryWriter
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.slots import FAIL, INFO, OUTCOMES
+from assay.harness.synthetic.slots import FAIL, INFO, OUTCOMES, Slots
 from assay.harness.synthetic.values import values_at
 
 NONE: Final = pa.scalar(None, pa.string())
@@ -56,21 +56,6 @@ Column: TypeAlias = NDArray[Any] | Known | Named | pa.Array | str | int
 Columns: TypeAlias = Mapping[str, Column]
 
 
-class Operations(Protocol):
-    """Arrays with one entry per operation; ``ret`` counts for ok and fail only."""
-
-    @property
-    def index(self) -> Ints: ...
-    @property
-    def process(self) -> Ints: ...
-    @property
-    def outcome(self) -> NDArray[np.int8]: ...
-    @property
-    def call(self) -> Ints: ...
-    @property
-    def ret(self) -> Ints: ...
-
-
 @dataclass(frozen=True)
 class Part:
     """Effects of one kind. ``at``: the operation of each row, by its place in the arrays, never falling.
@@ -111,7 +96,7 @@ def batch(name: str, columns: Columns, length: int) -> pa.RecordBatch:
 
 
 def operations(
-    ops: Operations, keep: Flags, columns: Columns, phase: str = "main", failures: Failures | None = None
+    ops: Slots, keep: Flags, columns: Columns, phase: str = "main", failures: Failures | None = None
 ) -> pa.RecordBatch:
     """Rows of ``ops`` for the operations of ``keep``; ``columns`` (worker, f, key, argument, result) are of those."""
     outcome = ops.outcome[keep]
@@ -126,13 +111,13 @@ def operations(
     return batch("ops", {**times, **columns}, len(outcome))
 
 
-def effects(
-    ops: Operations, parts: Sequence[Part], phase: str = "main", failures: Failures | None = None
-) -> pa.RecordBatch | None:
-    """Effects of several kinds as one batch, in the order of operations; None when there is none."""
+def write_effects(
+    writer: HistoryWriter, ops: Slots, parts: Sequence[Part], phase: str = "main", failures: Failures | None = None
+) -> None:
+    """Effects of several kinds as one batch, in the order of operations."""
     parts = [part for part in parts if len(part.at)]
     if not parts:
-        return None
+        return
     at = np.concatenate([part.at for part in parts])
     sub = np.concatenate([np.broadcast_to(np.asarray(part.sub, np.int64), part.at.shape) for part in parts])
     order = np.argsort(at * SUBS + sub, kind="stable")  # a merge of runs that are in order already
@@ -152,7 +137,7 @@ def effects(
     }
     for name in dict.fromkeys(name for part in parts for name in part.own):
         columns[name] = _gathered([part.own.get(name) for part in parts], parts, order)
-    return batch("effects", columns, len(at))
+    writer.batch("effects", batch("effects", columns, len(at)))
 
 
 def numbers(values: NDArray[Any], mask: Flags | None = None) -> pa.Array:

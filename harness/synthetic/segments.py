@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Number = TypeVar("Number", int, Ints)
+"""Of one, or of many."""
 
 _APART = 1 << 42
 """Values are below half of this, and groups fewer than 2**20, so that groups stay apart inside one int64."""

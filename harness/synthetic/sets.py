@@ -1,6 +1,6 @@
 """The history of correct sets: elements are added, and reads return all of them.
 
-Sets come one after the other, as ``lives`` describes. The n-th element of a set is a function of n.
+Sets come one after the other, as ``Lives`` describes. The n-th element of a set is a function of n.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows, segments
-from assay.harness.synthetic.lives import Lives
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.scene import Opening, Scene, SceneStep
+from assay.harness.synthetic.state import Lives
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
-from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, value_at, values_at
+from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at
 
 ADD: Final = 0
 READ: Final = 1
@@ -33,7 +33,7 @@ class SetTraffic(Traffic):
         self._lives = Lives(self.names, LIFE)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        elements = [value_at(place) for place in range(at.count + 1)]
+        elements = [values_at(place) for place in range(at.count + 1)]
         before, own = elements[:-1], elements[-1]
 
         def add(value: int) -> SceneStep:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.harness.synthetic.plan import CLUSTER, Plan
-from assay.harness.synthetic.segments import Flags, Ints
+from assay.harness.synthetic.segments import Flags, Ints, Number
 
 OK: Final = 0
 INFO: Final = 1
@@ -26,6 +26,8 @@ OUTCOMES: Final = ("ok", "info", "fail")
 
 CHUNK: Final = 100_000
 """Operations made at a time: what memory is needed for."""
+BLOCK: Final = 50_000
+"""And of those after the main phase."""
 FATAL: Final = 0.8
 """Share of the operations of a burst that time out; at most, for the share of the whole history may be higher."""
 FAILS: Final = 0.2
@@ -59,6 +61,26 @@ class Slots:
         return np.asarray(self.outcome == OK)
 
 
+@dataclass(frozen=True)
+class Turns:
+    """Some operations: ``number`` among all of them, ``key``, and ``rank`` among those of the key."""
+
+    number: Ints
+    key: Ints
+    rank: Ints
+
+
+def turns(count: Ints, size: int | None = None) -> Iterator[Turns]:
+    """As many operations for each key as ``count`` says, at least one, key by key; ``size`` or ``BLOCK`` at a time."""
+    size = size or BLOCK
+    ends = np.cumsum(count)
+    total = int(ends[-1])
+    for begin in range(0, total, size):
+        number = np.arange(begin, min(begin + size, total), dtype=np.int64)
+        key = np.searchsorted(ends, number, side="right")
+        yield Turns(number, key, number - (ends - count)[key])
+
+
 class Schedule:
     """The slots of a plan. ``scenes``: the first of those that each planted scene has for itself."""
 
@@ -83,18 +105,15 @@ class Schedule:
             chunk, infos = self._chunk(begin, min(begin + size, self._plan.operations), infos)
             yield chunk
 
-    def opening(self, slot: int) -> int:
-        """A stamp in the middle of a slot, that no ordinary operation has."""
+    def opening(self, slot: Number) -> Number:
+        """A stamp in the middle of each slot, that no ordinary operation has."""
         return (slot + self._plan.clients) * self.width + self.width // 2
 
-    def openings(self, slot: Ints) -> Ints:
-        """The same for many."""
-        return (slot + self._plan.clients) * self.width + self.width // 2
-
-    def alone(self, slot: Ints) -> tuple[Ints, Ints]:
-        """Call and return of operations after the main phase, one a slot."""
-        begin = (slot + 2 * self._plan.clients) * self.width
-        return begin, begin + self.width // 2
+    def alone(self, index: Ints, process: int) -> Slots:
+        """Operations of one process after the main phase, one a slot, that all end well."""
+        begin, none = (index + 2 * self._plan.clients) * self.width, np.zeros_like(index)
+        outcome = np.full(len(index), OK, np.int8)
+        return Slots(index, none, np.full_like(index, process), outcome, none, begin, begin + self.width // 2)
 
     def _scenes(self) -> tuple[int, ...]:
         """One in each part of the middle half of the run."""

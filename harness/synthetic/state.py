@@ -6,6 +6,8 @@ Each takes the operations of one chunk in the order of their slots, with the key
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from assay.harness.synthetic import segments
 from assay.harness.synthetic.segments import Flags, Ints
@@ -15,19 +17,15 @@ class Tally:
     """A number for each key that only grows: a log's end, a counter, a lease's token."""
 
     def __init__(self, size: int, start: int = 0) -> None:
-        self._totals = np.full(size, start, dtype=np.int64)
-
-    @property
-    def totals(self) -> Ints:
-        return self._totals
+        self.totals = np.full(size, start, dtype=np.int64)
 
     def follow(self, key: Ints, amount: Ints) -> Ints:
         """What each operation finds, before it adds its own ``amount``."""
         order, starts = segments.sorted_by(key)
         own = amount[order]
-        after = self._totals[key[order]] + segments.running_sum(own, starts)
+        after = self.totals[key[order]] + segments.running_sum(own, starts)
         ends = segments.ends(starts)
-        self._totals[key[order][ends]] = after[ends]
+        self.totals[key[order][ends]] = after[ends]
         found = np.empty_like(after)
         found[order] = after - own
         return found
@@ -77,11 +75,7 @@ class Cursors:
     """A position for each reader, which reads on as far as there is something."""
 
     def __init__(self, size: int) -> None:
-        self._positions = np.zeros(size, dtype=np.int64)
-
-    @property
-    def positions(self) -> Ints:
-        return self._positions
+        self.positions = np.zeros(size, dtype=np.int64)
 
     def follow(self, reader: Ints, moving: Flags, step: Ints, there: Ints) -> tuple[Ints, Ints]:
         """Where each operation that is ``moving`` begins and ends: ``position = min(position + step, there)``.
@@ -93,11 +87,46 @@ class Cursors:
         order, starts = segments.sorted_by(reader[index])
         chosen = index[order]
         allowed = segments.running_sum(step[chosen], starts)
-        start = self._positions[reader[chosen]]
+        start = self.positions[reader[chosen]]
         position = allowed + np.minimum(start, segments.running_min(there[chosen] - allowed, starts))
         before = np.where(starts, start, np.concatenate([[0], position[:-1]]) if len(position) else position)
         ends = segments.ends(starts)
-        self._positions[reader[chosen][ends]] = position[ends]
+        self.positions[reader[chosen][ends]] = position[ends]
         begin, end = np.zeros(len(reader), np.int64), np.zeros(len(reader), np.int64)
         begin[chosen], end[chosen] = before, position
         return begin, end
+
+
+class Lives:
+    """How much is counted in each key that is in use, where keys come one after the other.
+
+    For where reads of a key that only grows would be too long. In the place of key k comes ``k-0``, then ``k-1``, ...,
+    each for as many slots as its ``life`` is long (operations on one, on average) and there are keys.
+    """
+
+    def __init__(self, names: pa.Array, life: int) -> None:
+        self._places = names
+        self._life = life * len(names)
+        self._last = 0
+        """The number of the last keys that were in use."""
+        self._counts = Tally(len(names))
+        self.names = names
+        """Those in use in this chunk."""
+
+    def enter(self, slot: Ints) -> Ints:
+        """Goes on to a chunk. For each slot, the place in ``names`` at which its keys begin."""
+        turn = slot // self._life
+        first, last, size = int(turn[0]), int(turn[-1]), len(self._places)
+        former = self._counts.totals[-size:]
+        self._counts = Tally((last - first + 1) * size)
+        if first == self._last:
+            self._counts.totals[:size] = former
+        self._last = last
+        turns = pa.array([str(number) for number in range(first, last + 1)])
+        each = pa.array(np.repeat(np.arange(len(turns)), size))
+        self.names = pc.binary_join_element_wise(pa.concat_arrays([self._places] * len(turns)), turns.take(each), "-")
+        return np.asarray((turn - first) * size)
+
+    def follow(self, key: Ints, amount: Ints) -> Ints:
+        """What is counted before each ``amount``; ``key``: places in ``names``. Once for each chunk."""
+        return self._counts.follow(key, amount)

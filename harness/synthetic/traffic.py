@@ -141,9 +141,7 @@ class Traffic(abc.ABC):
         if acts.result is not None:
             columns = {**columns, "result": acts.result}
         writer.batch("ops", rows.operations(ops, keep, columns, failures=acts.failures))
-        batch = rows.effects(ops, acts.parts, failures=acts.failures)
-        if batch is not None:
-            writer.batch("effects", batch)
+        rows.write_effects(writer, ops, acts.parts, failures=acts.failures)
         if acts.events is not None:
             writer.batch("events", acts.events)
         return [self._play(number, at, slots, acts, writer) for number, at in self._openings(slots)]

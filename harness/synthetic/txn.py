@@ -1,7 +1,7 @@
 """The histories of correct stores of lists and of registers: transactions of a few micro-operations on any of the keys.
 
 They take effect in the order of their slots, so they are strictly serializable. A transaction of unknown fate takes
-effect as a whole or not at all. A list is in use for a while, then another one takes its place (``lives``), and its
+effect as a whole or not at all. A list is in use for a while, then another one takes its place (``Lives``), and its
 n-th element is a function of n.
 """
 
@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 
 from assay.harness.core.transactions import TRANSACTION
 from assay.harness.synthetic import rows, segments
-from assay.harness.synthetic.lives import Lives
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.scene import Opening, Scene
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.state import Latest
+from assay.harness.synthetic.state import Latest, Lives
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.txn_scenes import txn_scene
 from assay.harness.synthetic.values import UNLANDED, values_at

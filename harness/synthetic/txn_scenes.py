@@ -6,7 +6,6 @@ dependencies speaks against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -28,7 +27,6 @@ class Store:
     first: str
     second: str
     lists: bool
-    slot: int
 
     def x(self, value: int) -> Micro:
         """Writes to the first key."""
@@ -64,73 +62,34 @@ def _in_turn(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[SceneSte
     return tuple(_step(micros, begin + 2 * turn, begin + 2 * turn + 1) for turn, micros in enumerate(transactions))
 
 
-def _g0(on: Store) -> tuple[SceneStep, ...]:
-    """Each is ahead of the other in one of the lists."""
-    seen = (on.read_x(A, B), on.read_y(B, A))
-    return (*_together((on.x(A), on.y(A)), (on.x(B), on.y(B))), *_in_turn(seen, begin=4))
-
-
-def _g1a(on: Store) -> tuple[SceneStep, ...]:
-    return (_step((on.x(A),), 0, 1, failed=True), *_in_turn((on.read_x(A),), begin=2))
-
-
-def _g1b(on: Store) -> tuple[SceneStep, ...]:
-    return _together((on.x(A), on.x(B)), (on.read_x(A),))
-
-
-def _g1c(on: Store) -> tuple[SceneStep, ...]:
-    return _together((on.x(A), on.read_y(B)), (on.read_x(A), on.y(B)))
-
-
-def _g_single(on: Store) -> tuple[SceneStep, ...]:
-    """Read skew; or, in every second slot, a lost update."""
-    if on.slot % 2:
-        return _together((on.read_x(), on.x(A)), (on.read_x(), on.x(B)))
-    return _together((on.read_x(), on.read_y(B)), (on.x(A), on.y(B)))
-
-
-def _g_nonadjacent(on: Store) -> tuple[SceneStep, ...]:
-    """A long fork: two see two writes in two orders."""
-    return _together((on.read_x(), on.read_y(B)), (on.x(A),), (on.read_x(A), on.read_y()), (on.y(B),))
-
-
-def _g2_item(on: Store) -> tuple[SceneStep, ...]:
-    """Write skew."""
-    return _together((on.read_x(), on.y(B)), (on.x(A), on.read_y()))
-
-
-def _garbage_read(on: Store) -> tuple[SceneStep, ...]:
-    return _in_turn((on.read_x(A),))
-
-
-def _internal(on: Store) -> tuple[SceneStep, ...]:
-    return _in_turn((on.x(A), on.read_x()))
-
-
-def _duplicate_elements(on: Store) -> tuple[SceneStep, ...]:
-    return _in_turn((on.x(A),), (on.read_x(A, A),))
-
-
-def _incompatible_order(on: Store) -> tuple[SceneStep, ...]:
-    return (*_together((on.x(A),), (on.x(B),)), *_in_turn((on.read_x(A, B),), (on.read_x(B, A),), begin=4))
-
-
-_SCENES: Final[Mapping[str, Callable[[Store], tuple[SceneStep, ...]]]] = {
-    "G0": _g0,
-    "G1a": _g1a,
-    "G1b": _g1b,
-    "G1c": _g1c,
-    "G-single": _g_single,
-    "G-nonadjacent": _g_nonadjacent,
-    "G2-item": _g2_item,
-    "garbage-read": _garbage_read,
-    "internal": _internal,
-    "duplicate-elements": _duplicate_elements,
-    "incompatible-order": _incompatible_order,
-}
-
-
 def txn_scene(anomaly: str, at: Opening, *, lists: bool) -> Scene:
     """The scene of an anomaly; of registers there are those that need no order of elements."""
-    on = Store(f"{at.key}-x", f"{at.key}-y", lists, at.slot)
-    return Scene(key=on.first, steps=_SCENES[anomaly](on), value=A)
+    on = Store(f"{at.key}-x", f"{at.key}-y", lists)
+    scenes = {
+        # Each is ahead of the other in one of the lists.
+        "G0": (
+            *_together((on.x(A), on.y(A)), (on.x(B), on.y(B))),
+            *_in_turn((on.read_x(A, B), on.read_y(B, A)), begin=4),
+        ),
+        "G1a": (_step((on.x(A),), 0, 1, failed=True), *_in_turn((on.read_x(A),), begin=2)),
+        "G1b": _together((on.x(A), on.x(B)), (on.read_x(A),)),
+        "G1c": _together((on.x(A), on.read_y(B)), (on.read_x(A), on.y(B))),
+        # Read skew; or, in every second slot, a lost update.
+        "G-single": (
+            _together((on.read_x(), on.x(A)), (on.read_x(), on.x(B)))
+            if at.slot % 2
+            else _together((on.read_x(), on.read_y(B)), (on.x(A), on.y(B)))
+        ),
+        # A long fork: two see two writes in two orders.
+        "G-nonadjacent": _together((on.read_x(), on.read_y(B)), (on.x(A),), (on.read_x(A), on.read_y()), (on.y(B),)),
+        # Write skew.
+        "G2-item": _together((on.read_x(), on.y(B)), (on.x(A), on.read_y())),
+        "garbage-read": _in_turn((on.read_x(A),)),
+        "internal": _in_turn((on.x(A), on.read_x())),
+        "duplicate-elements": _in_turn((on.x(A),), (on.read_x(A, A),)),
+        "incompatible-order": (
+            *_together((on.x(A),), (on.x(B),)),
+            *_in_turn((on.read_x(A, B),), (on.read_x(B, A),), begin=4),
+        ),
+    }
+    return Scene(key=on.first, steps=scenes[anomaly], value=A)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
-import numpy as np
-
-from assay.harness.synthetic.segments import Ints
-
-_Int = TypeVar("_Int", int, Ints)
+from assay.harness.synthetic.segments import Number
 
 _BITS: Final = (1 << 40) - 1
 _FACTOR: Final = 0x9E3779B97F4A7C15 & _BITS | 1
@@ -24,17 +20,12 @@ SCENE_VALUES: Final = 1 << 50
 """Values of scenes that no offset has begin here."""
 
 
-def values_at(offset: Ints) -> Ints:
+def values_at(offset: Number) -> Number:
     """The values at these offsets, no two alike and all below 2**40."""
     # int64 wraps around in numpy, which does not touch the lowest 40 bits.
-    return np.asarray(offset * np.int64(_FACTOR) & _BITS)
-
-
-def value_at(offset: int) -> int:
-    """The value at one offset."""
     return offset * _FACTOR & _BITS
 
 
-def offset_of(number: _Int) -> _Int:
+def offset_of(number: Number) -> Number:
     """The offset of the commit that has this number."""
     return number % OFFSETS

@@ -35,7 +35,7 @@ from assay.harness.core.history import HistoryError, HistoryReader, HistoryWrite
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import effects as effects_of_transaction
 from assay.harness.stored.by_contract import open_stored
-from assay.harness.synthetic import alone, log_drain, segments, slots
+from assay.harness.synthetic import log_drain, segments, slots
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate
 from assay.harness.synthetic.plan import LEAST_TO_PLANT, Made, Plan, PlanError, Planted, Record
@@ -238,7 +238,7 @@ def test_stamps_differ_and_each_process_does_one_thing_at_a_time(
 def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers, logs and registers go on from one chunk to the next, also inside a scene; and so does the end."""
     monkeypatch.setattr(slots, "CHUNK", 100)
-    monkeypatch.setattr(alone, "BLOCK", 7)
+    monkeypatch.setattr(slots, "BLOCK", 7)
     monkeypatch.setattr(log_drain, "POLLS", 3)
     monkeypatch.setattr(log_drain, "PER_POLL", 50)
     plant = CATALOGUE[model].anomalies[-1:]
@@ -251,7 +251,7 @@ def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_memory_does_not_grow_with_the_history(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     """With one key, whose log is as long as the history: neither what is written at once grows, nor what is held."""
     monkeypatch.setattr(slots, "CHUNK", 2_000)
-    monkeypatch.setattr(alone, "BLOCK", 500)
+    monkeypatch.setattr(slots, "BLOCK", 500)
     monkeypatch.setattr(log_drain, "POLLS", 10)
     largest: list[int] = []
     batch = HistoryWriter.batch
