@@ -108,7 +108,7 @@ class Member:
         if not self._holds:
             return None
         first = next(iter(self._holds.values()))
-        positions = [[_key(partition), hold.position, hold.assignment] for partition, hold in self._holds.items()]
+        positions = [[_key(partition), hold.position, hold.chain] for partition, hold in self._holds.items()]
         return {"generation": first.generation, "owner": first.owner, "positions": positions}
 
     async def commit(self, number: int) -> None:

@@ -12,7 +12,8 @@ that has none), ``owner`` the member's or consumer's id:
   known whether a member that owns nothing goes on to own nothing, and then no partition is an orphan for certain.
 - polls as in ``log.family``, with the hold's ``assignment``, and ``group``.
 - ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
-  ``epoch`` it is that of a client that is no member. ``fetched``: ``value`` and ``position`` as committed.
+  ``epoch`` it is that of a client that is no member. ``assignment``: that of the member's reads. ``fetched``: ``value``
+  and ``position`` as committed.
 - a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its token as ``epoch``; and
   ``guarded`` for what was done under it (see ``fencing``).
 
@@ -26,6 +27,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Family, build
 from assay.checkers.engine import Engine
+from assay.checkers.groups.commits import BEYOND, COMMITS, MISMATCHES
 from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
@@ -63,10 +65,10 @@ HOLDING: Final = _family(
 """After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
 FENCING: Final = _family(FENCING_VIOLATION, "effects where kind = 'guarded' and epoch is not null")
 
-GROUPS: Final = (*GENERATIONS, HOLDING, FENCING)
+GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS)
 
-GROUP_ANOMALIES: Final = tuple(name for family in GENERATIONS for name in family.anomalies)
+GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES) for name in family.anomalies)
 """What can go wrong with a group that has generations."""
 
-CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly)
+CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly, *BEYOND.anomalies)
 """What can go wrong with a group whose members' holds are recorded, generations or not."""

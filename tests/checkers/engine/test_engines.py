@@ -31,6 +31,7 @@ from assay.checkers.validate import validate
 from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 
+from helpers.commit_histories import Members
 from helpers.fencing_histories import lease_history, violations
 from helpers.group_histories import group_history, owned_twice, zombies
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
@@ -72,6 +73,8 @@ INSTANCE = {
     "high-watermark-regression": ("op", "sub"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "epoch", "begun"),
+    "commit-mismatch": ("value", "position"),
+    "commit-beyond-log": ("why", "commit_op", "other_op"),
     "orphaned-partition": ("group_name", "since", "until"),
     "fencing-violation": ("place",),
     "counter-duplicate": ("value",),
@@ -188,6 +191,11 @@ def groups() -> list[list[Row]]:
     return [group_history(f"g-{n}", random.Random(f"engines/g/{n}"), first + n * 1000) for n in range(SOME_GROUPS)]
 
 
+def members() -> list[list[Row]]:
+    first = (LOGS + REGISTERS + SOME_GROUPS + 10) * 1000
+    return [Members(f"m{n}", random.Random(f"engines/m/{n}"), first + n * 1000).run(24) for n in range(50)]
+
+
 def moved_on() -> list[Row]:
     """Offsets of a group that mostly move forward."""
     rng, op = random.Random(14), (LOGS + REGISTERS + SOME_GROUPS) * 1000
@@ -214,7 +222,7 @@ def absurd() -> list[Row]:
 @pytest.mark.spark
 def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Application) -> None:
     some_logs, some_registers, some_groups = logs(), registers(), groups()
-    some = (*some_logs, *some_registers, *some_groups, moved_on(), absurd())
+    some = (*some_logs, *some_registers, *some_groups, *members(), moved_on(), absurd())
     rows = [row for history in some for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())

@@ -1,0 +1,204 @@
+"""What a group has committed: no position but the one that was committed, and none above what its owner has read.
+
+How a workload records itself in ``effects``: ``commit``, ``fetched`` and ``advance`` as in ``groups.family`` and
+``groups.offsets``; ``key`` is the group's name, a slash, and the log's key (``workers/orders-0``). A member's
+``commit`` has the ``assignment`` under which it reads; one without is by a client that may commit anything.
+
+``commit-mismatch``: a commit's number was fetched with another position. Where the position of any commit of this
+number is not known, nothing is claimed.
+
+``commit-beyond-log``, two ways:
+
+- a member committed a position above all that its reads under this assignment had reached: where reading began, and how
+  far each poll came. Not judged where a poll did not end ok, since it may have shown more, nor once its process was
+  reset, after which reads have another assignment.
+- a log's end was reported below an accepted commit, by a call after the commit's return, where ends are linearizable;
+  or the drain settled there, though its sentinel was sent after the commit's return. Commits by strangers take no part,
+  and nothing is claimed where a loss of power may cut the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, greatest_before, order_by, total_of
+
+_READER: Final = "group_name, log, process, assignment"
+
+
+def _mismatch(row: Row, evidence: Evidence) -> Explanation:
+    fetch, commit = row["fetch_op"], row["commit_op"]
+    claim = (
+        f"{evidence.who(fetch)} fetched offset {row['position']} of {row['key']} with the number {row['value']}, "
+        f"called at {evidence.called(fetch)}, but {evidence.who(commit)} had committed offset {row['committed']} under "
+        "that number."
+    )
+    return Explanation(claim, (fetch, commit), row["times"] - 1)
+
+
+COMMIT_MISMATCH: Final = Check(
+    anomaly="commit-mismatch",
+    meaning="a group's commit was fetched with another offset than it was made with",
+    views=(
+        View(
+            "commit_places",
+            """
+            select e.key as key, e.value as value, count(*) as commits, count(e.position) as placed,
+                min(e.position) as position, min(e.op) as op
+            from effects e where e.kind = 'commit' and e.value is not null group by e.key, e.value
+            """,
+        ),
+        View(
+            "found_commit_mismatch",
+            """
+            select f.key as key, f.value as value, f.position as position, f.fetch_op as fetch_op, f.times as times,
+                c.position as committed, c.op as commit_op
+            from (
+                select key, value, position, min(op) as fetch_op, count(*) as times from effects
+                where kind = 'fetched' and outcome = 'ok' and value is not null and position is not null
+                group by key, value, position) f
+                join commit_places c on f.key = c.key and f.value = c.value and c.placed = c.commits
+                left join (select key, value, position from effects where kind = 'commit'
+                    group by key, value, position) s
+                on f.key = s.key and f.value = s.value and f.position = s.position
+            where s.key is null
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, position, fetch_op, times, committed, commit_op
+        from {first_rows("found_commit_mismatch", "key, value, position")} f {order_by("key, value, position")}
+        """,
+    examined="""
+        select count(*) as examined from effects where kind = 'fetched' and outcome = 'ok' and value is not null
+        """,
+    explain=_mismatch,
+)
+
+
+def _beyond(row: Row, evidence: Evidence) -> Explanation:
+    commit, other = row["commit_op"], row["other_op"]
+    made = f"{evidence.who(commit)} committed offset {row['position']} of {row['key']}"
+    if row["why"] == "reads":
+        claim = f"{made} at {evidence.called(commit)}, but had read no further than to offset {row['reached']}."
+    else:
+        claim = (
+            f"{made} by {evidence.returned(commit)}, but {evidence.who(other)}, which called at "
+            f"{evidence.called(other)}, found the log's end at offset {row['reached']}."
+        )
+    return Explanation(claim, (commit, other))
+
+
+COMMIT_BEYOND_LOG: Final = Check(
+    anomaly="commit-beyond-log",
+    meaning="a member committed more than it had read, or a log ended below what a group had committed",
+    views=(
+        View(
+            "commits_made",
+            """
+            select e.op as op, e.key as key, substring(e.key, length(e.group) + 2) as log, e.group as group_name,
+                e.process as process, e.assignment as assignment, e.position as position, e.call as call, e.ret as ret,
+                e.outcome as outcome
+            from effects e
+            where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
+                and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
+            """,
+            keep=True,
+        ),
+        View(
+            "commit_reads",
+            f"""
+            select e.op as op, e.key as log, e.group as group_name, e.process as process, e.assignment as assignment,
+                e.call as call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
+                    else e.position end) as reached,
+                max(case when e.outcome = 'ok' then 0 else 1 end) as doubtful
+            from effects e
+            where e.kind in ('seek', 'reset', 'observe-begin', 'observe', 'observe-end') and e.assignment is not null
+                and e.group is not null
+            group by e.op, e.key, e.group, e.process, e.assignment, e.call
+            """,
+        ),
+        View(
+            "commit_reach",
+            f"""
+            select s.op as op, s.log as log, s.process as process, s.position as position, s.reached as reached
+            from (
+                select op, log, process, call, position,
+                    {greatest_before("reach", by=_READER, order="call, op, is_commit, position")} as reached,
+                    {greatest_before("doubtful", by=_READER, order="call, op, is_commit, position")} as doubtful
+                from (
+                    select op, log, group_name, process, assignment, call, 0 as is_commit,
+                        cast(null as bigint) as position, reached as reach, doubtful
+                    from commit_reads
+                    union all
+                    select op, log, group_name, process, assignment, call, 1, position, null, 0
+                    from commits_made where assignment is not null) as steps
+                ) s left join (
+                    select process, key, min(call) as call from effects where kind = 'reset' group by process, key
+                ) r on s.process = r.process and s.log = r.key
+            where s.position > s.reached and s.doubtful = 0 and (r.call is null or r.call > s.call)
+            """,
+        ),
+        View(
+            "commit_ends",
+            f"""
+            select op, log, time, position, before from (
+                select op, log, time, position, is_commit,
+                    {greatest_before("made", by="log", order="time, is_commit, op")} as before
+                from (
+                    select 1 as is_commit, op, log, ret as time, position as made, cast(null as bigint) as position
+                    from commits_made where outcome = 'ok' and ret is not null
+                    union all
+                    select 0, e.op, e.key, e.call, null, e.position
+                    from effects e cross join log_declared d
+                    where e.kind = 'end' and e.outcome = 'ok' and e.position is not null and d.linearizable_ends = 1
+                    union all
+                    select 0, t.sentinel_op, t.key, t.sentinel_call, null, t.settled
+                    from log_settled t where t.sentinel_call is not null) as moments
+                ) as ordered
+            where is_commit = 0 and before > position
+            """,
+        ),
+        View(
+            "found_commit_beyond_log",
+            """
+            select c.key as key, 'reads' as why, c.op as commit_op, r.position as position, r.reached as reached,
+                cast(null as bigint) as other_op
+            from commit_reach r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
+            group by c.key, c.op, r.position, r.reached
+            union all
+            select min(c.key), 'end', min(c.op), e.before, e.position, e.op
+            from commit_ends e cross join log_declared d
+                join commits_made c on e.log = c.log and e.before = c.position and c.outcome = 'ok'
+                and c.ret < e.time
+            where d.unflushed = 0 group by e.log, e.before, e.position, e.op
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, why, commit_op, position, reached, other_op
+        from {first_rows("found_commit_beyond_log", "key, why, commit_op, other_op")} f
+        {order_by("key, why, commit_op, other_op")}
+        """,
+    examined="select count(*) as examined from commits_made",
+    explain=_beyond,
+)
+
+MISMATCHES: Final = Family(
+    name=COMMIT_MISMATCH.anomaly,
+    checks=(COMMIT_MISMATCH,),
+    applies=f"select {total_of('many')} as examined from effect_kinds where kind = 'fetched'",
+)
+BEYOND: Final = Family(
+    name=COMMIT_BEYOND_LOG.anomaly,
+    checks=(COMMIT_BEYOND_LOG,),
+    applies="""
+        select count(*) as examined from effects e
+        where e.kind = 'advance' or (e.kind = 'commit' and e.assignment is not null)
+        """,
+)
+COMMITS: Final = (MISMATCHES, BEYOND)
