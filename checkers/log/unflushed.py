@@ -12,14 +12,16 @@ what else is gone. And they must go together: of those at or above the cut none 
 offset above it. Where one is, no cut is granted.
 When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
 
-An offset counts as gone when no poll showed its value there any more although polls or sends came that far, or the
-drain ended below it. A run whose drain did not come through is unknown in any case.
+A record has gone when a poll called after the loss passed its offset without it, another value stands there, or the
+drain ended at or below it. Until something of the kind is known it accuses no one either, so a run that was cut short,
+before the heal or after it, is judged by what it shows.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,64 +48,101 @@ class Cut:
 
 def cuts(engine: Engine, unflushed: int) -> list[Cut]:
     """The cuts that are granted, by key and moment."""
-    granted = [cut for moment in _moments(engine) for cut in _cuts(engine, moment, unflushed)]
+    granted: list[Cut] = []
+    for moment in _moments(engine):
+        granted += _cuts(engine, moment, unflushed, granted)
     return sorted(granted, key=lambda cut: (cut.key, cut.moment))
 
 
 def _moments(engine: Engine) -> list[int]:
-    """When all servers were without power."""
+    """When all servers were without power. Of a fault that was never healed no one knows that it had no effect."""
     servers = {row["node"] for row in engine.rows("select node from events group by node")}
     rows = engine.rows(
         f"""
-        select i.targets as targets, i.time as moment from faults i join faults h on i.id = h.id
-        where i.loses_unsynced and i.phase = 'injected' and h.phase = 'healed' and h.took_effect
+        select i.targets as targets, i.time as moment
+        from faults i left join (select id, took_effect from faults where phase = 'healed') h on i.id = h.id
+        where i.loses_unsynced and i.phase = 'injected' and (h.id is null or h.took_effect)
         {order_by("i.time")}
         """
     )
     return [row["moment"] for row in rows if servers and servers <= set(json.loads(row["targets"]))]
 
 
-def _cuts(engine: Engine, moment: int, unflushed: int) -> list[Cut]:
+def _cuts(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -> list[Cut]:
     gone: dict[str, int] = {}
+    hidden: dict[str, list[int]] = {}
     found: dict[str, int] = {}
-    for row in engine.rows(_tail(moment, unflushed)):
+    for row in engine.rows(_tail(moment, unflushed, granted)):
         key, position = row["key"], row["position"]
-        if row["kept"] == 0:
+        if row["gone"]:
             gone[key] = min(position, gone.get(key, position))
+        elif row["hidden"]:
+            hidden.setdefault(key, []).append(position)
         if row["found"] is not None:
             found[key] = max(row["found"], found.get(key, row["found"]))
+    for key, positions in hidden.items():
+        if above := [position for position in positions if position > found.get(key, -1)]:
+            gone[key] = min(*above, gone.get(key, above[0]))
     return [Cut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
 
 
-def _tail(moment: int, unflushed: int) -> str:
-    """The last records known before the moment, if it is known what became of them.
+def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
+    """The last records known before the moment, and what became of each.
 
-    ``kept``: the record is where it was; ``found``: the highest offset at which its value was shown afterwards.
+    ``gone``: it certainly is. ``hidden``: a log end at or below it was reported, so it may have gone, though reported
+    ends may just lag behind. ``found``: the highest offset at which its value was shown afterwards.
     """
+    taken = "".join(
+        f" and not (key = {literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
+    )
     return f"""
         with known as (
             select key, value, position from effects
             where kind in ('append', 'observe') and outcome = 'ok' and value is not null and position is not null
-                and ret < {moment}
+                and ret < {moment}{taken}
             group by key, value, position),
+        tail as (
+            select k.key as key, k.value as value, k.position as position
+            from known k join (select key, max(position) as last from known group by key) e
+                on k.key = e.key and k.position > e.last - {unflushed}),
         shown as (
             select key, value, position from effects
             where kind = 'observe' and call >= {moment} and value is not null group by key, value, position),
         latest as (select key, value, max(position) as position from shown group by key, value),
-        reached as (
-            select key, max(position) as furthest from effects
-            where kind in ('append', 'observe') and outcome = 'ok' and call >= {moment} group by key),
+        placed as (
+            select key, value, position from shown
+            union all
+            select key, value, position from effects
+            where kind = 'append' and outcome = 'ok' and call >= {moment} and value is not null),
+        replaced as (
+            select t.key as key, t.position as position from tail t join placed p
+                on t.key = p.key and t.position = p.position and t.value <> p.value
+            group by t.key, t.position),
+        polls as (
+            select op, key, min(case when kind = 'observe-begin' then position end) as first_offset,
+                max(case when kind = 'observe-end' then position end) as next_offset
+            from effects where kind in ('observe-begin', 'observe-end') and call >= {moment} and outcome = 'ok'
+            group by op, key),
+        passed as (
+            select t.key as key, t.position as position from tail t join polls p
+                on t.key = p.key and t.position >= p.first_offset and t.position < p.next_offset
+            group by t.key, t.position),
         drained as (
-            select key, max(position) as settled from effects where kind = 'drained' and outcome = 'ok' group by key)
-        select k.key as key, k.position as position, case when s.key is null then 0 else 1 end as kept,
-            l.position as found
-        from known k join (select key, max(position) as last from known group by key) e
-                on k.key = e.key and k.position > e.last - {unflushed}
-            left join shown s on k.key = s.key and k.value = s.value and k.position = s.position
-            left join latest l on k.key = l.key and k.value = l.value
-            left join reached r on k.key = r.key
-            left join drained d on k.key = d.key
-        where s.key is not null or k.position <= r.furthest or k.position >= d.settled
+            select key, max(position) as settled from effects where kind = 'drained' and outcome = 'ok' group by key),
+        ended as (
+            select key, min(position) as least from effects
+            where kind = 'end' and outcome = 'ok' and call >= {moment} group by key)
+        select t.key as key, t.position as position, l.position as found,
+            case when s.key is null and (r.key is not null or p.key is not null or t.position >= d.settled)
+                then 1 else 0 end as gone,
+            case when s.key is null and t.position >= n.least then 1 else 0 end as hidden
+        from tail t
+            left join shown s on t.key = s.key and t.value = s.value and t.position = s.position
+            left join latest l on t.key = l.key and t.value = l.value
+            left join replaced r on t.key = r.key and t.position = r.position
+            left join passed p on t.key = p.key and t.position = p.position
+            left join drained d on t.key = d.key
+            left join ended n on t.key = n.key
         """
 
 

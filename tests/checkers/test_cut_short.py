@@ -1,0 +1,51 @@
+"""What the rest of a run would have excused is not held against one that was interrupted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.source import open_history
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.run.settings import Settings
+from assay.workloads import test_storage as storage
+
+from helpers.attempts import played
+from helpers.cut_short import cut_short, moments, passing
+from helpers.judging import judge
+
+FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
+
+
+def judged(run: Path, at: int, folder: Path) -> Judgement:
+    settings = json.loads((run / "settings.json").read_text())
+    contract = Contract.from_json(json.dumps(settings["contract"]))
+    return judge(cut_short(open_history(run / "history"), at, folder), contract, interrupted=True)
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
+def test_of_a_log_that_lost_power_everywhere(seed: int, tmp_path: Path) -> None:
+    """Which of its last records are gone is not known before someone has read that far."""
+    settings = Settings(
+        seed, nemesis=("power-loss",), nemesis_target="all", nemesis_interval=3.0, time_limit=8.0, rate=100.0,
+        store=tmp_path,
+    )  # fmt: skip
+    whole = played(storage.test_unflushed, settings)
+    assert whole.judgement is not None
+    assert whole.judgement.verdict is Verdict.PASS
+    assert whole.judgement.anomalies.get("unflushed-loss", 0) > 0
+    for number, at in enumerate((2_500, 3_700, 4_300, 5_500, 6_700, 7_500)):
+        cut = judged(whole.folder.path, at * 1_000_000, tmp_path / str(number))
+        assert cut.verdict is Verdict.UNKNOWN, (at, cut.findings)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("run", passing(FIXTURES), ids=lambda run: run.name)
+def test_of_every_workload(run: Path, tmp_path: Path) -> None:
+    for number, at in enumerate(moments(open_history(run / "history"), 20)):
+        cut = judged(run, at, tmp_path / str(number))
+        assert cut.verdict is Verdict.UNKNOWN, (at, cut.findings)

@@ -1,0 +1,78 @@
+"""A stored history as it would have been stored had the run been interrupted earlier."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay.harness.core.history import SCHEMAS, HistoryReader
+
+Row = dict[str, Any]
+
+CHANGES: Final = (
+    "append",
+    "register-write",
+    "register-cas",
+    "counter-add",
+    "max-write",
+    "set-add",
+    "set-remove",
+    "queue-enqueue",
+    "queue-dequeue",
+    "txn-append",
+    "txn-write",
+    "commit",
+    "advance",
+    "acquire",
+    "release",
+    "guarded",
+)
+"""Kinds that an operation under way may have brought about; what it would have seen is not known."""
+ANSWERED: Final = ("append", "acquire")
+"""Their position, or epoch, is known from the answer alone."""
+
+
+def cut_short(history: HistoryReader, at: int, folder: Path) -> Path:
+    """Only what was called, done and seen until ``at`` (nanoseconds); what was under way then has no known outcome.
+
+    What comes after a run's end, its disks, is left out, as in every interrupted run.
+    """
+    for name, schema in SCHEMAS.items():
+        rows: list[Row] = [] if name == "replicas" else history.table(name).to_pylist()
+        if name in ("ops", "effects"):
+            rows = [kept for row in rows if row["call"] <= at and (kept := _seen(row, at)) is not None]
+        else:
+            rows = [row for row in rows if row["time"] <= at or row.get("phase") == "intended"]
+        (folder / name).mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / name / "part-000000.parquet")
+    return folder
+
+
+def moments(history: HistoryReader, count: int) -> list[int]:
+    """So many instants of the run, all over it, and just after each phase of a fault."""
+    calls = sorted(row["call"] for row in history.table("ops").select(["call"]).to_pylist())
+    spread = [calls[len(calls) * number // (count + 1)] for number in range(1, count + 1)]
+    faults = [row["time"] + 50_000_000 for row in history.table("faults").to_pylist() if row["phase"] != "intended"]
+    return sorted({*spread, *faults[:count]})
+
+
+def _seen(row: Row, at: int) -> Row | None:
+    if row["ret"] is not None and row["ret"] <= at:
+        return row
+    unknown = {"ret": None, "outcome": "info", "error": "interrupted"}
+    if "kind" not in row:
+        return {**row, **unknown, "result": None}
+    if row["kind"] not in CHANGES:
+        return None
+    forgotten = {"position": None, "epoch": None} if row["kind"] in ANSWERED else {}
+    return {**row, **unknown, "version": None, "node": None, **forgotten}
+
+
+def passing(fixtures: Path) -> list[Path]:
+    """Folders of stored runs that kept every promise."""
+    expected = sorted(fixtures.glob("format_*/*/expected.json"))
+    return [path.parent for path in expected if json.loads(path.read_text())["judgement"]["verdict"] == "pass"]
