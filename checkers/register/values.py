@@ -221,6 +221,11 @@ LOST_UPDATE: Final = Check(
             left join register_links b on f.key = b.key and f.high_op = b.op and f.expected = b.expected
         {order_by("f.key, f.why, f.expected, f.version")}
         """,
-    examined="select count(*) as examined from register_links",
+    examined="""
+        select case when k.links > 0 then k.links else w.tried end as examined
+        from (select count(*) as links from register_links) k
+            cross join (select count(*) as tried from register_writers where kind = 'cas') w
+        """,
     explain=_lost,
 )
+"""Where no CAS is known to have taken effect, those of unknown outcome were looked at."""
