@@ -3,8 +3,6 @@
 The same in every world; what ready means is the system's to say, and for ZooKeeper ``assay.cluster.zookeeper``'s.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Rendering is the ``assay doctor`` command's. A finding that is not ``good`` and 
 its ``enables`` names; the simulation needs none of them.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -5,8 +5,6 @@ been undone. Replay (``cluster/undo.py``) goes backwards over what is not done, 
 crash at any point, replay included, costs nothing.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """How the nodes of a cluster are called, the same in every kind of cluster, so that a schedule fits all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE

@@ -6,8 +6,6 @@ one Docker engine: ids of another namespace say nothing here, and an owner that 
 orphan that stays is a nuisance, a cluster taken away under someone's running test is damage.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ could differ between two runs comes from here. Code that reaches around it (``ti
 module ``random``) makes runs that a seed does not repeat, and its files are lost to every fault.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ Your class inherits from :class:`System` and overrides what it needs. (The broke
 ``system_under_test/deployment.py``, only has the same attributes: the broker imports nothing of the tester.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 

@@ -6,8 +6,6 @@ their names, so they are found even if the journal is lost. What others made has
 touched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ The timings are those of a test: with ``tickTime`` 500 ms a session may last fro
 ``forceSync`` stays on: a ZooKeeper that loses acknowledged writes on power loss would be a defect of ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """``python -m assay.system_under_test broker --config FILE``: one broker as a process of a real machine."""
 
-from __future__ import annotations
-
 import sys
 
 from assay.system_under_test.broker import arguments, entry

@@ -3,8 +3,6 @@
 As Kafka's assignors of these names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 

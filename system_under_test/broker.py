@@ -4,8 +4,6 @@ Order of a start: ZooKeeper, topics' settings, logs (recovered when the last sto
 listener, controller.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

@@ -5,8 +5,6 @@ A defect is one value of the traits of its layer (``log.traits``, ``replication.
 tests a flag while it works.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 For testers. Files are read as they are, while the broker runs or is dead; a damaged log counts up to its damage.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Lines carry the node's monotonic time and a sequence number within this incarnat
 of different nodes is not known and must not be concluded from the times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 import msgspec

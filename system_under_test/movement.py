@@ -1,7 +1,5 @@
 """Where a partition's replicas are, and moving them, for a tester, who asks the controller."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from assay.system_under_test.network.connection import CallError

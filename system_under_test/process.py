@@ -1,7 +1,5 @@
 """A process of a real machine: its :class:`~assay.system_under_test.runtime.Runtime`, its log and its signals."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

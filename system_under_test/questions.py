@@ -1,7 +1,5 @@
 """One request to one broker over a connection of its own, for a tester."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from assay.system_under_test.network.connection import Connection

@@ -10,8 +10,6 @@ The vocabulary of the ZooKeeper seam is kazoo's: ``kazoo.exceptions``, ``ZnodeSt
 and the request tuples ``Create``, ``Delete``, ``SetData``, ``CheckVersion`` of ``kazoo.protocol.serialization``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Background tasks of one owner, none of which may fail unnoticed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any

@@ -8,8 +8,6 @@ The journal entry that removes a container is written before the container is ma
 paramiko) run in an executor of this cluster's own, which ends with it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import platform

@@ -7,8 +7,6 @@ it, and the machine outside has a loop device and a file to take back, nothing e
 The loop device is known by its image, never by its number, which may be another owner's by the time it is undone.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -4,8 +4,6 @@ Everything that a run makes carries three labels: that it is assay's, the run, a
 ever touched. The functions block; callers in an event loop run them in an executor.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Freezing a whole container, its init and sshd included, by the engine: the undo is in the journal before the deed."""
 
-from __future__ import annotations
-
 from docker.errors import NotFound
 
 from assay.cluster.docker.engine import EngineError, engine, unpause

@@ -5,8 +5,6 @@ by the image's own Python without any network. The system's code is not in the i
 starts, so an edit needs no rebuild. A user's own image begins ``FROM`` the reference that :func:`reference` returns.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import sys

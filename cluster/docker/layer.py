@@ -7,8 +7,6 @@ Debian comes from a registry where one answers (``docker pull``), else from Debi
     python3 cluster/docker/layer.py
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -5,8 +5,6 @@ LAN. Sessions at the same time choose under one file lock, and ask the engine wh
 an overlap, which settles races with sessions of other users, who have another lock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import ipaddress

@@ -1,7 +1,5 @@
 """Undoing one entry of the journal with the engine's help. Each action may be performed again and again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import docker

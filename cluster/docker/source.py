@@ -4,8 +4,6 @@ Compiled modules come along when the host's Python is the nodes': three brokers 
 same time on a small machine cost seconds. A stale one is harmless, it names its source's size and time.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import sys

@@ -5,8 +5,6 @@ Names (``cluster/naming.py``) and addresses depend on the counts alone; addresse
 that name its use, so that adding one use leaves the others as they were.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Mapping, Sequence

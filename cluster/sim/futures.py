@@ -5,8 +5,6 @@ those; the default hash is an address, which differs between two runs of one pro
 created (asyncio registers it in a set), a future when it first goes into one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A simulated node: a host of the network, a disk, a clock, and one main process at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import fnmatch
 import traceback

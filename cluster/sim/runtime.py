@@ -1,7 +1,5 @@
 """What a simulated process gets: satisfies ``assay.cluster.runtime.Runtime``, and the broker's own, structurally."""
 
-from __future__ import annotations
-
 import errno
 import random
 from collections.abc import Callable

@@ -5,8 +5,6 @@ connection that broke is made again by the next call. A command is sent again on
 opened: once it may have run, its loss is an error, because running ``kill`` or ``start`` twice is not the same as once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import posixpath
 import socket

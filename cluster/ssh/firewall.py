@@ -8,8 +8,6 @@ A second chain silences a machine that is about to be frozen: its processes can 
 is the host's and would go on acknowledging. SSH alone passes, and no process is there to answer it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 CHAIN = "ASSAY"

@@ -5,8 +5,6 @@ Every fault appends its undo to the journal before it acts, and ticks it off onc
 cluster's executor; each has a deadline of its own, so a cancelled coroutine leaves no thread behind for long.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

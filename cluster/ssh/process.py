@@ -5,8 +5,6 @@ known by pid *and* start time, so that a reused pid is never taken for it. Its f
 just before ``exec``: a pid that is read there is one that was truly started.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping, Sequence

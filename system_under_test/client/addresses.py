@@ -1,7 +1,5 @@
 """Addresses of brokers, as people write them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Changes go to the controller, wherever that is at the moment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Who of a group gets which partitions: :mod:`assay.system_under_test.assignors`, which coordinators use as well."""
 
-from __future__ import annotations
-
 from assay.system_under_test.assignors import ASSIGNORS, Assignor, Partition, assign_range, assign_round_robin
 
 __all__ = ["ASSIGNORS", "Assignor", "Partition", "assign_range", "assign_round_robin"]

@@ -6,8 +6,6 @@ Messages wait in one queue of bounded length. What is there when a batch is full
 partition without a leader holds up no other, unless its topic is yet unknown and the partitioner needs to know it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

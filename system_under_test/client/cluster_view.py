@@ -1,7 +1,5 @@
 """A cluster as one Metadata response described it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

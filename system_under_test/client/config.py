@@ -1,7 +1,5 @@
 """The settings of producers and of members of a group; times in seconds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Reads change nothing, so they are repeated after any error until the deadline. A
 broker, on which a broker answers one request after the other: concurrent long polls need consumers of their own.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar

@@ -4,8 +4,6 @@ The same for both designs of coordination. A commit says what is known of it: do
 certainly not done, or unknown.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Mapping, Sequence

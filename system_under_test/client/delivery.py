@@ -1,7 +1,5 @@
 """The way of one message set to the leader of its partition: request, answer, what is known, and the next try."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable

@@ -4,8 +4,6 @@ When its generation is over, it stops, commits what it has returned, and joins a
 coordinator it keeps consuming.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial

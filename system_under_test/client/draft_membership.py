@@ -5,8 +5,6 @@ again. Without an answer within the session timeout, or when its socket closes, 
 what it owns until a coordinator says otherwise.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence

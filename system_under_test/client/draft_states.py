@@ -1,7 +1,5 @@
 """The states of a consumer of the draft, and what moves it from one to the next."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType

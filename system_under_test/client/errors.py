@@ -5,8 +5,6 @@ else, codes from the future included, counts as unknown: a wrong "not done" turn
 accusation, a wrong "unknown" merely weakens a check.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Collection
 

@@ -1,7 +1,5 @@
 """What a fetch of one partition brought."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

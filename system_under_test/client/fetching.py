@@ -1,7 +1,5 @@
 """Which of its partitions a consumer of a group reads, and from where."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from assay.system_under_test.client.assignors import Partition

@@ -10,8 +10,6 @@ fetched again by the next owner of the partition. No poll can know whether other
 commit can, because it is rejected then.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence

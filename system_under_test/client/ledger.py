@@ -1,7 +1,5 @@
 """The messages that a producer has accepted, and their outcomes: each has one, and each caller that waits gets it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ more partitions than it has assigned, it ends its own generation and joins again
 A commit says what is known of it: done, certainly not done, or unknown.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence

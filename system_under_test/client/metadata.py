@@ -5,8 +5,6 @@ has old metadata is not asked for ever, and takes the first answer. Those that l
 most of a cluster asleep, each call would spend its time waiting for them. Concurrent callers share one refresh.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from random import Random

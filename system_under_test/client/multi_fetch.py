@@ -1,7 +1,5 @@
 """Reads of several partitions at a time: one request to each broker that leads some of them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which partition a message goes to when its sender does not say."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Protocol
 

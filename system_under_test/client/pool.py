@@ -1,7 +1,5 @@
 """At most one connection to each broker, shared by all who call it."""
 
-from __future__ import annotations
-
 import asyncio
 
 from assay.system_under_test.client.addresses import Address

@@ -1,7 +1,5 @@
 """Where a consumer of a group reads on in each of its partitions."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from assay.system_under_test.client.assignors import Partition

@@ -1,7 +1,5 @@
 """What waits for one partition of a producer: queue, batch, outcome of each send."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -9,8 +9,6 @@ could append it twice; that decision belongs to the caller, who gets ``SendUnkno
 ``repeat_unknown``.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

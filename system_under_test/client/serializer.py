@@ -1,7 +1,5 @@
 """Serializers: from a caller's keys and values to the bytes of a message."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

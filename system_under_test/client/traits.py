@@ -1,7 +1,5 @@
 """What a client does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

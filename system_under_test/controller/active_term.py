@@ -1,7 +1,5 @@
 """What exists only while this broker is the active controller."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A change that no broker could carry out is rejected here, before it is in ZooKee
 controller would try it again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

@@ -5,8 +5,6 @@ when their outcome was unknown: anything else that is written to the znode of a 
 put back, or the next controller would believe it.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

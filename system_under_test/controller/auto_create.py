@@ -2,8 +2,6 @@
 writes them to ZooKeeper; the controller sees them there.
 """
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A change is remembered until it is sent, so that a handler that failed between w
 nothing: the next handler sends both. A broker that has just started gets everything.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

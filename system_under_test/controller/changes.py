@@ -1,7 +1,5 @@
 """What the active controller does about each change: it reads ZooKeeper again, decides, and writes what follows."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 

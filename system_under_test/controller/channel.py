@@ -4,8 +4,6 @@ Every request may be repeated, so a lost connection is simply tried again; the l
 registration goes or changes, or the controller resigns.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -1,7 +1,5 @@
 """What the active controller knows: who lives, which topics there are, and each partition's state as last read."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """Settings of a topic changed by request: written to ZooKeeper with the announcement that makes brokers read them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError

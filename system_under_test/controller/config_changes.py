@@ -4,8 +4,6 @@ A change is announced by a sequence node that names the topic; what it has now i
 read again at the start, and whenever an announcement may have come and gone unread, as when the connection was lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -5,8 +5,6 @@ what follows, so that a trigger may come late, twice, or after a failure again. 
 it reports has succeeded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

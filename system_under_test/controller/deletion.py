@@ -1,7 +1,5 @@
 """Topics that are marked in /admin/delete_topics go, once every replica lives and has deleted its files."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

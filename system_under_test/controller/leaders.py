@@ -6,8 +6,6 @@ had; one that came back otherwise may have lost what its disk had not taken, and
 back that way and its log is the longest (KIP-966).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """What every broker knows of the whole cluster, as the controller sent it, and the Metadata request that reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from assay.system_under_test.config import INTERNAL_TOPICS

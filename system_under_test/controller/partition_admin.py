@@ -1,7 +1,5 @@
 """Elections of preferred leaders and reassignments by request, served by the active controller only (41 elsewhere)."""
 
-from __future__ import annotations
-
 from assay.system_under_test.controller import preferred
 from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.admin import Said, deadline, outcome

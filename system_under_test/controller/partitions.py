@@ -1,7 +1,5 @@
 """Brings the partitions' states in ZooKeeper to what follows from who is alive; each write fenced and conditional."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Followers that took over keep the lead when the others come back, so that after 
 everything. Only a replica that is in sync is elected; the others are passed over, with a line in the log.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 

@@ -7,8 +7,6 @@ given up only as ZooKeeper has them, by the same code that serves our own contro
 read there.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -13,8 +13,6 @@ goes on where one ended, and half a step is never visible:
 A replica that is dead is waited for, at each step. Deleting a topic ends its reassignment.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A broker's registration: /brokers/ids/N, ephemeral, one life for each czxid."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

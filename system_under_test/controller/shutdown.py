@@ -5,8 +5,6 @@ A partition with another member in sync is led by that one then; it leaves the o
 replicas, so that it does not come back into them. That lasts until it registers again, or the leader epoch rises.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from assay.system_under_test.controller.active_term import ActiveTerm

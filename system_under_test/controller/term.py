@@ -5,8 +5,6 @@ version of /controller_epoch which its own election returned, so a controller th
 write nothing any more (KAFKA-6082).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What requests ask of the active controller about topics; each is done between two triggers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 

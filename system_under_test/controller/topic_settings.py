@@ -4,8 +4,6 @@ They reach a broker in two ways, from the controller with its role and from ZooK
 overtake each other. So each reading has the zxid as of which it is true, and an older one replaces nothing.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass

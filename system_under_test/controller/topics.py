@@ -1,7 +1,5 @@
 """Making and removing topics: what is allowed, where replicas go, and which znodes say so."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

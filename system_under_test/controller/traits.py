@@ -1,7 +1,5 @@
 """What a controller does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The controller's one queue: what may have changed, and what requests ask for, each handled before the next."""
 
-from __future__ import annotations
-
 import asyncio
 import enum
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The offsets that one group has committed, and the commits whose outcome is still open."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

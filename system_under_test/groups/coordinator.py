@@ -3,8 +3,6 @@
 Here its terms begin and end; the requests are answered in the modules for members, descriptions and offsets.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The requests of tools: which groups there are, and what each of them is like."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

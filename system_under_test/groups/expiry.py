@@ -1,7 +1,5 @@
 """Forgets offsets whose time is over, and groups of which nothing is left."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

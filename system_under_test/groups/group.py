@@ -6,8 +6,6 @@ so that no generation is ever given twice, whichever broker coordinates. Then th
 assigns, its assignment is stored, and the group is *stable* until the next change.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence

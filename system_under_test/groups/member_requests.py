@@ -1,7 +1,5 @@
 """The requests of members: to join, to sync, to stay by heartbeats, and to leave."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The requests to commit and to fetch offsets: in the offsets topic, or in ZooKeeper where version 0 asks for that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 

@@ -1,7 +1,5 @@
 """Writes the points of a rebalance at which some members have an answer and others have not, each of them once."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from assay.system_under_test.events import EventLog

@@ -1,7 +1,5 @@
 """Where a coordinator may die in the middle of a rebalance: events of its log, in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final

@@ -4,8 +4,6 @@ The formats are those of Kafka 0.10.2: a key begins with its version, 1 for an o
 its own, 1 for either. A record without a value ends what its key names.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """Which partition of the offsets topic a group belongs to; its leader is the group's coordinator."""
 
-from __future__ import annotations
-
 import struct
 
 

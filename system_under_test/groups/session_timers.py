@@ -1,7 +1,5 @@
 """When the session of a member is over: it has sent nothing for as long as it asked for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar

@@ -5,8 +5,6 @@ It is *ready* once all that former leaders wrote is known to be committed, and r
 replicas have it. Where that is not known in time the outcome is unknown; the record takes effect if they get it later.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Which partitions of the offsets topic this broker leads, and so which groups it coordinates."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What a coordinator does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 keep them. There is no check of who commits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError

@@ -11,8 +11,6 @@ others: a broker that rewrites the file with only what it leads right now forget
 (KAFKA-1647).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping
 

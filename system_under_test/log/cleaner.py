@@ -9,8 +9,6 @@ Segments that are written to, not fsynced, or not below the high watermark are n
 segments; appends, reads, retention and cuts go on during a pass, and a cut of what is being cleaned ends it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

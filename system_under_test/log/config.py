@@ -1,7 +1,5 @@
 """How one log is kept; the fields have the names of Kafka's topic settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

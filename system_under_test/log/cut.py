@@ -1,7 +1,5 @@
 """Where to cut a log so that it ends at an offset: a compressed set goes as a whole, and compaction leaves gaps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

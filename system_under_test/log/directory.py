@@ -5,8 +5,6 @@
 belongs to (the czxid of the topic's znode), so that a topic created again under its old name does not get old data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from assay.system_under_test.runtime import Storage

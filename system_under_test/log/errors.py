@@ -1,7 +1,5 @@
 """What goes wrong with a log."""
 
-from __future__ import annotations
-
 
 class OffsetOutOfRange(Exception):
     """A read outside the log (Kafka's error 1)."""

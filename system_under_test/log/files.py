@@ -1,7 +1,5 @@
 """The files of a segment: its entries and its two indexes, named by its base offset."""
 
-from __future__ import annotations
-
 from assay.system_under_test.runtime import Storage
 
 LOG_SUFFIX = ".log"

@@ -6,8 +6,6 @@ looks a position up checks that the entry there has the offset promised, and reb
 has not. A stale index that was believed is how records get skipped after a truncation.
 """
 
-from __future__ import annotations
-
 import struct
 from bisect import bisect_right
 

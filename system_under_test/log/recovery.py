@@ -9,8 +9,6 @@ Everything below the recovery point had been fsynced and perhaps acknowledged, s
 *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Taking the oldest segments out of a log: those past their time, or more than is to be kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from assay.system_under_test.log.files import LOG_SUFFIX, RETIRED_SUFFIX, SUFFIXES

@@ -11,8 +11,6 @@ The one trap of files: a cut that was not fsynced can be undone by a power loss,
 otherwise raises :class:`UnflushedTruncation`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Finding offsets of a log by time."""
 
-from __future__ import annotations
-
 from assay.system_under_test.log.log import Log
 
 LATEST = -1

@@ -9,8 +9,6 @@ segment is scanned, which repairs the index or names the first bad entry.
 ``size`` is the segment's end as far as this process believes it; a damaged segment's file may be longer.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 

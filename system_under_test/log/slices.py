@@ -1,7 +1,5 @@
 """The bytes that a read gives: a range of one segment, or nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 from typing import Protocol

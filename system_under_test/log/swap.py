@@ -7,8 +7,6 @@ A ``.cleaned`` file is nothing. Kafka does the same; its swap files do not say w
 last entry could take too much with it, were that entry damaged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from assay.system_under_test.log.files import LOG_SUFFIX, remove_files, remove_indexes, segment_bases, segment_name

@@ -5,8 +5,6 @@ base (uint32). An entry says: this message has this timestamp, and no message be
 Like the other index it is a cache: after anything but a clean stop it is rebuilt from the segment.
 """
 
-from __future__ import annotations
-
 import struct
 from bisect import bisect_right
 

@@ -3,8 +3,6 @@
 The index by time follows the appends. It is a cache: what it lacks is scanned.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Protocol

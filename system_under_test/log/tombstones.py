@@ -12,8 +12,6 @@ and when (milliseconds of the node's clock) all tombstones below it had been cle
 exists there may be gaps within segments. It is never removed: gaps do not close when the topic is no longer compacted.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from itertools import pairwise

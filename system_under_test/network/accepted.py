@@ -8,8 +8,6 @@ Idleness is watched by one timer per connection which looks at a time stamp when
 cost more than the rest of this module.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

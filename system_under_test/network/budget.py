@@ -4,8 +4,6 @@ A connection reserves a whole request once it knows its size, and reads no furth
 many half-received requests can never wait for each other (KIP-72). First come, first served.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 

@@ -1,7 +1,5 @@
 """What a server asks of the broker: a table of coroutines by API key."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ others had to wait for that memory, such a peer could stop them all. So no clien
 kept a response for longest is closed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

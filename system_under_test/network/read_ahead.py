@@ -4,8 +4,6 @@ A small request is a size and a body, which nearly always arrive together: one r
 the requests behind it.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 PIECE = 64 * 1024

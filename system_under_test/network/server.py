@@ -3,8 +3,6 @@
 One task per connection, made by ``asyncio.start_server``; none per request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

@@ -4,8 +4,6 @@
 private. What a server really announces are the announced APIs for which it was given a handler.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -5,8 +5,6 @@ brokers and clients share one process. So source is generated and executed: nest
 neighbouring fields of fixed width, together with the length that follows them, become one ``struct`` call.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, TypeVar
 

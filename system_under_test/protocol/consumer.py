@@ -2,8 +2,6 @@
 want, and the partitions they are given (protocol type ``consumer``, version 0).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.system_under_test.protocol.schema import Int16, Int32, message

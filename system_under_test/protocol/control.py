@@ -4,8 +4,6 @@ What a controller sends to brokers, and a broker that wants to leave to the cont
 requests of :mod:`assay.system_under_test.protocol.internal`, which share these answers.
 """
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 LEADER_DURING_DELETE = -2

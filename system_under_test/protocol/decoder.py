@@ -4,8 +4,6 @@ It trusts nothing: a length is compared with the bytes that are left, and a coun
 many elements need, before anything is allocated for them. The one exception that leaves it is :class:`ProtocolError`.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any, NoReturn

@@ -4,8 +4,6 @@ Three of the draft's errors have names of their own there; on the wire they are 
 Offsets are committed and fetched with the public requests, in the draft's generation.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.system_under_test.protocol.consumer import AssignedTopic

@@ -1,7 +1,5 @@
 """Generates the function that encodes a message in one version."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Fetch (key 1). Version 1 adds the throttle time, 2 message format 1, 3 a limit of the whole response."""
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request, wire
 
 CONSUMER_REPLICA_ID = -1

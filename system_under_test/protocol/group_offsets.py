@@ -1,7 +1,5 @@
 """OffsetCommit (key 8) and OffsetFetch (key 9). Version 0 of either means ZooKeeper, later ones the coordinator."""
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Request, message, request, wire
 
 

@@ -2,8 +2,6 @@
 ListGroups (11 to 16). Version 1 of JoinGroup has a time limit of its own for rebalances (KIP-62).
 """
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 

@@ -5,8 +5,6 @@ answer repeats, and the client's name; a response with the correlation id alone.
 they are written by hand rather than compiled from a table.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ another. These carry both: ``broker_epoch`` is the czxid of a broker's registrat
 the term (KIP-101, KIP-279, KIP-320). A broker epoch of -1 is never valid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from assay.system_under_test.protocol import control, draft_groups

@@ -1,7 +1,5 @@
 """Metadata (key 3). Version 1 adds racks, the controller and internal topics; version 2 the cluster's id (KIP-78)."""
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 

@@ -1,7 +1,5 @@
 """ListOffsets (key 2). Version 0 lists segments' offsets before a time; version 1 finds one offset by time (KIP-79)."""
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Request, message, request, wire
 
 LATEST = -1

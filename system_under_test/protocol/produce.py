@@ -1,7 +1,5 @@
 """Produce (key 0). Version 1 adds the throttle time, version 2 message format 1 and the append time."""
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request, wire
 
 

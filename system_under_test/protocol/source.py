@@ -1,7 +1,5 @@
 """The Python source of one codec function while it is being generated."""
 
-from __future__ import annotations
-
 import struct
 from functools import cache
 from typing import Any

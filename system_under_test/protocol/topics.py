@@ -5,8 +5,6 @@ reassignments do what Kafka's tools do by writing to ZooKeeper, which works here
 later Kafkas have such requests, too (KIP-455, KIP-460). All go to the controller.
 """
 
-from __future__ import annotations
-
 import re
 
 from assay.system_under_test.protocol.control import PartitionName

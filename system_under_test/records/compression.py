@@ -7,8 +7,6 @@ which is a mistake of the first Java client that all others had to repeat (KAFKA
 No caller gets more bytes than the limit: what expands beyond it is rejected, without having been expanded.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable

@@ -9,8 +9,6 @@ Attributes: bits 0-2 codec (0 none), bit 3 timestamp type (0 create, 1 append). 
 set of others, see :mod:`~assay.system_under_test.records.wrapper`; here it is a value like any other.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple
 from zlib import crc32

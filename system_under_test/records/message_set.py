@@ -5,8 +5,6 @@ partial last entry instead of failing. Functions take any buffer and walk it wit
 and values that a caller asked for are copied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32

@@ -5,8 +5,6 @@ offsets without opening anything: the first is the wrapper's less the last relat
 the offsets themselves. A wrapper's timestamp is the newest within it; if its type is append time, it is that of all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -4,8 +4,6 @@ Each broker cleans its own replicas, leaders and followers alike: a later reader
 and offsets do not change. How far each log is clean stands in ``cleaner-offset-checkpoint``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Why a request cannot be served."""
 
-from __future__ import annotations
-
 from assay.system_under_test.protocol.errors import ErrorCode
 
 

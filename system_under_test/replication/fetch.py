@@ -6,8 +6,6 @@ this error they would start over, and commit offsets below those that others hav
 closes).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 What is done with the leader's answers is in ``following``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ ended on the leader, cuts, and asks again until both agree; only then it reads t
 writes to disk when its log reaches them, before the records themselves.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A leader's term proposes one set at a time (``insync``) and goes on serving; wha
 ``LeaderTerm.isr_written`` or ``LeaderTerm.isr_superseded``, unless the term is over by then.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -5,8 +5,6 @@ older controller or is meant for another life of this broker; a partition is rej
 the one known.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping

@@ -5,8 +5,6 @@ read after a ``sync()``, still names this leader at this epoch. A new leader giv
 reached the start of its epoch (KIP-207), else the end could go back (KAFKA-2334).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -5,8 +5,6 @@ term first: its waiting producers get NOT_LEADER_FOR_PARTITION, its in-flight IS
 that awaits something looks whether its term is over before it acts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from assay.system_under_test.config import TopicConfig

@@ -1,7 +1,5 @@
 """Produce: validate, append as the leader, and answer when the records are as safe as the producer asked for."""
 
-from __future__ import annotations
-
 import asyncio
 
 from assay.system_under_test.config import INTERNAL_TOPICS, TimestampType, TopicConfig

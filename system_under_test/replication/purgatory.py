@@ -5,8 +5,6 @@ with NOT_LEADER_FOR_PARTITION first (``Partition.end_term``): otherwise a partit
 back would acknowledge foreign records at the same offsets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 

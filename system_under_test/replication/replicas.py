@@ -1,7 +1,5 @@
 """The replicas on this broker's disk: opens, makes and deletes them, and keeps their settings and checkpoints."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping

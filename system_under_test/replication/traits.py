@@ -1,7 +1,5 @@
 """What a replica does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What a broker does with its replicas at intervals: in-sync sets shrink, checkpoints are written, old records go."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -5,8 +5,6 @@ fsync it (or the rename may become durable before the bytes), rename it over the
 rename itself may be lost).
 """
 
-from __future__ import annotations
-
 import posixpath
 
 from assay.system_under_test.runtime import Storage

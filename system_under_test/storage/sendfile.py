@@ -10,8 +10,6 @@ The kernel queues references to the file's pages, not copies. They are read when
 may be long after this returns, so the range must never change: see ``LocalFile.truncate``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

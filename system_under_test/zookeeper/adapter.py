@@ -8,8 +8,6 @@ were read. That thread is the only one, and ``close`` joins it.
 It corrects two more things: kazoo's ``multi`` *returns* its exceptions, and it forgets the negotiated timeout.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

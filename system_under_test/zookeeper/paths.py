@@ -1,7 +1,5 @@
 """The znodes of the brokers, by path: the layout of Kafka 0.8 - 0.10."""
 
-from __future__ import annotations
-
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"

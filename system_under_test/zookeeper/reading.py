@@ -1,7 +1,5 @@
 """Reads of znodes that may not exist."""
 
-from __future__ import annotations
-
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import ZnodeStat
 

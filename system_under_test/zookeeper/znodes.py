@@ -1,7 +1,5 @@
 """What the znodes say, as typed values: JSON in the forms of Kafka 0.10, plus ``isr_epochs`` and ``elr``."""
 
-from __future__ import annotations
-
 from typing import Generic, Literal, TypeVar
 
 import msgspec

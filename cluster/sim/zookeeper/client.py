@@ -9,8 +9,6 @@ As with kazoo, what was in flight when a connection breaks ends in ``ConnectionL
 waits. After ``close`` no callback runs any more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

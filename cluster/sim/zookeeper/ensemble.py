@@ -12,8 +12,6 @@ Not modelled: reads from a follower that lags (every server reads the latest tre
 the pause of an election while a majority stays up, the transaction log's disk, ACLs, quotas, and containers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

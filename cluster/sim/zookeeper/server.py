@@ -4,8 +4,6 @@ It answers a connection's requests in their order, sends the watch events that a
 later request, and closes every connection while the ensemble will not let it serve.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ programs can see: a sequence number is the count of creations below the parent, 
 deletions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -7,8 +7,6 @@ Shapes, as lists: ``[session or 0, timeout ms]`` answered by ``[session, timeout
 ``[xid, verb, ...]`` answered by ``[xid, error code, result]``; watch events are ``[WATCH, type, path]``.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -3,8 +3,6 @@
 As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic a contiguous range to each consumer thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from assay.system_under_test.client.assignors import Partition

@@ -1,7 +1,5 @@
 """The settings of a consumer of the old design."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ it owns and claim its new partitions; a claim fails until the former owner has l
 owns ends at once when its session is over, or when it has not heard from ZooKeeper for so long that it may be.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import logging

@@ -11,8 +11,6 @@ A live group moves from one to the other in two rolling steps, back in the same 
 0.10.2 commits to both on the way to the offsets topic only, and there only what has moved in ZooKeeper.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

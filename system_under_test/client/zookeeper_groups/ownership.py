@@ -1,7 +1,5 @@
 """Claims of partitions: ephemeral znodes /consumers/G/owners/T/P that hold the id of the thread that owns it."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Set
 

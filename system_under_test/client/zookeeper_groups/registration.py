@@ -5,8 +5,6 @@ well. So a write that checks, in the same transaction, that the registration is 
 over: no claim of others is taken away, and no offset rewound, by a member that was away for too long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

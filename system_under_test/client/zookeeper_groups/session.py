@@ -1,7 +1,5 @@
 """Whether a consumer is still a member: whether its ZooKeeper session, with all its claims, may be over."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What a consumer thread reads from: the messages of the partitions that it owns at the moment."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a consumer of the old design wants: topics by name, or those whose names a filter lets through."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What ZooKeeper has of a group: its members, what each wants, and how many partitions there are."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass

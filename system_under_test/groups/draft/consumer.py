@@ -1,7 +1,5 @@
 """One consumer of a group of the draft: what it asked for, and the answer it waits for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

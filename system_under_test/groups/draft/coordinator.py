@@ -3,8 +3,6 @@
 A group belongs to one of the two designs as long as it has members of that design.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final

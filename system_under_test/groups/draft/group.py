@@ -10,8 +10,6 @@ Five events mark the points at which a coordinator may die. Each is written when
 draft-change, draft-notified, draft-joined, draft-generation, draft-answered.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ Where the outcome of a write is not known it is tried again at the same version:
 counts, and both say the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

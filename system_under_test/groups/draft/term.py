@@ -6,8 +6,6 @@ place and stops at once: all its groups are gone, and clients that wait look for
 not over, it catches up again, and learns what the other wrote, or that the other's term is the later one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Coroutine

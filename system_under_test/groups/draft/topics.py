@@ -4,8 +4,6 @@ Each topic's znode is watched as long as some group wants the topic; one that do
 watched as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Collection
