@@ -15,8 +15,16 @@ from docker.errors import APIError
 
 from assay.cluster import owner
 from assay.cluster.docker import disk
-from assay.cluster.docker.engine import EngineError, Owned, answers, engine, owned, remove_container, remove_network
-from assay.cluster.docker.perform import perform
+from assay.cluster.docker.engine import (
+    EngineError,
+    Owned,
+    answers,
+    engine,
+    owned,
+    perform,
+    remove_container,
+    remove_network,
+)
 from assay.cluster.journal import Pending, RemoveContainer, RunInContainer, Unpause, describe, pending, state_folder
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]

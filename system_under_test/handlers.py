@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
-from assay.system_under_test.controller import admin, partition_admin
+from assay.system_under_test.controller import admin
 from assay.system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.metadata import MetadataCache
@@ -55,9 +55,9 @@ def handlers(
         topics.CreatePartitionsRequest: partial(admin.create_partitions, controller),
         topics.AlterConfigsRequest: partial(admin.alter_configs, controller),
         topics.DescribeConfigsRequest: partial(admin.describe_configs, controller),
-        topics.ElectPreferredRequest: partial(partition_admin.elect_preferred, controller),
-        topics.ReassignRequest: partial(partition_admin.reassign, controller),
-        topics.DescribeReassignmentsRequest: partial(partition_admin.describe_reassignments, controller),
+        topics.ElectPreferredRequest: partial(admin.elect_preferred, controller),
+        topics.ReassignRequest: partial(admin.reassign, controller),
+        topics.DescribeReassignmentsRequest: partial(admin.describe_reassignments, controller),
         topics.CreateTopicsRequest: partial(admin.create_topics, controller),
         topics.DeleteTopicsRequest: partial(admin.delete_topics, controller),
         **coordinator.handlers(),

@@ -9,12 +9,23 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
 from assay.cluster import owner
+from assay.cluster.docker import disk
+from assay.cluster.journal import (
+    Action,
+    RemoveContainer,
+    RemoveDisk,
+    RemoveFile,
+    RemoveNetwork,
+    RunInContainer,
+    Unpause,
+)
 
 LABEL = "assay"
 RUN_LABEL = "assay.run"
@@ -142,3 +153,22 @@ def execute(client: docker.DockerClient, container: str, argv: list[str]) -> boo
 
 def _owned(kind: str, name: str, found: dict[str, str], running: bool) -> Owned:
     return Owned(kind, name, found.get(RUN_LABEL, "?"), found.get(OWNER_LABEL, ""), running)
+
+
+def perform(client: docker.DockerClient, action: Action) -> bool:
+    """Undoes one thing; False when there was nothing left to undo."""
+    match action:
+        case RemoveContainer(name):
+            return remove_container(client, name)
+        case RemoveNetwork(name):
+            return remove_network(client, name)
+        case RunInContainer(container, argv):
+            return execute(client, container, list(argv))
+        case Unpause(container):
+            return unpause(client, container)
+        case RemoveFile(path):
+            existed = Path(path).exists()
+            Path(path).unlink(missing_ok=True)
+            return existed
+        case RemoveDisk(image):
+            return disk.remove(Path(image))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from assay.system_under_test.client.addresses import Address
+from assay.system_under_test.client.pool import Address
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataResponse
 

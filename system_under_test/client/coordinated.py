@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from assay.system_under_test.client.addresses import Address, parse_addresses
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
 from assay.system_under_test.client.metadata import BACK_OFF
-from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.pool import Address, Pool, parse_addresses
 from assay.system_under_test.protocol import draft_groups, group_offsets, groups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime

@@ -10,8 +10,7 @@ from functools import partial
 
 from assay.system_under_test.client.config import ConsumerConfig, DraftConfig
 from assay.system_under_test.client.coordinated import CommitFailed, Generation
-from assay.system_under_test.client.draft_membership import DraftMembership
-from assay.system_under_test.client.draft_states import State
+from assay.system_under_test.client.draft_membership import DraftMembership, State
 from assay.system_under_test.client.group_consumer import NO_LISTENER, GroupConsumer, GroupListener
 from assay.system_under_test.runtime import Runtime
 

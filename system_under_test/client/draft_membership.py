@@ -2,15 +2,16 @@
 
 A heartbeat goes out every session timeout / ``frequency``. A rejected one stops the consumer until it has joined
 again. Without an answer within the session timeout, or when its socket closes, it looks for the coordinator; it keeps
-what it owns until a coordinator says otherwise.
+what it owns until a coordinator says otherwise. :class:`State` is where it stands in that.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
-from assay.system_under_test.client.addresses import Address
 from assay.system_under_test.client.config import DraftConfig
 from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.coordinated import (
@@ -21,11 +22,54 @@ from assay.system_under_test.client.coordinated import (
     JoinFailed,
     left_until,
 )
-from assay.system_under_test.client.draft_states import CONSUMING, Happening, State, next_state
 from assay.system_under_test.client.metadata import BACK_OFF
+from assay.system_under_test.client.pool import Address
 from assay.system_under_test.protocol import draft_groups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime
+
+
+class State(StrEnum):
+    """It consumes as a member, and while it looks for its coordinator again."""
+
+    DOWN = "Down"
+    DISCOVERING = "Discovering"
+    MEMBER = "Member"
+    REDISCOVERING = "Rediscovering"
+    STOPPED = "Stopped"
+
+
+CONSUMING: Final = frozenset({State.MEMBER, State.REDISCOVERING})
+
+
+class Happening(StrEnum):
+    STARTED = "started"
+    JOINED = "joined"
+    ACCEPTED = "a heartbeat was accepted"
+    REFUSED = "its generation, or itself, is not known any more"
+    LOST = "the coordinator does not answer, or is none"
+    ENDED = "ended"
+
+
+_NEXT: Final[Mapping[tuple[State, Happening], State]] = MappingProxyType(
+    {
+        (State.DOWN, Happening.STARTED): State.DISCOVERING,
+        (State.DISCOVERING, Happening.JOINED): State.MEMBER,
+        (State.MEMBER, Happening.REFUSED): State.STOPPED,
+        (State.MEMBER, Happening.LOST): State.REDISCOVERING,
+        (State.REDISCOVERING, Happening.ACCEPTED): State.MEMBER,
+        (State.REDISCOVERING, Happening.REFUSED): State.STOPPED,
+        (State.STOPPED, Happening.JOINED): State.MEMBER,
+        # Stopped by a coordinator that then died: the next one may know of no reason to.
+        (State.STOPPED, Happening.ACCEPTED): State.MEMBER,
+    }
+)
+
+
+def next_state(state: State, happening: Happening) -> State:
+    """What does not concern a state leaves it as it is; an end is one in every state."""
+    return State.DOWN if happening is Happening.ENDED else _NEXT.get((state, happening), state)
+
 
 _log = logging.getLogger("assay.client")
 

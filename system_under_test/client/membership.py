@@ -28,8 +28,8 @@ from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
 from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.compiler import decode, encode_bytes
-from assay.system_under_test.protocol.consumer import PROTOCOL_TYPE, AssignedTopic, Assignment, Subscription
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import PROTOCOL_TYPE, AssignedTopic, Assignment, Subscription
 from assay.system_under_test.protocol.schema import ProtocolError
 from assay.system_under_test.runtime import Runtime
 

@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
-from assay.system_under_test.client.addresses import Address, parse_addresses
 from assay.system_under_test.client.cluster_view import ClusterView, Node, TopicView, cluster_view
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.pool import Address, Pool, parse_addresses
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataRequest
 

@@ -8,9 +8,9 @@ from typing import Final
 from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.fetching import Fetching
+from assay.system_under_test.client.positions import Fetching
 from assay.system_under_test.client.produce_queue import ProduceQueue, Send
-from assay.system_under_test.client.zookeeper_groups.session import ConsumerSession
+from assay.system_under_test.client.zookeeper_groups.registration import ConsumerSession
 
 IN_FLIGHT: Final = 5
 """``max.in.flight.requests.per.connection``, as Kafka's producer has it by default."""

@@ -5,10 +5,9 @@ To read in this order: ``leaders`` (pure functions: who leads next), ``term`` (t
 brokers); ``active_term`` (these together, while this broker is the controller); ``work_queue``, ``changes`` (the
 reaction to each trigger) and ``controller`` (the entry: election, and the loop over the queue).
 
-Topics: ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``config_alteration``, ``deletion``,
-``reassignment``, ``preferred``. Requests: ``admin``, ``partition_admin``, ``public_control``, ``shutdown``. On every
-broker: ``registration``, ``metadata``, ``auto_create``, ``config_changes``. ``traits`` is what a historic defect
-changes.
+Topics: ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``deletion``, ``reassignment``,
+``preferred``. Requests: ``admin``, ``public_control``, ``shutdown``. On every broker: ``registration``, ``metadata``,
+``auto_create``, ``config_changes``. ``traits`` is what a historic defect changes.
 
 Imports ``replication`` and what lies below it. Only the broker imports it.
 """

@@ -1,4 +1,4 @@
-"""Changes of topics by request, served by the active controller only (41 elsewhere).
+"""Changes of topics and partitions by request, served by the active controller only (41 elsewhere).
 
 A change that no broker could carry out is rejected here, before it is in ZooKeeper: from there every later
 controller would try it again.
@@ -8,6 +8,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from assay.system_under_test.controller import preferred
+from assay.system_under_test.controller.active_term import ActiveTerm
+from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.topics import MAX_PARTITIONS, TopicError
 from assay.system_under_test.network.handler import Context
@@ -109,3 +112,77 @@ async def describe_configs(
 async def _describe(controller: Controller, topic: str, found: list[messages.ConfigEntry]) -> None:
     settings = await controller.topics.settings(topic)
     found += [messages.ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]
+
+
+async def elect_preferred(
+    controller: Controller, request: messages.ElectPreferredRequest, context: Context
+) -> messages.PartitionChangeResponse:
+    """5 where the preferred leader is not in sync: the present leader goes on."""
+    limit = deadline(request.timeout_ms)
+    results = []
+    for name, index in dict.fromkeys((p.topic, p.partition) for p in request.partitions):
+
+        async def act(active: ActiveTerm, partition: PartitionId = (name, index)) -> None:
+            elected = await preferred.elect(active, partition)
+            if elected is None:
+                raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+            active.brokers.send()
+            if not elected:
+                raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
+
+        results.append(_partition_result((name, index), await outcome(controller.perform(act), limit)))
+    return messages.PartitionChangeResponse(partitions=results)
+
+
+async def reassign(
+    controller: Controller, request: messages.ReassignRequest, context: Context
+) -> messages.PartitionChangeResponse:
+    limit = deadline(request.timeout_ms)
+    results = []
+    for entry in request.partitions:
+        partition = entry.topic, entry.partition
+
+        async def act(
+            active: ActiveTerm, partition: PartitionId = partition, replicas: list[int] = entry.replicas
+        ) -> None:
+            await controller.reassignments.start(active, partition, replicas)
+
+        results.append(_partition_result(partition, await outcome(controller.perform(act), limit)))
+    return messages.PartitionChangeResponse(partitions=results)
+
+
+def _partition_result(partition: PartitionId, said: Said) -> messages.PartitionChangeResult:
+    return messages.PartitionChangeResult(
+        topic=partition[0], partition=partition[1], error_code=said[0], error_message=said[1]
+    )
+
+
+async def describe_reassignments(
+    controller: Controller, request: messages.DescribeReassignmentsRequest, context: Context
+) -> messages.DescribeReassignmentsResponse:
+    moving: list[messages.MovingPartition] = []
+    settled: list[messages.NewAssignment] = []
+
+    async def act(active: ActiveTerm) -> None:
+        for move, replicas in await controller.reassignments.under_way(active):
+            moving.append(
+                messages.MovingPartition(
+                    topic=move.topic,
+                    partition=move.partition,
+                    replicas=replicas,
+                    target=move.replicas,
+                    removing=move.removing,
+                )
+            )
+        for named in request.partitions:
+            topic = active.cluster.topics.get(named.topic)
+            if (named.topic, named.partition) in active.cluster.moves or topic is None:
+                continue
+            if named.partition in topic.assignment:
+                replicas = topic.assignment[named.partition]
+                settled.append(messages.NewAssignment(topic=named.topic, partition=named.partition, replicas=replicas))
+
+    code, message = await outcome(controller.perform(act), deadline(request.timeout_ms))
+    return messages.DescribeReassignmentsResponse(
+        error_code=code, error_message=message, moving=moving, settled=settled
+    )

@@ -15,7 +15,7 @@ from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.reading import watched
+from assay.system_under_test.zookeeper.znodes import watched
 
 _log = logging.getLogger("assay.controller")
 

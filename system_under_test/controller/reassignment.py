@@ -33,8 +33,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.tasks import Background
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.reading import watched
-from assay.system_under_test.zookeeper.znodes import Move, PartitionState
+from assay.system_under_test.zookeeper.znodes import Move, PartitionState, watched
 
 _log = logging.getLogger("assay.controller")
 

@@ -23,7 +23,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.reading import watched
+from assay.system_under_test.zookeeper.znodes import watched
 
 EPHEMERAL = 1
 NO_CONTROLLER = -1

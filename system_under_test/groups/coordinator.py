@@ -15,9 +15,8 @@ from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.expiry import Expiry
 from assay.system_under_test.groups.member_requests import MemberRequests
 from assay.system_under_test.groups.offset_requests import Leaders, OffsetRequests
-from assay.system_under_test.groups.routing import partition_of
 from assay.system_under_test.groups.stored import StoredGroups
-from assay.system_under_test.groups.terms import GroupTerms
+from assay.system_under_test.groups.terms import GroupTerms, partition_of
 from assay.system_under_test.groups.traits import CORRECT, GroupTraits
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol.errors import ErrorCode

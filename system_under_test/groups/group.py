@@ -16,8 +16,7 @@ from typing import Any
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.committed import CommittedOffsets
 from assay.system_under_test.groups.member import NO_GENERATION, Member, protocols_of, rejected, timeouts_of
-from assay.system_under_test.groups.point_log import PointLog
-from assay.system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PREPARING
+from assay.system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PREPARING, PointLog
 from assay.system_under_test.groups.records import VALUE, GroupRecord, GroupValue
 from assay.system_under_test.groups.session_timers import SessionTimers
 from assay.system_under_test.protocol import groups

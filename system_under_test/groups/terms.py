@@ -1,17 +1,31 @@
 """Which partitions of the offsets topic this broker leads, and so which groups it coordinates."""
 
 import logging
+import struct
 from collections.abc import Iterator
 
 from kazoo.exceptions import KazooException, NoNodeError
 
 from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.groups.group import Group, GroupError
-from assay.system_under_test.groups.routing import partition_of
 from assay.system_under_test.groups.stored import StoredGroups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
+
+
+def java_hash(text: str) -> int:
+    """What Java's ``String.hashCode`` gives, as an unsigned number of 32 bits: clients and tools compute it, too."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", units):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    return (java_hash(group_id) & 0x7FFFFFFF) % partitions
+
 
 _log = logging.getLogger("assay.groups")
 

@@ -13,10 +13,8 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 
-from assay.system_under_test.network.budget import ByteBudget
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
-from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
-from assay.system_under_test.network.outbox import Outbox
+from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, ByteBudget, Limits
 from assay.system_under_test.network.read_ahead import ReadAhead
 from assay.system_under_test.protocol.api import API_VERSIONS_KEY, Api, api_versions
 from assay.system_under_test.protocol.compiler import decode
@@ -29,6 +27,38 @@ from assay.system_under_test.protocol.header import (
     peek_request_header,
 )
 from assay.system_under_test.protocol.schema import ProtocolError
+
+
+class Outbox:
+    """Responses not taken yet, of all connections. Beyond ``total`` bytes the oldest go, but never the newest alone.
+
+    A response is read from disk whole, so each peer that takes nothing holds one in memory. No client waits for that
+    memory, or such a peer could stop them all: the peer that has kept a response for longest is closed.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._unsent = 0
+        self._held: dict[Callable[[], None], int] = {}  # oldest first
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are being sent."""
+        return self._unsent
+
+    def hold(self, drop: Callable[[], None], size: int) -> None:
+        """``size`` bytes more are being sent by the connection that ``drop`` ends."""
+        self._held[drop] = self._held.get(drop, 0) + size
+        self._unsent += size
+        while self._unsent > self._total and len(self._held) > 1:
+            oldest = next(iter(self._held))
+            self.sent(oldest)
+            oldest()
+
+    def sent(self, drop: Callable[[], None]) -> None:
+        """All of it was taken, or its connection is over."""
+        self._unsent -= self._held.pop(drop, 0)
+
 
 logger = logging.getLogger("assay.network")
 

@@ -8,11 +8,9 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
-from assay.system_under_test.network.accepted import AcceptedConnection
-from assay.system_under_test.network.budget import ByteBudget
+from assay.system_under_test.network.accepted import AcceptedConnection, Outbox
 from assay.system_under_test.network.handler import Context, Handler
-from assay.system_under_test.network.limits import Limits
-from assay.system_under_test.network.outbox import Outbox
+from assay.system_under_test.network.limits import ByteBudget, Limits
 from assay.system_under_test.protocol.api import (
     API_VERSIONS_KEY,
     Api,

@@ -6,9 +6,8 @@ Offsets are committed and fetched with the public requests, in the draft's gener
 
 from typing import Final
 
-from assay.system_under_test.protocol.consumer import AssignedTopic
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.groups import GroupCoordinatorResponse
+from assay.system_under_test.protocol.groups import AssignedTopic, GroupCoordinatorResponse
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request
 
 COORDINATOR_STARTUP_NOT_COMPLETE: Final = ErrorCode.GROUP_LOAD_IN_PROGRESS

@@ -2,6 +2,8 @@
 ListGroups (11 to 16). Version 1 of JoinGroup has a time limit of its own for rebalances (KIP-62).
 """
 
+from typing import Final
+
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 
@@ -143,3 +145,28 @@ class ListGroupsResponse:
 @request(key=16, versions=(0, 0))
 class ListGroupsRequest(Request[ListGroupsResponse]):
     """Has no fields: the groups of the broker that is asked."""
+
+
+PROTOCOL_TYPE: Final = "consumer"
+
+
+@message
+class Subscription:
+    """As consumers send it each other through the coordinator, which does not look into it; ``Assignment`` likewise."""
+
+    version: Int16 = 0
+    topics: list[str]
+    user_data: bytes = b""
+
+
+@message
+class AssignedTopic:
+    topic: str
+    partitions: list[Int32]
+
+
+@message
+class Assignment:
+    version: Int16 = 0
+    topics: list[AssignedTopic]
+    user_data: bytes = b""

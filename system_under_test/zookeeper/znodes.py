@@ -3,7 +3,10 @@
 from typing import Generic, Literal, TypeVar
 
 import msgspec
+from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import ZnodeStat
+
+from assay.system_under_test.runtime import Watch, ZooKeeper
 
 NO_LEADER = -1
 
@@ -195,3 +198,13 @@ class Versioned(msgspec.Struct, Generic[T], frozen=True):
 
 def versioned(kind: type[T], path: str, read: tuple[bytes, ZnodeStat]) -> Versioned[T]:
     return Versioned(decode(kind, path, read[0]), read[1].version)
+
+
+async def watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
+    """Content and stat, None when there is no such znode; its change, or its creation, is watched."""
+    while True:
+        try:
+            return await zookeeper.get(path, watch)
+        except NoNodeError:
+            if await zookeeper.exists(path, watch) is None:
+                return None

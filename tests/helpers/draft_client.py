@@ -13,7 +13,7 @@ from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.config import DraftConfig
 from assay.system_under_test.client.coordinated import CommitFailed, JoinFailed
 from assay.system_under_test.client.draft_consumer import DraftConsumer
-from assay.system_under_test.client.draft_states import State
+from assay.system_under_test.client.draft_membership import State
 from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.group_consumer import Callback, GroupListener, Received, ignore
 from assay.system_under_test.deployment import Broker

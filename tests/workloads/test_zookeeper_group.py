@@ -19,8 +19,8 @@ from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.settings import Settings
 from assay.reports.failure_text import Ending, EvidenceLines, describe
 from assay.system_under_test.client.zookeeper_groups import view
-from assay.system_under_test.client.zookeeper_groups.allotment import allot
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, OwnershipChange
+from assay.system_under_test.client.zookeeper_groups.view import allot
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads import connector_client, test_zookeeper_group
 from assay.workloads.connector_client import ZOOKEEPER, ConnectorClient, Member

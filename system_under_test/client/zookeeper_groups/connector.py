@@ -20,7 +20,6 @@ from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import ClientError, Outcome
 from assay.system_under_test.client.membership import CommitFailed, Membership
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
-from assay.system_under_test.client.zookeeper_groups.allotment import thread_id
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.offsets import (
     NO_OFFSET,
@@ -33,7 +32,7 @@ from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, StreamSubscription
-from assay.system_under_test.client.zookeeper_groups.view import read_view
+from assay.system_under_test.client.zookeeper_groups.view import read_view, thread_id
 from assay.system_under_test.runtime import Runtime
 from assay.system_under_test.tasks import Background
 

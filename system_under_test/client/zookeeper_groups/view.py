@@ -1,17 +1,42 @@
-"""What ZooKeeper has of a group: its members, what each wants, and how many partitions there are."""
+"""What ZooKeeper has of a group, from which every member computes who gets which partitions."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kazoo.exceptions import NoNodeError
 
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.zookeeper_groups.allotment import allot, thread_id
 from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription, subscription_of
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, TopicAssignment, ZnodeError, decode
+
+
+def thread_id(consumer_id: str, index: int) -> str:
+    """What an owner's znode holds."""
+    return f"{consumer_id}-{index}"
+
+
+def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]) -> dict[Partition, str]:
+    """From each topic's partitions and each topic's thread ids to the thread that owns each partition.
+
+    As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic a contiguous range to each consumer thread.
+    Threads sort as strings, ``c-10`` before ``c-2``. With n = partitions div threads each gets n in a row, and the
+    first (partitions mod threads) of them one more; threads that are left over get none.
+    """
+    owners: dict[Partition, str] = {}
+    for topic, indexes in partitions.items():
+        takers = sorted(threads.get(topic, ()))
+        if not takers:
+            continue
+        waiting = iter(sorted(indexes))
+        each, more = divmod(len(indexes), len(takers))
+        for rank, taker in enumerate(takers):
+            for _ in range(each + (rank < more)):
+                owners[topic, next(waiting)] = taker
+    return owners
+
 
 _log = logging.getLogger("assay.client")
 

@@ -16,8 +16,8 @@ from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.groups.stored import StoredGroups
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol import draft_groups, groups
-from assay.system_under_test.protocol.consumer import AssignedTopic
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import AssignedTopic
 from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import Runtime, ZooKeeper

@@ -17,7 +17,7 @@ from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
 from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata, MetadataStore
 from assay.system_under_test.groups.draft.topics import TopicSizes
 from assay.system_under_test.groups.group import GroupError, Spawn
-from assay.system_under_test.groups.routing import partition_of
+from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.protocol.draft_groups import COORDINATOR_STARTUP_NOT_COMPLETE
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.docker.engine import engine
-from assay.cluster.docker.perform import perform
+from assay.cluster.docker.engine import engine, perform
 from assay.cluster.journal import RunInContainer, Unpause, read
 from assay.cluster.node import Node, NodeError, ProcessState
 

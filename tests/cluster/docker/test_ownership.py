@@ -13,8 +13,7 @@ import pytest
 
 from assay.cluster import journal, undo
 from assay.cluster.docker import DockerCluster, network
-from assay.cluster.docker.engine import engine, owned
-from assay.cluster.docker.perform import perform
+from assay.cluster.docker.engine import engine, owned, perform
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import Echo

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.client.zookeeper_groups.allotment import allot, thread_id
 from assay.system_under_test.client.zookeeper_groups.subscription import (
     Filter,
     Static,
     StreamSubscription,
     subscription_of,
 )
-from assay.system_under_test.client.zookeeper_groups.view import GroupView
+from assay.system_under_test.client.zookeeper_groups.view import GroupView, allot, thread_id
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)

@@ -11,7 +11,7 @@ import pytest
 
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.coordinated import CommitFailed, Position
-from assay.system_under_test.client.draft_states import State
+from assay.system_under_test.client.draft_membership import State
 from assay.system_under_test.client.errors import Outcome
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.client.draft_states import CONSUMING, Happening, State, next_state
+from assay.system_under_test.client.draft_membership import CONSUMING, Happening, State, next_state
 
 
 @given(st.lists(st.sampled_from(Happening)))

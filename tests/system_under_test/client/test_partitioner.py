@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from assay.system_under_test.client.addresses import Address, parse_addresses
 from assay.system_under_test.client.partitioner import hash_partitioner, murmur2
+from assay.system_under_test.client.pool import Address, parse_addresses
 
 
 @pytest.mark.parametrize(

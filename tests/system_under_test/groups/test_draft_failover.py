@@ -13,7 +13,7 @@ import pytest
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.admin import Admin
-from assay.system_under_test.client.draft_states import State
+from assay.system_under_test.client.draft_membership import State
 from assay.system_under_test.deployment import HOLD_FILE, Broker
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.draft_groups import DraftHeartbeatRequest

@@ -18,7 +18,7 @@ from assay.system_under_test.groups.draft.group import DraftState
 from assay.system_under_test.groups.draft.metadata import GroupMetadata, StoredConsumer
 from assay.system_under_test.groups.draft.term import DraftTerm, Life
 from assay.system_under_test.groups.group import GroupError
-from assay.system_under_test.groups.routing import partition_of
+from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.tasks import Background

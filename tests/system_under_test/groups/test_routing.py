@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.system_under_test.groups.routing import java_hash, partition_of
+from assay.system_under_test.groups.terms import java_hash, partition_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.system_under_test.network.budget import ByteBudget
+from assay.system_under_test.network.limits import ByteBudget
 
 
 @settings(max_examples=25, deadline=None)
