@@ -103,12 +103,6 @@ class Network:
         """Seconds that the next packet takes."""
         return self._base + self._spread * self._draw()
 
-    def set_latency(self, low: float, high: float) -> None:
-        """Seconds one way, uniform between the two, for packets sent from now on."""
-        if not 0 < low <= high:
-            raise ValueError(f"latency must have 0 < low <= high, not {low}, {high}")
-        self._base, self._spread = low, high - low
-
     def drop(self, source: Host, target: Host) -> None:
         """From now on what arrives at ``target`` from ``source`` is dropped. The outside is never cut off."""
         if source is not target and self.outside not in (source, target):

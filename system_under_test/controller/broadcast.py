@@ -6,6 +6,7 @@ nothing: the next handler sends both. A broker that has just started gets everyt
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from assay.system_under_test.config import BrokerConfig
@@ -97,41 +98,17 @@ class Broadcast:
         mine = [update for update in updates if broker_id in update.replicas]
         if mine or full:
             settings = self._cluster.settings({update.topic for update in mine})
-            self._send(
-                broker_id,
-                lambda epoch: internal.LeaderAndIsrRequest(
-                    controller_id=self._config.broker_id,
-                    controller_epoch=self._term.epoch,
-                    broker_epoch=epoch,
-                    partitions=mine,
-                    topics=settings,
-                    live_brokers=live,
-                ),
-            )
-        self._send(
-            broker_id,
-            lambda epoch: internal.UpdateMetadataRequest(
-                controller_id=self._config.broker_id,
-                controller_epoch=self._term.epoch,
-                broker_epoch=epoch,
-                full=full,
-                partitions=updates,
-                deleted=deleted,
-                live_brokers=live,
-            ),
+            roles = partial(internal.LeaderAndIsrRequest, partitions=mine, topics=settings, live_brokers=live)
+            self._send(broker_id, roles)
+        news = partial(
+            internal.UpdateMetadataRequest, full=full, partitions=updates, deleted=deleted, live_brokers=live
         )
+        self._send(broker_id, news)
 
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
         """A replica's (last epoch, log end); None when it is not available now."""
-        answer = self._send(
-            broker_id,
-            lambda epoch: internal.LogEndRequest(
-                controller_id=self._config.broker_id,
-                controller_epoch=self._term.epoch,
-                broker_epoch=epoch,
-                partitions=[internal.EndOffsetQuery(topic=partition[0], partition=partition[1])],
-            ),
-        )
+        query = internal.EndOffsetQuery(topic=partition[0], partition=partition[1])
+        answer = self._send(broker_id, partial(internal.LogEndRequest, partitions=[query]))
         if answer is None:
             return None
         done, _ = await asyncio.wait([answer], timeout=self._config.request_timeout_ms / 1000)
@@ -149,18 +126,7 @@ class Broadcast:
             for name, index in partitions
         ]
         if stopped:
-            self._send(broker_id, lambda epoch: self._stop_replica(epoch, stopped, delete=False))
-
-    def _stop_replica(
-        self, broker_epoch: int, partitions: list[internal.StopReplicaPartition], *, delete: bool
-    ) -> internal.StopReplicaRequest:
-        return internal.StopReplicaRequest(
-            controller_id=self._config.broker_id,
-            controller_epoch=self._term.epoch,
-            broker_epoch=broker_epoch,
-            delete=delete,
-            partitions=partitions,
-        )
+            self._send(broker_id, partial(internal.StopReplicaRequest, delete=False, partitions=stopped))
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
         """Has these brokers delete their replicas of the topic. False when a line was closed before the answer."""
@@ -171,10 +137,8 @@ class Broadcast:
             for name, index in self._cluster.all_partitions()
             if name == topic and (name, index) in self._cluster.states
         ]
-        answers = [
-            self._send(replica, lambda epoch: self._stop_replica(epoch, partitions, delete=True))
-            for replica in replicas
-        ]
+        deletion = partial(internal.StopReplicaRequest, delete=True, partitions=partitions)
+        answers = [self._send(replica, deletion) for replica in replicas]
         for answer in answers:
             if answer is None:
                 return False
@@ -189,10 +153,8 @@ class Broadcast:
         named = internal.StopReplicaPartition(
             topic=partition[0], partition=partition[1], leader_epoch=known.leader_epoch
         )
-        answers = {
-            broker: self._send(broker, lambda epoch: self._stop_replica(epoch, [named], delete=True))
-            for broker in brokers
-        }
+        deletion = partial(internal.StopReplicaRequest, delete=True, partitions=[named])
+        answers = {broker: self._send(broker, deletion) for broker in brokers}
         deleted = []
         for broker, answer in answers.items():
             if answer is None:
@@ -202,8 +164,10 @@ class Broadcast:
                 deleted.append(broker)
         return deleted
 
-    def _send(self, broker_id: int, make: Callable[[int], Request[Any]]) -> asyncio.Future[Any] | None:
+    def _send(self, broker_id: int, make: Callable[..., Request[Any]]) -> asyncio.Future[Any] | None:
+        """``make`` lacks the fields that all requests to brokers have."""
         if broker_id not in self._channels:
             return None
         channel = self._channels[broker_id][0]
-        return channel.send(make(channel.broker.czxid))
+        me, epoch = self._config.broker_id, self._term.epoch
+        return channel.send(make(controller_id=me, controller_epoch=epoch, broker_epoch=channel.broker.czxid))

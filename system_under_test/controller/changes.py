@@ -23,8 +23,6 @@ BACK_OFF = 0.2
 
 
 class Changes:
-    """See the module."""
-
     def __init__(
         self,
         config: BrokerConfig,

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Create, SetData
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import SetData
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import leaders
@@ -188,9 +187,9 @@ class PartitionMachine:
                 elr=state.elr,
             )
             return int(results[0].version)
-        operations = [Create(path, data, OPEN_ACL_UNSAFE, 0)]
+        operations = [znodes.create(path, data)]
         for parent in (paths.partition(topic, index), paths.partitions(topic)):
             if await self._zookeeper.exists(parent) is None:
-                operations.insert(0, Create(parent, b"", OPEN_ACL_UNSAFE, 0))
+                operations.insert(0, znodes.create(parent))
         await self._fence.write(operations)
         return 0

@@ -29,8 +29,6 @@ PATIENCE = 5.0
 
 
 class PublicControl:
-    """See the module."""
-
     def __init__(self, manager: ReplicaManager, zookeeper: ZooKeeper, cache: MetadataCache) -> None:
         self._manager = manager
         self._zookeeper = zookeeper

@@ -21,8 +21,7 @@ from typing import Any
 
 import msgspec
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Create, Delete, SetData
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import Delete, SetData
 
 from assay.system_under_test.controller import assignments, leaders, topics
 from assay.system_under_test.controller.active_term import Action, ActiveTerm
@@ -300,4 +299,4 @@ def _writing(moves: Moves, version: int | None) -> Any:
     if not moves:
         return Delete(PATH, version)
     data = znodes.encode(znodes.Moves(list(moves.values())))
-    return Create(PATH, data, OPEN_ACL_UNSAFE, 0) if version is None else SetData(PATH, data, version)
+    return znodes.create(PATH, data) if version is None else SetData(PATH, data, version)

@@ -18,14 +18,12 @@ from kazoo.exceptions import (
     OperationTimeoutError,
     SessionExpiredError,
 )
-from kazoo.protocol.serialization import CheckVersion, Create, SetData
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import CheckVersion, SetData
 
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import watched
 
-EPHEMERAL = 1
 NO_CONTROLLER = -1
 
 
@@ -68,12 +66,7 @@ async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | 
     epoch = int(data) + 1
     session = zookeeper.session_id
     operations = [
-        Create(
-            paths.CONTROLLER,
-            znodes.encode(znodes.ControllerClaim(broker_id, timestamp)),
-            OPEN_ACL_UNSAFE,
-            EPHEMERAL,
-        ),
+        znodes.create(paths.CONTROLLER, znodes.encode(znodes.ControllerClaim(broker_id, timestamp)), ephemeral=True),
         SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), stat.version),
     ]
     try:

@@ -4,8 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Create, SetData
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import SetData
 
 from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from assay.system_under_test.controller import assignments, topics
@@ -82,7 +81,6 @@ class TopicActions:
         return found
 
 
-SEQUENCE = 2
 ANNOUNCED_VERSION = 2
 
 
@@ -116,8 +114,8 @@ async def _alter(
     written = znodes.encode(znodes.TopicSettings(wanted))
     announcement = znodes.encode(znodes.ConfigChange(ANNOUNCED_VERSION, f"topics/{topic}"))
     operations = [
-        Create(path, written, OPEN_ACL_UNSAFE, 0) if version is None else SetData(path, written, version),
-        Create(paths.config_change(), announcement, OPEN_ACL_UNSAFE, SEQUENCE),
+        znodes.create(path, written) if version is None else SetData(path, written, version),
+        znodes.create(paths.config_change(), announcement, sequence=True),
     ]
     try:
         await active.fence.write(operations)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Create, Delete
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import Delete
 
 from assay.system_under_test.config import BrokerConfig, ConfigError
 from assay.system_under_test.controller.cluster_state import PartitionId
@@ -105,17 +104,14 @@ def creation(name: str, plan: Plan) -> list[Any]:
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
     operations = []
     if plan.settings:
-        operations.append(
-            Create(
-                paths.topic_config(name), znodes.encode(znodes.TopicSettings(dict(plan.settings))), OPEN_ACL_UNSAFE, 0
-            )
-        )
-    operations.append(Create(paths.topic(name), znodes.encode(assignment), OPEN_ACL_UNSAFE, 0))
+        settings = znodes.encode(znodes.TopicSettings(dict(plan.settings)))
+        operations.append(znodes.create(paths.topic_config(name), settings))
+    operations.append(znodes.create(paths.topic(name), znodes.encode(assignment)))
     return operations
 
 
 def deletion_mark(name: str) -> list[Any]:
-    return [Create(paths.delete_topic(name), b"", OPEN_ACL_UNSAFE, 0)]
+    return [znodes.create(paths.delete_topic(name))]
 
 
 def forget_mark(name: str) -> list[Any]:

@@ -105,8 +105,7 @@ class Coordinator:
         leaders = self._cluster.leaders(OFFSETS_TOPIC)
         found = leaders.get(partition_of(request.group_id, partitions)) if partitions else None
         if found is None:
-            code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-            return GroupCoordinatorResponse(error_code=code, coordinator_id=-1, host="", port=-1)
+            return GroupCoordinatorResponse(error_code=ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
         return GroupCoordinatorResponse(
             error_code=ErrorCode.NONE, coordinator_id=found.broker_id, host=found.host, port=found.port
         )

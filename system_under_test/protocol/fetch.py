@@ -23,9 +23,9 @@ class FetchTopic:
 class FetchPartitionResponse:
     partition: Int32
     error_code: Int16
-    high_watermark: Int64
+    high_watermark: Int64 = -1
     """-1 after an error."""
-    records: Records
+    records: Records = b""
 
 
 @message

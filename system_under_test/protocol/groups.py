@@ -10,10 +10,10 @@ from assay.system_under_test.protocol.schema import Int16, Int32, Request, messa
 @message
 class GroupCoordinatorResponse:
     error_code: Int16
-    coordinator_id: Int32
+    coordinator_id: Int32 = -1
     """-1, like the port, and with an empty host, when there is none."""
-    host: str
-    port: Int32
+    host: str = ""
+    port: Int32 = -1
 
 
 @request(key=10, versions=(0, 0))

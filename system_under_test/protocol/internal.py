@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from assay.system_under_test.protocol import control, draft_groups
 from assay.system_under_test.protocol import topics as changes
 from assay.system_under_test.protocol.api import Api, api_table
-from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request
+from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request, wire
 
 
 @message
@@ -115,9 +115,9 @@ class ReplicaFetchedPartition:
     topic: str
     partition: Int32
     error_code: Int16
-    high_watermark: Int64
+    high_watermark: Int64 = -1
     log_start: Int64
-    records: Records
+    records: Records = b""
 
 
 @message
@@ -162,12 +162,12 @@ class EpochAnswer:
     topic: str
     partition: Int32
     error_code: Int16
-    epoch: Int32
-    end_offset: Int64
-    log_start: Int64
-    gaps: bool
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+    log_start: Int64 = -1
+    gaps: bool = False
     """May the leader's log have gaps?"""
-    history: list[EpochEntry]
+    history: list[EpochEntry] = wire(default=[])
 
 
 @message

@@ -19,7 +19,7 @@ class ProduceTopic:
 class ProducePartitionResponse:
     partition: Int32
     error_code: Int16
-    base_offset: Int64
+    base_offset: Int64 = -1
     """Offset of the first message appended; -1 after an error."""
     log_append_time: Int64 = wire(since=2, default=-1)
     """Milliseconds since the epoch when the topic stamps messages itself, else -1."""

@@ -147,9 +147,7 @@ def _read(
                 answer = _read_partition(partition, wanted, request.replica_id, version, left, size == 0)
             except PartitionError as error:
                 failed = True
-                answer = messages.FetchPartitionResponse(
-                    partition=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
-                )
+                answer = messages.FetchPartitionResponse(partition=wanted.partition, error_code=error.code)
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     outside.append(_Outside(topic.topic, answer, epoch))
             else:
@@ -179,7 +177,6 @@ def _read_partition(
         partition=wanted.partition,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
-        records=b"",
     )
     if wanted.offset >= limit:
         return answer  # between the high watermark and the log end: nothing yet, and no error
@@ -258,9 +255,7 @@ def _read_for_follower(
                 topic=wanted.topic,
                 partition=wanted.partition,
                 error_code=error,
-                high_watermark=-1,
                 log_start=_log_start(manager, wanted),
-                records=b"",
             )
         )
     return internal.ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers

@@ -153,16 +153,7 @@ def _epoch_end(manager: ReplicaManager, query: internal.EpochQuery) -> internal.
 
 
 def _rejection(query: internal.EpochQuery, code: ErrorCode) -> internal.EpochAnswer:
-    return internal.EpochAnswer(
-        topic=query.topic,
-        partition=query.partition,
-        error_code=code,
-        epoch=-1,
-        end_offset=-1,
-        log_start=-1,
-        gaps=False,
-        history=[],
-    )
+    return internal.EpochAnswer(topic=query.topic, partition=query.partition, error_code=code)
 
 
 async def log_end(

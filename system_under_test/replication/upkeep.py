@@ -12,8 +12,6 @@ _log = logging.getLogger("assay.replication")
 
 
 class Upkeep:
-    """See the module."""
-
     def __init__(self, config: BrokerConfig, replicas: Replicas) -> None:
         self._config = config
         self._replicas = replicas

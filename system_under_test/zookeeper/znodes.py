@@ -4,11 +4,14 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Create
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from assay.system_under_test.runtime import Watch, ZooKeeper
 
 NO_LEADER = -1
+EPHEMERAL, SEQUENCE = 1, 2  # flags of ZooKeeper's protocol
 
 T = TypeVar("T")
 
@@ -198,6 +201,11 @@ class Versioned(msgspec.Struct, Generic[T], frozen=True):
 
 def versioned(kind: type[T], path: str, read: tuple[bytes, ZnodeStat]) -> Versioned[T]:
     return Versioned(decode(kind, path, read[0]), read[1].version)
+
+
+def create(path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Create:
+    """The creation of a znode, as one of the operations of ``multi``."""
+    return Create(path, value, OPEN_ACL_UNSAFE, EPHEMERAL * ephemeral + SEQUENCE * sequence)
 
 
 async def watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:

@@ -16,15 +16,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Create, SetData
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import SetData
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.errors import Outcome, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.zookeeper import paths
+from assay.system_under_test.zookeeper import paths, znodes
 
 NO_OFFSET = -1
 ANY_VERSION = -1
@@ -91,7 +90,7 @@ class ZooKeeperOffsets:
             return SetData(path, data, ANY_VERSION)
         with contextlib.suppress(NodeExistsError):
             await self._zookeeper.create(path.rpartition("/")[0], makepath=True)
-        return Create(path, data, OPEN_ACL_UNSAFE, 0)
+        return znodes.create(path, data)
 
     async def _read(self, partition: Partition) -> int:
         path = paths.consumer_offset(self._group, *partition)

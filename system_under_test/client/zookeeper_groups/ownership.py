@@ -4,16 +4,13 @@ import contextlib
 from collections.abc import Mapping, Set
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Create, Delete
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.protocol.serialization import Delete
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.zookeeper import paths
+from assay.system_under_test.zookeeper import paths, znodes
 
-EPHEMERAL = 1
-"""Flag of kazoo's ``Create``."""
 ANY_VERSION = -1
 
 
@@ -42,7 +39,7 @@ class Ownership:
             await self._registration.fenced(
                 session,
                 [
-                    Create(paths.consumer_owner(self._group, *partition), owner.encode(), OPEN_ACL_UNSAFE, EPHEMERAL)
+                    znodes.create(paths.consumer_owner(self._group, *partition), owner.encode(), ephemeral=True)
                     for partition, owner in wanted.items()
                 ],
             )
