@@ -37,67 +37,53 @@ class Node(Protocol):
     @property
     def name(self) -> str:
         """``n1``, ``zk1``: unique in the cluster, the same in every run."""
-        ...
 
     @property
     def role(self) -> str:
         """``broker``, ``zookeeper``, ...: a role that the system declared."""
-        ...
 
     @property
     def index(self) -> int:
         """From 1, within the role."""
-        ...
 
     @property
     def address(self) -> str:
         """The IP address at which peers and clients reach it."""
-        ...
 
     async def write_file(self, path: str, data: bytes) -> None: ...
 
     async def read_file(self, path: str) -> bytes:
         """Raises ``FileNotFoundError`` when there is none."""
-        ...
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         """Absolute path to size in bytes of the files that a pattern of the shell (``*``, ``?``) matches, sorted."""
-        ...
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         """At most ``size`` bytes; fewer at the end of the file. Raises ``FileNotFoundError``."""
-        ...
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
         """Damages a file in place, or makes it longer. ``NodeError`` unless the main process is dead.
 
         The damage is as durable as if it had always been there. Raises ``FileNotFoundError``.
         """
-        ...
 
     async def truncate_file(self, path: str, size: int) -> None:
         """Cuts a file to ``size`` bytes, under the conditions of :meth:`write_range`."""
-        ...
 
     async def start(self) -> None:
         """Launches the main process; readiness is the system's to judge. An error when one is alive already."""
-        ...
 
     async def kill(self) -> None:
         """SIGKILL; returns once the process is gone. Its files and the node's network rules stay."""
-        ...
 
     async def terminate(self) -> None:
         """SIGTERM; returns once the process has ended by itself. ``NodeError`` when it has not within 15 s."""
-        ...
 
     async def stop(self) -> None:
         """SIGSTOP: the kernel goes on acknowledging, the process does nothing."""
-        ...
 
     async def resume(self) -> None:
         """SIGCONT."""
-        ...
 
     async def process(self) -> ProcessStatus: ...
 
@@ -106,38 +92,30 @@ class Node(Protocol):
 
         Until :meth:`thaw` every other call raises ``NodeError``, except :meth:`frozen` and :meth:`events`.
         """
-        ...
 
     async def thaw(self) -> None:
         """The machine goes on where it was. No error when it was not frozen."""
-        ...
 
     async def frozen(self) -> bool:
         """Is it? Raises ``NodeError`` where a machine cannot be frozen: on a host that is only known by SSH."""
-        ...
 
     async def drop_from(self, peers: Sequence[Node]) -> None:
         """From now on packets that arrive from these peers are dropped. Adds to what is dropped already."""
-        ...
 
     async def reject_from(self, peers: Sequence[Node]) -> None:
         """As :meth:`drop_from`, but each packet is answered with a reset, so that the peer fails at once.
 
         Resets themselves pass, else two nodes that reject each other would never learn of it.
         """
-        ...
 
     async def accept_all(self) -> None:
         """Removes every rule that ``drop_from`` and ``reject_from`` made on this node."""
-        ...
 
     async def dropped(self) -> Mapping[str, int]:
         """Packets dropped or rejected so far per peer's name, by the rules now in force."""
-        ...
 
     def events(self) -> AsyncIterator[str]:
         """The lines of the process's event log as they are written, over all its incarnations, from the start."""
-        ...
 
 
 @runtime_checkable
@@ -146,11 +124,9 @@ class Powered(Protocol):
 
     def power_loss_unavailable(self) -> str | None:
         """Why not, and the remedy, where it cannot be cut after all; None where it can."""
-        ...
 
     async def power_loss(self) -> Mapping[str, int]:
         """The machine stops at once, and only what was fsynced is left; returns how many bytes each file lost."""
-        ...
 
 
 @runtime_checkable
@@ -159,11 +135,9 @@ class Clocked(Protocol):
 
     async def shift_clock(self, seconds: float) -> None:
         """From now on it is ahead of the right time by so much: behind when negative, right with 0."""
-        ...
 
     async def clock_shift(self) -> float:
         """By how much it is ahead, read from the node."""
-        ...
 
 
 class Cluster(Protocol):
@@ -172,21 +146,17 @@ class Cluster(Protocol):
     @property
     def kind(self) -> str:
         """``docker``, ``sim`` or ``ssh``."""
-        ...
 
     @property
     def nodes(self) -> Sequence[Node]:
         """All of them, in a fixed order."""
-        ...
 
     @property
     def description(self) -> Mapping[str, str]:
         """What a run must record to be repeated: image digest, kernel, versions, fall-backs used."""
-        ...
 
     async def close(self) -> None:
         """Takes everything away that the cluster brought into being. Idempotent."""
-        ...
 
 
 def by_role(cluster: Cluster, role: str) -> list[Node]:

@@ -20,7 +20,6 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """At most ``size`` bytes; fewer at the end of the file."""
-        ...
 
     def truncate(self, size: int) -> None: ...
 
@@ -38,37 +37,30 @@ class Storage(Protocol):
 
     def open(self, path: str) -> File:
         """For reading and appending; created empty when missing. Its folder must exist."""
-        ...
 
     def read_bytes(self, path: str) -> bytes: ...
 
     def write_bytes(self, path: str, data: bytes) -> None:
         """Creates the file or replaces its content."""
-        ...
 
     async def fsync(self, path: str) -> None: ...
 
     async def fsync_directory(self, path: str) -> None:
         """Makes creations, renames and removals directly inside the folder durable; ``""`` is the root."""
-        ...
 
     def listdir(self, path: str) -> Sequence[str]:
         """Names, sorted; none for a folder that does not exist."""
-        ...
 
     def exists(self, path: str) -> bool: ...
 
     def mkdir(self, path: str) -> None:
         """With parents; no error when it exists."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Atomic; replaces a file at ``target``."""
-        ...
 
     def remove(self, path: str) -> None:
         """A file, or a folder with all that is in it."""
-        ...
 
 
 class Runtime(Protocol):
@@ -77,30 +69,24 @@ class Runtime(Protocol):
     @property
     def random(self) -> random.Random:
         """Seeded by the run, the node and the start."""
-        ...
 
     @property
     def storage(self) -> Storage: ...
 
     def read_file(self, path: str) -> bytes:
         """A file of the node by absolute path, such as one of ``System.files``. ``FileNotFoundError``."""
-        ...
 
     def wall_clock(self) -> float:
         """Seconds since 1970 by this node's clock, which the fault ``clock`` makes wrong."""
-        ...
 
     def event_log(self, line: str) -> None:
         """One JSON line of the node's event log, without newline."""
-        ...
 
     def zookeeper(self, servers: str, session_timeout: float) -> Any:
         """A client, not yet connected, with kazoo's vocabulary and coroutines; ``servers`` is ``host:port,...``.
 
         ``cluster/sim/zookeeper/client.py`` is the simulated one.
         """
-        ...
 
     def hold(self) -> None:
         """Stops this process as SIGSTOP would; returns after it has been continued."""
-        ...

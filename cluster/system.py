@@ -36,23 +36,18 @@ class System(Protocol):
     @property
     def roles(self) -> Sequence[str]:
         """In the order in which they start. ``zookeeper`` is provided by the cluster itself."""
-        ...
 
     def port(self, role: str) -> int:
         """Where a node of that role serves its clients."""
-        ...
 
     def argv(self, node: Node) -> Sequence[str]:
         """The command of a node's main process."""
-        ...
 
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
         """What must be on the node before its process starts; absolute path to content."""
-        ...
 
     async def ready(self, node: Node) -> bool:
         """Does it serve? Asked again and again until it does or the deadline is over."""
-        ...
 
     @property
     def defects(self) -> Sequence[str]:
@@ -98,7 +93,6 @@ class Switchable(Protocol):
 
     def with_defect(self, name: str) -> System:
         """The same system with this defect switched on."""
-        ...
 
 
 class Defect(Protocol):
@@ -109,24 +103,20 @@ class Defect(Protocol):
     @property
     def summary(self) -> str:
         """What goes wrong."""
-        ...
 
     @property
     def fault(self) -> str:
         """What shows it."""
-        ...
 
     @property
     def anomalies(self) -> Sequence[str]:
         """What must be reported."""
-        ...
 
     @property
     def reference(self) -> str: ...
     @property
     def run(self) -> str:
         """What to give to pytest, in addition to ``--defect``, for a run that catches it."""
-        ...
 
 
 @runtime_checkable
@@ -143,7 +133,6 @@ class Standalone(Protocol):
 
     def standalone(self, partitions: int) -> System:
         """The same with nothing of a workload on it; ``partitions``: of a topic that is first asked for."""
-        ...
 
 
 @runtime_checkable
@@ -153,7 +142,6 @@ class StrikePoints(Protocol):
     @property
     def strike_points(self) -> Mapping[str, str]:
         """Event to what has happened by then."""
-        ...
 
 
 @runtime_checkable
@@ -163,7 +151,6 @@ class ZooKeeperClients(Protocol):
     @property
     def zookeeper_client(self) -> str:
         """``module:callable``, called with ``host:port,...`` and the session timeout in seconds."""
-        ...
 
 
 @runtime_checkable
@@ -173,11 +160,9 @@ class Configurable(Protocol):
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Settings and values of them under which the contract holds: what a search draws from."""
-        ...
 
     def with_setting(self, name: str, value: str) -> System:
         """The same system with this setting. Raises ``ValueError`` that says what there is to be set, and to what."""
-        ...
 
 
 @runtime_checkable
@@ -190,7 +175,6 @@ class Eventful(Protocol):
 
         A search strikes there more often than at others: what is handed over is easily dropped.
         """
-        ...
 
 
 class StoredRecord(Protocol):
@@ -224,7 +208,6 @@ class Replicated(Protocol):
         Asked after the run, with every fault healed. Raises :class:`DeploymentError`, :class:`NodeError` or ``OSError``
         when a node's disk cannot be read.
         """
-        ...
 
 
 @runtime_checkable
@@ -233,7 +216,6 @@ class Durable(Protocol):
 
     def data_folder(self, node: Node) -> str:
         """Absolute path of the folder that is to be a disk of its own. The event log must not lie in there."""
-        ...
 
 
 @runtime_checkable
@@ -242,7 +224,6 @@ class Damageable(Protocol):
 
     def data_files(self, node: Node) -> Sequence[str]:
         """Patterns of append-only files, absolute; in each folder the last by name is the one appended to."""
-        ...
 
     async def durable_size(self, node: Node, path: str) -> int:
         """How many of the file's first bytes the system takes for durable, by what it wrote down itself.
@@ -250,7 +231,6 @@ class Damageable(Protocol):
         Damage beyond is what an unclean stop may leave, and must be survived. Damage below is another matter, with a
         promise of its own. Asked while the node's process is dead.
         """
-        ...
 
 
 @runtime_checkable
@@ -260,7 +240,6 @@ class Grouped(Protocol):
     @property
     def groups(self) -> Sequence[str]:
         """Those that the workload uses; empty when it uses none."""
-        ...
 
 
 @runtime_checkable
@@ -278,14 +257,12 @@ class Holdable(Protocol):
     @property
     def start_events(self) -> Sequence[str]:
         """Events that every start of a process goes through."""
-        ...
 
     def hold_file(self, node: Node) -> str:
         """Absolute path of the file that a process looks into at each event.
 
         One line per order: ``event``, or ``event key`` with a blank between. No file and an empty one mean none.
         """
-        ...
 
 
 @runtime_checkable
@@ -294,11 +271,9 @@ class Movable(Protocol):
 
     async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:
         """The nodes that have the key's replicas, as the system says; None while they move, or when it is not known."""
-        ...
 
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
         """Has the replicas move to these nodes. None when that was accepted, else why not; then it is asked again."""
-        ...
 
 
 def zookeeper_servers(cluster: Cluster) -> str:

@@ -37,12 +37,10 @@ class ZooKeeper(Protocol):
     @property
     def session_id(self) -> int:
         """The current session; 0 while there is none. Equals ``ephemeralOwner`` of what this session created."""
-        ...
 
     @property
     def session_timeout(self) -> float:
         """Seconds, as negotiated with the server."""
-        ...
 
     @property
     def alive_until(self) -> float:
@@ -51,15 +49,12 @@ class ZooKeeper(Protocol):
         When the latest request that was answered had been *sent*, plus the session's timeout; 0.0 without a session.
         Look at it before acting on ephemerals of your own: a client that is cut off is not notified of an expiry.
         """
-        ...
 
     def add_listener(self, listener: StateListener) -> None:
         """``listener(state)`` runs on the event loop for each change: CONNECTED, SUSPENDED, LOST (KazooState)."""
-        ...
 
     async def connect(self, timeout: float) -> None:
         """Raises ``ConnectionError`` naming the servers when there is no session within ``timeout`` seconds."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -69,7 +64,6 @@ class ZooKeeper(Protocol):
 
     async def get_children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Names, sorted."""
-        ...
 
     async def create(
         self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
@@ -81,7 +75,6 @@ class ZooKeeper(Protocol):
 
     async def multi(self, operations: Sequence[Any]) -> list[Any]:
         """All or nothing. Raises the error of the operation that failed; results are as in a single call."""
-        ...
 
     async def sync(self, path: str) -> None: ...
 
@@ -107,7 +100,6 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """At most ``size`` bytes; fewer at the end of the file."""
-        ...
 
     def slice(self, position: int, size: int) -> Slice: ...
 
@@ -115,7 +107,6 @@ class File(Protocol):
 
     async def fsync(self) -> None:
         """When it returns, all that had been appended or cut before the call survives a power loss."""
-        ...
 
     def close(self) -> None: ...
 
@@ -125,37 +116,30 @@ class Storage(Protocol):
 
     def open(self, path: str) -> File:
         """Opens for reading and appending; created empty when missing. Parent folders must exist."""
-        ...
 
     def read_bytes(self, path: str) -> bytes: ...
 
     def write_bytes(self, path: str, data: bytes) -> None:
         """Creates or replaces the content; durable only after ``fsync`` of the file and of its folder."""
-        ...
 
     async def fsync(self, path: str) -> None: ...
 
     async def fsync_directory(self, path: str) -> None:
         """Makes creations, renames and removals directly inside the folder durable."""
-        ...
 
     def listdir(self, path: str) -> list[str]:
         """Names, sorted; an empty list for a folder that does not exist."""
-        ...
 
     def exists(self, path: str) -> bool: ...
 
     def mkdir(self, path: str) -> None:
         """With parents; no error when it exists."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Atomic; replaces a file at ``target``."""
-        ...
 
     def remove(self, path: str) -> None:
         """A file, or a folder with all that is in it."""
-        ...
 
 
 class Runtime(Protocol):
@@ -169,20 +153,15 @@ class Runtime(Protocol):
 
     def read_file(self, path: str) -> bytes:
         """A file of the node by absolute path; for the process's configuration only. ``FileNotFoundError``."""
-        ...
 
     def wall_clock(self) -> float:
         """Seconds since the epoch, by this node's clock, which may be wrong or step."""
-        ...
 
     def zookeeper(self, servers: str, session_timeout: float) -> ZooKeeper:
         """A client, not yet connected; ``servers`` is ``host:port,host:port``."""
-        ...
 
     def event_log(self, line: str) -> None:
         """One JSON line of the node's event log (without newline), visible to an observer at once."""
-        ...
 
     def hold(self) -> None:
         """Stops this process as SIGSTOP would, at once; returns after it has been continued."""
-        ...

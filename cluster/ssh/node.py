@@ -45,11 +45,9 @@ class UndoLog(Protocol):
 
     def command(self, node: str, argv: Sequence[str]) -> int:
         """Durably notes the command that undoes what is about to happen on ``node``; returns the entry's number."""
-        ...
 
     def done(self, entry: int) -> None:
         """That entry has been undone."""
-        ...
 
 
 class Freezer(Protocol):
@@ -59,7 +57,6 @@ class Freezer(Protocol):
 
     def thaw(self) -> None:
         """No error when there is nothing to thaw."""
-        ...
 
     def frozen(self) -> bool: ...
 

@@ -33,7 +33,6 @@ class Leaders(Protocol):
 
     def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """The live leader of each partition that is known; empty for a topic that does not exist."""
-        ...
 
 
 class OffsetRequests:

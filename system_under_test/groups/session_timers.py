@@ -15,7 +15,6 @@ class Timed(Protocol):
     @property
     def waits(self) -> bool:
         """Has it asked something, and is not answered yet?"""
-        ...
 
 
 TimedT = TypeVar("TimedT", bound=Timed)

@@ -34,15 +34,12 @@ TRIES = 3
 class OffsetStore(Protocol):
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Raises ``CommitFailed``; its ``outcome`` is that of all of them together."""
-        ...
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """What was committed last; ``NO_OFFSET`` where nothing was. Raises ``ReadFailed``."""
-        ...
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The same for a new owner: no later fetch returns less than this did. Raises ``CommitFailed`` as well."""
-        ...
 
 
 class ZooKeeperOffsets:

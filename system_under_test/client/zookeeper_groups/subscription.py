@@ -17,11 +17,9 @@ class StreamSubscription(Protocol):
     @property
     def streams(self) -> int:
         """How many threads there are in all."""
-        ...
 
     def threads(self, topics: Iterable[str]) -> dict[str, int]:
         """Of the topics that exist, those that are wanted, with how many threads."""
-        ...
 
     def registered(self, timestamp_ms: int) -> ConsumerRegistration: ...
 
