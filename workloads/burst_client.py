@@ -28,8 +28,8 @@ from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 from assay.system_under_test.client.traits import client_traits
-from assay.workloads import log_operations
-from assay.workloads.log_client import SEND_SECONDS, LogClient, described, node_name, split
+from assay.workloads.log_client import SEND_SECONDS, LogClient
+from assay.workloads.log_names import described, node_name, split
 
 BURST: Final = "burst"
 SHORTEST: Final = 4
@@ -82,12 +82,12 @@ class BurstClient(LogClient):
         error = next((one["error"] for one in sets if one["error"]), None)
         return Completion(whole, {"sets": sets}, error=None if whole is Outcome.OK else error)
 
-    @staticmethod
-    def effects(completed: Completed) -> Sequence[Effect]:
+    @classmethod
+    def effects(cls, completed: Completed) -> Sequence[Effect]:
         """A row for each set, also where the fate of all of them is unknown."""
         operation = completed.operation
         if operation.f != BURST:
-            return log_operations.effects(completed)
+            return super().effects(completed)
         assert operation.key is not None
         result = completed.completion.result
         sets = [_UNKNOWN] * len(operation.argument) if result is None else result["sets"]

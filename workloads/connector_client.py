@@ -33,7 +33,8 @@ from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
-from assay.workloads.log_client import LARGEST, LogClient, described, record
+from assay.workloads.log_client import LARGEST, LogClient, record
+from assay.workloads.log_names import described
 from assay.workloads.log_operations import END, POLL, SEND
 
 TOPIC: Final = "orders"
@@ -186,9 +187,9 @@ class ConnectorClient:
     """At ZooKeeper itself, which faults of consumers may end."""
 
     def __init__(self) -> None:
-        self._log = LogClient()
-        self._members: dict[str, Member] = {}
         self._numbers = itertools.count(1)
+        self._log = LogClient(self._numbers)
+        self._members: dict[str, Member] = {}
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """A member takes part from its first poll on."""
@@ -203,7 +204,7 @@ class ConnectorClient:
         await self._log.close()
 
     async def invoke(self, operation: Operation) -> Completion:
-        if operation.f in (SEND, END):
+        if operation.key is not None:
             return await self._log.invoke(operation)
         if operation.f not in (POLL, COMMIT, LEAVE):
             known = f"{SEND}, {END}, {POLL}, {COMMIT} and {LEAVE}"
@@ -258,8 +259,8 @@ class ConnectorClient:
         """As ``group_operations`` has them, with a group's ``advance`` and ``resume``:
         ``assay.checkers.groups.offsets``.
         """
-        if completed.operation.f in (SEND, END):
-            return group_operations.effects(completed)
+        if completed.operation.key is not None:
+            return LogClient.effects(completed)
         group = completed.operation.argument["group"]
         result = completed.completion.result or {}
         rows = [

@@ -13,12 +13,14 @@ from typing import Final
 
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Operation
-from assay.workloads.controller_client import CREATE, DELETE, DESCRIBE, ELECT, MOVE, TOUCH
+from assay.workloads.controller_client import TOUCH
+from assay.workloads.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, MOVE
 
 WEIGHTS: Final = (CREATE, CREATE, DELETE, DELETE, DESCRIBE, TOUCH, TOUCH, TOUCH)
 RECENT: Final = 4
 """The latest topics, which are described and touched; those before them are deleted, so that most are there."""
 MOST_PARTITIONS: Final = 3
+SHAPE: Final = {"replication": 2, "configs": {"min.insync.replicas": "1"}}
 
 
 def churn() -> Generator:
@@ -28,7 +30,7 @@ def churn() -> Generator:
         made, value = state
         f = context.choose(WEIGHTS, salt=1)
         if f == CREATE or made == 0 or (f == DELETE and made <= RECENT):
-            return Operation(CREATE, name(made), {"partitions": partitions(made)}), (made + 1, value)
+            return Operation(CREATE, name(made), SHAPE | {"partitions": partitions(made)}), (made + 1, value)
         if f == DELETE:
             older = min(made - RECENT, RECENT)
             return Operation(DELETE, name(made - RECENT - 1 - context.below(older, salt=2))), state

@@ -24,8 +24,9 @@ from assay.system_under_test.client.membership import CommitFailed, Generation, 
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
-from assay.workloads.log_client import LARGEST, LogClient, described, number
-from assay.workloads.log_operations import END, POLL, SEND, text
+from assay.workloads.log_client import LARGEST, LogClient, number
+from assay.workloads.log_names import described
+from assay.workloads.log_operations import POLL, text
 
 TOPIC: Final = "orders"
 REBALANCE_SECONDS: Final = 1.5
@@ -155,9 +156,9 @@ class GroupClient:
     """Operations as in ``assay.workloads.group_operations``."""
 
     def __init__(self) -> None:
-        self._log = LogClient()
-        self._members: dict[str, Member] = {}
         self._numbers = itertools.count(1)
+        self._log = LogClient(self._numbers)
+        self._members: dict[str, Member] = {}
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """A member joins with its first poll."""
@@ -172,9 +173,9 @@ class GroupClient:
         await self._log.close()
 
     async def invoke(self, operation: Operation) -> Completion:
+        if operation.key is not None:
+            return await self._log.invoke(operation)
         match operation.f:
-            case "send" | "end":
-                return await self._log.invoke(operation)
             case "poll":
                 return await self._poll(operation.argument["group"])
             case "commit":
@@ -183,7 +184,7 @@ class GroupClient:
                 return await self._part(operation.argument["group"], operation.f)
             case "silence":
                 return await self._silence(operation.argument["group"], operation.argument["seconds"])
-        known = f"{SEND}, {END}, {POLL}, {COMMIT}, {LEAVE}, {DIE} and {SILENCE}"
+        known = f"{POLL}, {COMMIT}, {LEAVE}, {DIE} and {SILENCE}"
         raise ValueError(f"members of a group know {known}, not {operation.f!r}")
 
     async def _poll(self, group: str) -> Completion:
@@ -224,7 +225,8 @@ class GroupClient:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        return group_operations.effects(completed)
+        of_log = completed.operation.key is not None
+        return LogClient.effects(completed) if of_log else group_operations.effects(completed)
 
 
 def _key(partition: Partition) -> str:

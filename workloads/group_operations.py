@@ -1,6 +1,6 @@
 """The operations of members of consumer groups, their effects, and the traffic that they make.
 
-Operations, by ``f``, besides ``send`` and ``end`` of ``assay.workloads.log_operations``:
+Operations, by ``f``, of those without a key; the others are on a log (``assay.workloads.log_client``):
 
 ============  ==================================  ====================================================================
 f             argument                            result
@@ -99,8 +99,6 @@ def effects(completed: Completed) -> Sequence[Effect]:
     ``assay.checkers.groups.family``.
     """
     match completed.operation.f:
-        case "send" | "end":
-            return log_operations.effects(completed)
         case "poll":
             return [*_ownership(completed), *_reads(completed)] or list(_idle(completed))
         case "leave" | "die":

@@ -9,7 +9,8 @@ Positions are the client's own: a new process starts again, where the operation 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
@@ -18,14 +19,16 @@ from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
 from assay.system_under_test.client.consumer import Fetched, SimpleConsumer
-from assay.system_under_test.client.errors import ClientError, ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.fetched import Message, created
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads import log_operations
+from assay.workloads import log_operations, topic_admin
 from assay.workloads.log_ends import LogEnds
+from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.log_operations import EARLIEST, END, GLANCE, POLL, SEND, THOUSAND, Record
+from assay.workloads.topic_admin import ADMIN, TopicAdmin
 
 SEND_SECONDS: Final = 4.0
 READ_SECONDS: Final = 2.0
@@ -38,12 +41,15 @@ GLANCE_BYTES: Final = 512
 
 
 class LogClient:
-    """Operations as in ``assay.workloads.log_operations``."""
+    """Operations as in ``assay.workloads.log_operations`` and ``assay.workloads.topic_admin``.
 
-    def __init__(self) -> None:
+    ``numbers`` are those of its assignments: no other reader of the same process has them.
+    """
+
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        self._numbers = itertools.count(1) if numbers is None else numbers
         self._positions: dict[str, int] = {}
         self._assignments: dict[str, int] = {}
-        self._started = 0
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """Connections are made when they are first needed."""
@@ -55,14 +61,18 @@ class LogClient:
         # What a broker serves is to be seen as it is: damage is a phantom for the checks, not an error to hide it.
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)
+        self._admin = TopicAdmin(bootstrap, runtime)
 
     async def close(self) -> None:
         await self._producer.close()
         await self._consumer.close()
         await self._ends.close()
+        await self._admin.close()
 
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.key is not None, f"{operation.f} on a log without a partition"
+        if operation.f in ADMIN:
+            return await self._admin.invoke(operation)
         try:
             match operation.f:
                 case "send":
@@ -102,8 +112,7 @@ class LogClient:
             earliest = argument["start"] == EARLIEST
             position = await self._consumer.offsets(topic, partition, EARLIEST_TIME if earliest else LATEST_TIME)
             start = position if earliest else None
-            self._started += 1
-            self._assignments[key] = self._started
+            self._assignments[key] = next(self._numbers)
             self._positions[key] = position
         begin = self._positions[key]
         fetched = await self._consumer.fetch(topic, partition, begin, max_wait=LONGEST_WAIT)
@@ -128,8 +137,9 @@ class LogClient:
         fetched = await self._consumer.fetch(topic, partition, begin, GLANCE_BYTES, max_wait=LONGEST_WAIT)
         if fetched.error is not ErrorCode.NONE:
             return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
-        self._started += 1
-        return Completion(Outcome.OK, self._seen(begin, fetched, self._started) | {"start": first, "sought": True})
+        return Completion(
+            Outcome.OK, self._seen(begin, fetched, next(self._numbers)) | {"start": first, "sought": True}
+        )
 
     def _seen(self, begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
         """What a poll from ``begin`` reports."""
@@ -148,18 +158,9 @@ class LogClient:
 
     @classmethod
     def effects(cls, completed: Completed) -> Sequence[Effect]:
+        if completed.operation.f in ADMIN:
+            return topic_admin.effects(completed)
         return log_operations.effects(completed, cls.records)
-
-
-def split(key: str) -> tuple[str, int]:
-    """``orders-3``: topic and partition."""
-    topic, _, partition = key.rpartition("-")
-    return topic, int(partition)
-
-
-def node_name(broker: int) -> str:
-    """Broker ids are the nodes' numbers."""
-    return f"n{broker}"
 
 
 def number(value: bytes | None) -> int | None:
@@ -173,13 +174,3 @@ def number(value: bytes | None) -> int | None:
 def record(message: Message) -> list[Any]:
     """As the results of polls have it."""
     return [message.offset, number(message.value), created(message), log_operations.text(message.key)]
-
-
-def described(error: ClientError) -> str:
-    """A short stable name, then what happened."""
-    name = error_name(error.error) if error.error is not None else type(error).__name__
-    return f"{name}: {error}"
-
-
-def error_name(error: ErrorCode) -> str:
-    return error.name.lower().replace("_", "-")

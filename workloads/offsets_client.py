@@ -28,7 +28,7 @@ from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
-from assay.workloads.log_client import described, split
+from assay.workloads.log_names import described, split
 
 ENTER: Final = "enter"
 LEAVE: Final = "leave"

@@ -20,6 +20,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.burst_client import BurstClient, bursts
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import end, poll
+from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # No set has a second record from which it could be split.
@@ -27,7 +28,7 @@ ANOMALIES = [anomaly for anomaly in LOG_ANOMALIES if anomaly != "send-skip"]
 CONTRACT = forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES)
 
 
-@experiment(system=SYSTEM, client=BurstClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=BurstClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_async_sends(settings: Settings) -> Generator:
     """What was acknowledged is there, once, and in the order in which each client sent it."""
     keys = SYSTEM.keys()

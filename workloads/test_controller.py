@@ -23,6 +23,7 @@ from assay.workloads.controller_churn import churn, moves
 from assay.workloads.controller_client import ControllerClient
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
+from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 CONTRACT = forbid(*OWNERSHIP_ANOMALIES, *LOG_ANOMALIES)
@@ -32,14 +33,14 @@ CHANGES_EVERY = 0.15
 MOVES_EVERY = 0.5
 
 
-@experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_controller(settings: Settings) -> Generator:
     """One leader and one controller per epoch, under every fault."""
     keys = SYSTEM.keys()
     return mix(traffic(keys), stagger(CHANGES_EVERY, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)
 
 
-@experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_moves(settings: Settings) -> Generator:
     """Replicas go from broker to broker, leaders back to where they belong, and no record is lost on the way."""
     keys = SYSTEM.keys()

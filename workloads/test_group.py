@@ -23,6 +23,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
 from assay.workloads.group_operations import WORKERS, traffic
+from assay.workloads.mixes import LOG_MIXES
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
@@ -37,7 +38,7 @@ CONTRACT = forbid(
 )
 
 
-@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, client_nodes=True)
+@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, client_nodes=True, mixes=LOG_MIXES)
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
     keys, seconds = SYSTEM.keys(), CONTRACT.recovery_deadline

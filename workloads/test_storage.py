@@ -25,6 +25,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import Record, glance, glances, traffic
+from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = (
     Broker(partitions=4, replication=3, min_insync=2)
@@ -56,7 +57,7 @@ def _key(value: int) -> bytes:
     return b"k" * (UNIT * (1 + value * 7919 % 3) - OVERHEAD - len(str(value)))
 
 
-@experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT)
+@experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_storage(settings: Settings) -> Generator:
     """What was acknowledged is there, also after damage to the disks of a minority, or a loss of power of all."""
     return _body()
@@ -66,6 +67,7 @@ def test_storage(settings: Settings) -> Generator:
     system=SYSTEM.with_setting("flush.messages", str(FLUSH_MESSAGES)),
     client=StorageClient,
     contract=CONTRACT.tolerate_unflushed(FLUSH_MESSAGES),
+    mixes=LOG_MIXES,
 )
 def test_unflushed(settings: Settings) -> Generator:
     """Not every record is flushed: with everybody's power the last few of a partition may go, and no other."""

@@ -21,7 +21,8 @@ from assay.system_under_test.client.admin import TopicOutcome
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads.controller_churn import churn, moves, name, partitions
-from assay.workloads.controller_client import CHURN, CREATE, DELETE, ELECT, MOVE, TOUCH, ControllerClient, changed
+from assay.workloads.controller_client import CHURN, TOUCH, ControllerClient
+from assay.workloads.topic_admin import CREATE, DELETE, ELECT, MOVE, changed
 
 from helpers.attempts import played
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from assay.harness.core.generator import Context, Invoke
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.harness.core.stamps import NANOSECONDS
+from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
-from assay.workloads.group_operations import effects, traffic
+from assay.workloads.group_operations import traffic
 
 from helpers.imagined_run import ImaginedRun
 
@@ -26,7 +27,7 @@ COMMIT = Operation("commit", argument={"group": "g", "number": 5, "keys": list(K
 
 def rows(operation: Operation, outcome: Outcome, result: Any = None) -> list[Effect]:
     ret = None if outcome is Outcome.INFO else 20
-    return list(effects(Completed(41, 3, "w3", operation, Completion(outcome, result), 10, ret)))
+    return list(GroupClient.effects(Completed(41, 3, "w3", operation, Completion(outcome, result), 10, ret)))
 
 
 def test_traffic_has_everything_in_it_and_numbers_are_unique() -> None:
@@ -153,7 +154,7 @@ class ImaginedGroup:
 def test_the_drain_goes_past_every_sentinel_whoever_owns_what(seed: int, trouble: float) -> None:
     group = ImaginedGroup(random.Random(seed), trouble)
     completed = ImaginedRun(drain(KEYS, seconds=1_000), group.answer, random.Random(seed + 1)).run()
-    found = [(done, effect) for done in completed for effect in effects(done)]
+    found = [(done, effect) for done in completed for effect in GroupClient.effects(done)]
     for key in KEYS:
         sentinels = [
             effect.position
@@ -183,7 +184,7 @@ def test_who_worked_must_reach_sentinels_of_their_own(seed: int, trouble: float,
     assert Phase.MAIN not in {done.operation.phase for done in completed}
     sent = [value for done in completed if done.operation.f == "send" for value in done.operation.argument]
     assert max(sent) < -1_000, "none that a drain has sent"
-    reached = {effect.key for done in completed for effect in effects(done) if effect.kind == "drained"}
+    reached = {effect.key for done in completed for effect in GroupClient.effects(done) if effect.kind == "drained"}
     assert reached == {key for key in KEYS if key != stuck}
 
 

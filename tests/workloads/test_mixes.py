@@ -46,3 +46,23 @@ def test_backlogs_are_read_from_their_middle(tmp_path: Path) -> None:
     looked = [row for row in table(attempt, "ops") if row["f"] == "glance" and row["outcome"] == "ok"]
     assert len(looked) > 10
     assert any(row["event"] == "log-rolled" for row in table(attempt, "events"))
+
+
+def test_settings_change_under_load_and_what_is_rejected_is_looked_at(tmp_path: Path) -> None:
+    rows = table(play(tmp_path, "settings", time_limit=9.0))
+    done = {(row["name"], row["value"]) for row in rows if row["kind"] == "setting" and row["outcome"] == "ok"}
+    assert {name for name, _ in done} >= {"segment.bytes", "max.message.bytes", "flush.ms"}
+    rejected = {row["error"].partition(":")[0] for row in rows if row["kind"] == "setting" and row["outcome"] == "fail"}
+    assert rejected == {"invalid-config"}
+    drained = [row for row in rows if row["phase"] == "drain"]
+    assert {row["value"] for row in drained if row["kind"] == "topic-seen"} == {4}
+    assert any(row["kind"] == "setting-seen" for row in drained)
+
+
+def test_handovers_end_within_the_second_and_the_log_is_whole(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "handovers")
+    moves = [row for row in table(attempt) if row["kind"] == "move" and row["outcome"] == "ok"]
+    assert len({row["replicas"] for row in moves}) > 3
+    events = table(attempt, "events")
+    assert sum(row["event"] == "reassignment-ended" for row in events) > 3
+    assert len({(row["key"], row["epoch"]) for row in events if row["event"] == "became-leader"}) > 12

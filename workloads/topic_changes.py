@@ -1,0 +1,82 @@
+"""Generators of an administrator's changes to topics that stay, while records come and go.
+
+What is changed is changed back soon, since a change in each direction has its own way to go wrong. Now and then
+something is asked for that must be rejected, and looked at afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from assay.harness.core.generator import Context, Generator, limit, stagger, unfold
+from assay.harness.core.operation import Operation, Phase
+from assay.workloads.topic_admin import ALTER, DESCRIBE, ELECT, MOVE, SETTINGS
+
+CHANGES: Final = (
+    ("segment.bytes", ("256", "1024")),
+    ("index.interval.bytes", ("1", "64")),
+    ("retention.ms", ("3600000", "-1")),
+    ("retention.bytes", ("1000000000", "-1")),
+    ("flush.messages", ("1",)),
+    ("flush.ms", ("0", "50")),
+    ("max.message.bytes", ("80",)),
+)
+"""None lets go of a record, or of a promise."""
+INVALID: Final = (
+    ("min.insync.replicas", "0"),
+    ("retention.ms", "-2"),
+    ("retention.bytes", "-2"),
+    ("segment.bytes", "0"),
+    ("max.message.bytes", "-1"),
+    ("flush.messages", "0"),
+    ("segment.bytes", "many"),
+    ("cleanup.policy", "burn"),
+)
+LOOKS: Final = 4
+LOOK_SECONDS: Final = 1.5
+
+
+def settings(topic: str) -> Generator:
+    """Settings of the topic changed and changed back to the brokers' default; wrong ones, and looks at all."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        match turn % 6:
+            case 2:
+                name, value = context.choose(INVALID, salt=1)
+                return Operation(ALTER, topic, {"name": name, "value": value}), turn + 1
+            case 3:
+                return Operation(SETTINGS, topic), turn + 1
+            case half:
+                name, values = CHANGES[turn // 6 % len(CHANGES)] if half < 2 else CHANGES[-1 - turn // 6 % len(CHANGES)]
+                there = half in (0, 4)
+                wanted = context.choose(values, salt=2) if there else None
+                return Operation(ALTER, topic, {"name": name, "value": wanted}), turn + 1
+
+    return unfold(step, 0)
+
+
+def handovers(keys: Sequence[str], brokers: int) -> Generator:
+    """One partition after the other is given to other replicas, led by their first, and taken back at once."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        place = turn // 4 % len(keys)
+        if turn % 2:
+            return Operation(ELECT, keys[place]), turn + 1
+        away = turn % 4 == 0
+        first = place + (1 + context.below(max(1, brokers - 1), salt=1) if away else 0)
+        number = min(3, brokers) - (context.below(2, salt=2) if away and brokers > 1 else 0)
+        replicas = [1 + (first + rank) % brokers for rank in range(number)]
+        return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
+
+    return unfold(step, 0)
+
+
+def looks(*topics: str) -> Generator:
+    """What became of them, some seconds long, once everything is healed."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        f = (DESCRIBE, SETTINGS)[turn // len(topics) % 2]
+        return Operation(f, topics[turn % len(topics)], phase=Phase.DRAIN), turn + 1
+
+    return stagger(LOOK_SECONDS / (2 * len(topics)), limit(2 * LOOKS * len(topics), unfold(step, 0)))
