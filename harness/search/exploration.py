@@ -57,14 +57,14 @@ class Exploration:
             result = search(
                 lambda number, note: self._explorer(number, note, scratch), self.workers, self.progress.note
             )
-        except KeyboardInterrupt:
-            self.interrupted = True
-            return "UNKNOWN: the search was interrupted"
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        self.interrupted = result.interrupted
         self.progress.note(f"explored {result.tally}")
         if result.found is not None:
-            return self._described(result.found)
+            return self._cut_short(result.found) if self.interrupted else self._described(result.found)
+        if self.interrupted:
+            return f"UNKNOWN: the search was interrupted: {result.tally}"
         if not result.tally.verdicts.get(str(Verdict.PASS)):
             return f"UNKNOWN: no run of the search could be called good: {result.tally}"
         return None
@@ -84,10 +84,28 @@ class Exploration:
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(player, terrain(self.experiment.deployed(), base, self.registry.faults), budget, note=note)
 
-    def _described(self, found: Found) -> str:
+    def _kept(self, found: Found) -> tuple[Path, Settings]:
+        """The schedule's file, and the settings that play it."""
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
-        settings = found.example.settings(self.settings, schedule)
+        return schedule, found.example.settings(self.settings, schedule)
+
+    def _cut_short(self, found: Found) -> str:
+        """What a search had found when it was interrupted; nothing is played any more."""
+        schedule, settings = self._kept(found)
+        steps, before = len(found.example.schedule.steps), len(found.first.schedule.steps)
+        return "\n".join(
+            [
+                _headline(found),
+                f"interrupted while it was made small: {steps} of {before} steps are left; it was not played again",
+                *(f"  {line}" for line in found.example.lines()),
+                f"schedule: {schedule}",
+                f"replay: {self.command(settings)}",
+            ]
+        )
+
+    def _described(self, found: Found) -> str:
+        schedule, settings = self._kept(found)
         attempt = Attempt(
             experiment=self.experiment,
             settings=settings,
@@ -106,7 +124,7 @@ class Exploration:
         same = found.identical and attempt.digest == found.outcome.digest
         steps, before = len(found.example.schedule.steps), len(found.first.schedule.steps)
         lines = [
-            f"FOUND {', '.join(sorted(found.outcome.failures))} after {found.examples} examples, {found.after:.0f} s",
+            _headline(found),
             f"shrunk from {before} steps to {steps}"
             + ("" if found.finished else " (not minimal: the time for shrinking was over)")
             + f"; with other seeds it fails {found.rate}",
@@ -118,6 +136,10 @@ class Exploration:
             f"replay: {self.command(settings)}",
         ]
         return "\n".join(lines)
+
+
+def _headline(found: Found) -> str:
+    return f"FOUND {', '.join(sorted(found.outcome.failures))} after {found.examples} examples, {found.after:.0f} s"
 
 
 def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:

@@ -39,11 +39,12 @@ RATE_RUNS: Final = 20
 
 @dataclass
 class Found:
-    """A failure made small. ``identical``: two more plays gave the same history, ``digest``."""
+    """A failure, made small or on the way there. ``identical``: two more plays gave the same history, ``digest``."""
 
     example: Example
     outcome: PlayOutcome
-    rate: Rate
+    rate: Rate | None
+    """How often it fails with other seeds; None: not tried yet."""
     identical: bool
     finished: bool
     first: Example
@@ -92,8 +93,8 @@ class Explorer:
         self._note = note
         self._clock = clock
         self._began = self._failed = clock()
-        self.on_failure: Callable[[], None] = lambda: None
-        """Called once, before the first failure is made small."""
+        self.on_found: Callable[[Found], None] = lambda found: None
+        """Called with the first failure as it was drawn, then with each one that is smaller."""
         self.on_progress: Callable[[Tally], None] = lambda tally: None
         self._corpus: list[Example] = []
         self._states: set[str] = set()
@@ -152,11 +153,13 @@ class Explorer:
             if known.failures and (
                 not failing or known.failures & self._seen[msgspec.json.encode(failing[0])].failures
             ):
-                if not failing:
+                first = not failing
+                if first:
                     self._failed = self._clock()
-                    self.on_failure()
-                    self._note(f"fails with {', '.join(sorted(known.failures))}; shrinking")
                 failing.append(example)
+                self._report(failing[0], example)
+                if first:
+                    self._note(f"fails with {', '.join(sorted(known.failures))}; shrinking")
                 raise _Failing
 
         try:
@@ -181,6 +184,11 @@ class Explorer:
             self.on_progress(self.tally)
         return outcome
 
+    def _report(self, first: Example, example: Example) -> None:
+        """Says what is known of a failure before it has been made small: the search may be interrupted."""
+        after, outcome = self._failed - self._began, self._seen[msgspec.json.encode(example)]
+        self.on_found(Found(example, outcome, None, False, False, first, after, self.tally.examples))
+
     def _shrunk(self, first: Example, example: Example) -> Found:
         after, number = self._failed - self._began, self.tally.examples
         wanted = self._seen[msgspec.json.encode(first)].failures
@@ -194,6 +202,7 @@ class Explorer:
                     raise OutOfTime
                 again = seeded(candidate, turn)
                 if self._failures(again) & wanted:
+                    self._report(first, again)
                     return again
             return None
 

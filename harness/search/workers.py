@@ -1,12 +1,15 @@
 """One search on every core: independent explorers in processes of their own, each with a seed of its own.
 
-The first that fails makes its example small while the others end. They share no corpus, so that what each of them does
-is a function of its seed; which one comes first is not.
+The first that fails makes its example small while the others end; what it has reached by then is kept when the search
+is interrupted. The processes end with the one that started them, no matter how that ends. They share no corpus, so that
+what each of them does is a function of its seed; which one comes first is not.
 """
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import os
 import signal
 import time
 import traceback
@@ -14,13 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Final
+from typing import Any, Final
 
 from assay.harness.search.explore import Explorer, Found, Tally
 
 NOTE_EVERY: Final = 10.0
 GRACE: Final = 5.0
 """Seconds for a process to end that was asked to."""
+PR_SET_PDEATHSIG: Final = 1
+"""Of Linux: prctl(2)."""
 
 
 Make = Callable[[int, Callable[[str], None]], Explorer]
@@ -32,6 +37,7 @@ class Result:
 
     found: Found | None
     tally: Tally
+    interrupted: bool = False
 
 
 class WorkerError(Exception):
@@ -41,20 +47,23 @@ class WorkerError(Exception):
 def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
     """``make(number, note)`` gives each worker its explorer, from 0, in the worker's own process.
 
-    Raises :class:`WorkerError`; ``KeyboardInterrupt`` ends all of them.
+    Raises :class:`WorkerError`. ``KeyboardInterrupt`` ends all of them; the result is what is known by then.
     """
     context = multiprocessing.get_context("fork")
-    running: dict[Connection, _Worker] = {}
-    for number in range(workers):
-        # A pipe for each: what one that is ended in the middle of a message leaves behind is no other's concern.
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(make, number, theirs), name=f"explorer {number}", daemon=True)
-        process.start()
-        theirs.close()
-        running[ours] = _Worker(number, process)
-    everyone = dict(running)
+    everyone: dict[Connection, _Worker] = {}
+    parent = os.getpid()
     try:
-        return _follow(running, note)
+        for number in range(workers):
+            # A pipe for each: what one that is ended in the middle of a message leaves behind is no other's concern.
+            ours, theirs = context.Pipe(duplex=False)
+            arguments = (make, number, theirs, parent)
+            process = context.Process(target=_work, args=arguments, name=f"explorer {number}", daemon=True)
+            process.start()
+            theirs.close()
+            everyone[ours] = _Worker(number, process)
+        return _follow(dict(everyone), note)
+    except KeyboardInterrupt:  # before there was anything to follow
+        return Result(None, Tally(), interrupted=True)
     finally:
         for worker in everyone.values():
             worker.process.terminate()
@@ -71,12 +80,20 @@ class _Worker:
     process: BaseProcess
 
 
-def _work(make: Make, number: int, parent: Connection) -> None:
+def _end_with(parent: int) -> None:
+    """From now on the kernel kills this process when its parent is gone, even if that was killed itself."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # gone before the kernel knew
+        os._exit(1)
+
+
+def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
+    _end_with(pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         explorer = make(number, lambda line: parent.send(("note", line)))
-        explorer.on_failure = lambda: parent.send(("failed", None))
+        explorer.on_found = lambda found: parent.send(("found", found))
         explorer.on_progress = lambda tally: parent.send(("tally", tally))
         found = explorer.run()
         parent.send(("tally", explorer.tally))
@@ -89,32 +106,42 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
     began = noted = time.monotonic()
     tallies: dict[int, Tally] = {}
     found: Found | None = None
-    while running:
-        for ready in wait(list(running), NOTE_EVERY):
-            if not isinstance(ready, Connection) or ready not in running:
-                continue
-            worker = running[ready]
-            try:
-                kind, content = ready.recv()
-            except EOFError:
-                worker.process.join(GRACE)
-                raise WorkerError(f"explorer {worker.number} died with exit code {worker.process.exitcode}") from None
-            if kind == "note":
-                note(f"explorer {worker.number}: {content}")
-            elif kind == "tally":
-                tallies[worker.number] = content
-            elif kind == "failed":
-                for other in [one for one in running if one is not ready]:
-                    running.pop(other).process.terminate()
-            elif kind == "done":
-                del running[ready]
-                found = found or content
-            else:
-                raise WorkerError(content)
-        if time.monotonic() - noted >= NOTE_EVERY:
-            noted = time.monotonic()
-            note(f"explored {_together(tallies, noted - began)}")
-    return Result(found, _together(tallies, time.monotonic() - began))
+    interrupted = False
+    try:
+        while running:
+            for ready in wait(list(running), NOTE_EVERY):
+                if not isinstance(ready, Connection) or ready not in running:
+                    continue
+                worker = running[ready]
+                kind, content = _received(ready, worker)
+                if kind == "note":
+                    note(f"explorer {worker.number}: {content}")
+                elif kind == "tally":
+                    tallies[worker.number] = content
+                elif kind == "found":
+                    found = content
+                    for other in [one for one in running if one is not ready]:
+                        running.pop(other).process.terminate()
+                elif kind == "done":
+                    del running[ready]
+                    found = content or found
+                else:
+                    raise WorkerError(content)
+            if time.monotonic() - noted >= NOTE_EVERY:
+                noted = time.monotonic()
+                note(f"explored {_together(tallies, noted - began)}")
+    except KeyboardInterrupt:
+        interrupted = True
+    return Result(found, _together(tallies, time.monotonic() - began), interrupted)
+
+
+def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:
+    try:
+        kind, content = connection.recv()
+    except EOFError:
+        worker.process.join(GRACE)
+        raise WorkerError(f"explorer {worker.number} died with exit code {worker.process.exitcode}") from None
+    return kind, content
 
 
 def _together(tallies: dict[int, Tally], seconds: float) -> Tally:

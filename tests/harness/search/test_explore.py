@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +25,8 @@ from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import Kind, Target
 from assay.system_under_test.deployment import Broker
 from assay.workloads.group_client import GroupClient
+
+from helpers import process_tree
 
 BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
 
@@ -125,3 +130,46 @@ def test_a_worker_that_breaks_is_told_and_ends_the_search() -> None:
 
     with pytest.raises(WorkerError, match="the harness broke"):
         search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)
+
+
+def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet() -> None:
+    def make(number: int, note: Callable[[str], None]) -> Explorer:
+        player = PretendPlayer(lambda example: "kill" in kinds(example))
+        ground = terrain(Broker(), replace(BASE, seed=number), Catalogue.standard())
+        return Explorer(player, ground, Budget(seconds=60.0), note=note)  # type: ignore[arg-type]
+
+    def interrupt(line: str) -> None:
+        if "fails with" in line:
+            signal.raise_signal(signal.SIGINT)
+
+    result = search(make, 2, interrupt)
+    assert result.interrupted
+    assert result.found is not None
+    assert "kill" in kinds(result.found.example)
+    assert (result.found.rate, result.found.finished) == (None, False)
+
+
+ENDLESS = """
+import time
+from assay.harness.run.settings import Budget, Settings
+from assay.harness.search.explore import Explorer
+from assay.harness.search.exploration import terrain
+from assay.harness.search.workers import search
+from assay.nemesis.catalogue import Catalogue
+from assay.system_under_test.deployment import Broker
+
+class Player:
+    def play(self, example, **given):
+        time.sleep(600)
+
+ground = terrain(Broker(), Settings(seed=3), Catalogue.standard())
+search(lambda number, note: Explorer(Player(), ground, Budget(examples=1)), 2, print)
+"""
+
+
+def test_its_processes_end_with_the_one_that_started_them_however_that_ends() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", ENDLESS])
+    workers = process_tree.started(parent.pid, 2)
+    parent.kill()
+    parent.wait()
+    assert process_tree.left(workers) == []
