@@ -55,6 +55,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
     """Whether the log end offsets that the system reports are linearizable (KIP-207); then they enter rule U."""
+    linearizable_queues: bool = False
+    """Whether a queue that says that it is empty was so at some moment of the call; then ``queue-false-empty`` is
+    judged."""
     transaction_order: Literal["none", "process", "real-time"] = "none"
     """What transactions must respect in addition to their dependencies: the order in which each process made them, or
     that one had returned before another was called (strict serializability); a cycle with it is, say,

@@ -21,6 +21,7 @@ from assay.checkers.log.family import LOG
 from assay.checkers.log.replicas import REPLICAS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.counters import COUNTERS
+from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
@@ -34,6 +35,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REGISTER,
     REGISTER_CAS,
     *OBJECT_FAMILIES,
+    EMPTINESS,
     *OWNERSHIP,
     *GROUPS,
     OFFSETS,

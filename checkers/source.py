@@ -74,6 +74,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         "group_declared",
         f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
     )
+    engine.view("queue_declared", f"select {int(contract.linearizable_queues)} as linearizable_queues")
     engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
     log_effects(engine)
 

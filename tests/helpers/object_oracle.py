@@ -151,3 +151,63 @@ def queue_unexplained(rows: Sequence[Row]) -> int:
     adds = [row for row in mine if row["kind"] == "queue-enqueue"]
     takes = [row for row in mine if row["kind"] == "queue-dequeue" and row["outcome"] == "ok"]
     return unmatched(takes, adds, lambda take, add: add["value"] == take["value"] and add["call"] <= take["ret"])
+
+
+def false_empties(rows: Sequence[Row]) -> list[Row]:
+    """Answers that the queue is empty, at no instant of which it may have been."""
+    rows = [row for row in rows if row["outcome"] != "fail"]
+    takes = [row for row in rows if row["kind"] == "queue-dequeue"]
+    adds = [row for row in rows if row["kind"] == "queue-enqueue" and row["outcome"] == "ok"]
+    edges = {row["call"] for row in rows} | {row["ret"] for row in rows if row["ret"] is not None}
+    instants = sorted({*edges, *(edge + 0.5 for edge in edges), *(edge - 0.5 for edge in edges)})
+
+    def may_be_empty(instant: float) -> bool:
+        inside = 0
+        for value in {row["value"] for row in adds}:
+            added = sum(add["value"] == value and add["ret"] < instant for add in adds)
+            taken = sum(
+                take["outcome"] == "ok" and take["value"] == value and take["call"] <= instant for take in takes
+            )
+            inside += max(0, added - taken)
+        return inside <= sum(take["outcome"] == "info" and take["call"] <= instant for take in takes)
+
+    return [
+        take
+        for take in takes
+        if take["outcome"] == "ok"
+        and take["value"] is None
+        and not any(may_be_empty(instant) for instant in instants if take["call"] <= instant <= take["ret"])
+    ]
+
+
+def bag_linearizable(rows: Sequence[Row]) -> bool:
+    """Whether some order of enqueues and dequeues respects time; one of unknown outcome may have taken any element."""
+    steps = [row for row in rows if row["outcome"] != "fail"]
+    certain = sum(1 << number for number, row in enumerate(steps) if row["outcome"] == "ok")
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    stack: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+    while stack:
+        done, inside = stack.pop()
+        if done & certain == certain:
+            return True
+        if (done, inside) in seen:
+            continue
+        seen.add((done, inside))
+        waiting = [number for number in range(len(steps)) if not done & 1 << number]
+        horizon = min(ret(steps[number]) for number in waiting)
+        for number in waiting:
+            if steps[number]["call"] <= horizon:
+                stack += [(done | 1 << number, after) for after in _after(inside, steps[number])]
+    return False
+
+
+def _after(inside: tuple[int, ...], row: Row) -> list[tuple[int, ...]]:
+    """What may be in a queue after an operation."""
+    if row["kind"] == "queue-enqueue":
+        return [tuple(sorted((*inside, row["value"])))]
+    without = {value: inside[: inside.index(value)] + inside[inside.index(value) + 1 :] for value in set(inside)}
+    if row["outcome"] == "info":
+        return [inside, *without.values()]
+    if row["value"] is None:
+        return [] if inside else [inside]
+    return [without[row["value"]]] if row["value"] in without else []

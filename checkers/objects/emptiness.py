@@ -1,0 +1,130 @@
+"""A linearizable queue that claimed to be empty when it was not.
+
+Only where the contract says that queues are linearizable (``linearizable_queues``): elsewhere an element may be on its
+way, or given out and put back. Rows are those of ``objects.queues``; an ok ``queue-dequeue`` without a value is the
+answer that is judged.
+
+An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it. A
+dequeue of unknown outcome may have taken any one element from its call on. The queue may have been empty at an instant
+if no more elements were certainly inside than such dequeues had been called. The answer is false if there is no such
+instant from its call to its return: by cover, since at each instant it may be another element that is there. Equal
+elements count as often as they are inside.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, greatest_before, order_by, sum_so_far
+
+
+def _false(row: Row, evidence: Evidence) -> Explanation:
+    empty, add = row["empty_op"], row["add_op"]
+    claim = (
+        f"{evidence.who(empty)} found {row['key']} empty between {evidence.called(empty)} and "
+        f"{evidence.returned(empty)}, but at every moment of this time more acknowledged elements were inside than "
+        f"dequeues of unknown outcome may have taken: {row['inside']} and {row['unknown']} at its end"
+    )
+    if add is not None:
+        claim += f"; one of them is {row['value']}, acknowledged to {evidence.who(add)} at {evidence.returned(add)}"
+    return Explanation(f"{claim}.", (empty, add))
+
+
+QUEUE_FALSE_EMPTY: Final = Check(
+    anomaly="queue-false-empty",
+    meaning="a queue said that it was empty while acknowledged elements were inside",
+    views=(
+        View(
+            "queue_empties",
+            """
+            select key, op, sub, call, ret from queue_rows
+            where kind = 'queue-dequeue' and outcome = 'ok' and value is null
+            """,
+            keep=True,
+        ),
+        View(
+            "queue_element_steps",
+            f"""
+            select key, time, late, weight,
+                {sum_so_far("weight", by="key, value", order="time, late, op, sub")} as copies
+            from (
+                select key, value, ret as time, 1 as late, 1 as weight, op, sub from queue_adds where ret < {INFINITY}
+                union all select key, value, call, 0, -1, op, sub from queue_takes) as turns
+            """,
+        ),
+        View(
+            "queue_levels",
+            f"""
+            select key, time, late, inside, unknown,
+                lead(time) over (partition by key {order_by("time, late")}) as following
+            from (
+                select key, time, late, {sum_so_far("element", by="key", order="time, late")} as inside,
+                    {sum_so_far("doubt", by="key", order="time, late")} as unknown
+                from (
+                    select key, time, late, cast(sum(element) as bigint) as element,
+                        cast(sum(doubt) as bigint) as doubt
+                    from (
+                        select key, time, late, greatest(copies, 0) - greatest(copies - weight, 0) as element,
+                            0 as doubt
+                        from queue_element_steps
+                        union all
+                        select key, call, 0, 0, 1 from queue_rows where kind = 'queue-dequeue' and outcome = 'info'
+                        union all select key, ret, 0, 0, 0 from queue_empties
+                        union all select key, -1, 0, 0, 0 from queue_empties) as changes
+                    group by key, time, late) as folded) as summed
+            """,
+        ),
+        View(
+            "queue_last_empty",
+            f"""
+            select key, time, late, inside, unknown,
+                {greatest_before("until", by="key", order="time, late")} as empty_until
+            from (
+                select key, time, late, inside, unknown,
+                    case when inside <= unknown then coalesce(following, {INFINITY}) end as until
+                from queue_levels) as ended
+            """,
+        ),
+        View(
+            "found_queue_false_empty",
+            """
+            select e.key as key, e.op as op, e.sub as sub, e.call as call, e.ret as ret, l.inside as inside,
+                l.unknown as unknown
+            from queue_empties e join queue_last_empty l on e.key = l.key and e.ret = l.time and l.late = 0
+            where l.inside > l.unknown and l.empty_until < e.call
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.op as empty_op, f.sub as sub, f.inside as inside, f.unknown as unknown, a.op as add_op,
+            a.value as value
+        from {first_rows("found_queue_false_empty", "key, op, sub")} f
+            left join (
+                select f.op as op, f.sub as sub, min(a.op) as add_op
+                from {first_rows("found_queue_false_empty", "key, op, sub")} f
+                    join queue_adds a on f.key = a.key and a.ret < f.call
+                    left join queue_takes t on a.key = t.key and a.value = t.value
+                where t.key is null group by f.op, f.sub) w on f.op = w.op and f.sub = w.sub
+            left join (select key, op, min(value) as value from queue_adds group by key, op) a
+            on f.key = a.key and w.add_op = a.op
+        {order_by("f.key, f.op, f.sub")}
+        """,
+    examined="select count(*) as examined from queue_empties",
+    explain=_false,
+    needs_close=True,
+)
+"""``empty_until``: up to when the queue may last have been empty, before the answer's return. ``late``: at one moment
+dequeues are called before enqueues have returned."""
+
+EMPTINESS: Final = Family(
+    name=QUEUE_FALSE_EMPTY.anomaly,
+    checks=(QUEUE_FALSE_EMPTY,),
+    applies="""
+        select count(*) as examined from effects e cross join queue_declared d
+        where d.linearizable_queues = 1 and e.kind = 'queue-dequeue' and e.outcome = 'ok' and e.value is null
+        """,
+)
+"""After the queues' own family, whose tables it reads."""
