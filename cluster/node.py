@@ -31,6 +31,23 @@ class NodeError(Exception):
     """A node did not do what was asked; the message names the node, what was tried, and the remedy."""
 
 
+@dataclass(frozen=True)
+class Flow:
+    """One direction of the connections that a peer and a node have on a port of either.
+
+    ``answers``: packets that the peer sends from its own port, at which it serves; else those that it sends to the
+    node's. ``every``: the how manieth packet alone, counted from the first.
+    """
+
+    port: int
+    answers: bool = True
+    every: int = 1
+
+    def __str__(self) -> str:
+        """``:9092`` for answers, ``>9092`` for requests, ``:9092/3`` for every third."""
+        return f"{':' if self.answers else '>'}{self.port}" + (f"/{self.every}" if self.every > 1 else "")
+
+
 class Node(Protocol):
     """One machine with an address and one main process of the system under test."""
 
@@ -99,10 +116,13 @@ class Node(Protocol):
     async def frozen(self) -> bool:
         """Is it? Raises ``NodeError`` where a machine cannot be frozen: on a host that is only known by SSH."""
 
-    async def drop_from(self, peers: Sequence[Node]) -> None:
-        """From now on packets that arrive from these peers are dropped. Adds to what is dropped already."""
+    async def drop_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
+        """From now on packets that arrive from these peers are dropped. Adds to what is dropped already.
 
-    async def reject_from(self, peers: Sequence[Node]) -> None:
+        ``flow``: these packets alone.
+        """
+
+    async def reject_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
         """As :meth:`drop_from`, but each packet is answered with a reset, so that the peer fails at once.
 
         Resets themselves pass, else two nodes that reject each other would never learn of it.
@@ -112,7 +132,7 @@ class Node(Protocol):
         """Removes every rule that ``drop_from`` and ``reject_from`` made on this node."""
 
     async def dropped(self) -> Mapping[str, int]:
-        """Packets dropped or rejected so far per peer's name, by the rules now in force."""
+        """Packets dropped or rejected so far by the rules now in force, per peer's name; a flow's are ``n2:9092``."""
 
     def events(self) -> AsyncIterator[str]:
         """The lines of the process's event log as they are written, over all its incarnations, from the start."""

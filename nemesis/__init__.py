@@ -3,9 +3,10 @@
 What a fault is, in this order: ``target`` (whom it hits), ``trigger``, ``shape`` and ``schedule`` (when; plain data),
 ``impact`` (what it does to its targets), ``fault`` (probe, inject, observe, heal, prove), ``cuts`` (the links cut now).
 
-The faults: of links on ``cutting`` (``partition``, ``one_way``, ``fast_fail``), of processes on ``process`` (``kill``,
-``stop``, ``restart``, ``hold``, ``zookeeper``), of consumers (``consumer``), sessions (``expire``), files (``damage``),
-machines (``freeze``, ``power_loss``, ``clock``), replicas (``move``). ``catalogue`` has them by name.
+The faults: of links on ``cutting`` (``partition``, ``one_way``, ``fast_fail``, ``connection``), of processes on
+``process`` (``kill``, ``stop``, ``restart``, ``hold``, ``zookeeper``), of consumers (``consumer``), sessions
+(``expire``), files (``damage``), machines (``freeze``, ``power_loss``, ``clock``), replicas (``move``). ``catalogue``
+has them by name.
 
 How a run has them: ``draw`` (a random schedule), ``conductor`` (plays it) with ``waiting`` (triggers), ``ambush``,
 ``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it reports, ``plan`` a schedule for displays.

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from assay.cluster.system import Movable, System
 from assay.nemesis.clock import Clock
+from assay.nemesis.connection import Connection, Line
 from assay.nemesis.consumer import (
     ConsumerFromCoordinator,
     ConsumerFromZooKeeper,
@@ -92,7 +93,8 @@ class Catalogue(Mapping[str, Fault]):
     @classmethod
     def standard(cls, *more: Fault) -> Catalogue:
         """The faults that come with the project, and ``more``."""
-        return cls((*standard_faults(), *more), apart=[f"partition-{shape}" for shape in Shape])
+        apart = [f"partition-{shape}" for shape in Shape] + [f"connection-{line}" for line in Line]
+        return cls((*standard_faults(), *more), apart=apart)
 
     def __getitem__(self, name: str) -> Fault:
         return self._faults[name]
@@ -147,6 +149,8 @@ def standard_faults() -> tuple[Fault, ...]:
     """The faults that come with the project."""
     return (
         Clock(),
+        Connection(),
+        *(Connection(line) for line in Line),
         ConsumerFromCoordinator(),
         ConsumerFromZooKeeper(),
         CutConsumer(),

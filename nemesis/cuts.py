@@ -12,12 +12,13 @@ this happens only when overlapping partitions share a node.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from assay.cluster.node import Cluster, NodeError
+from assay.cluster.node import Cluster, Flow, Node, NodeError
 
 Drop = tuple[str, str]
-"""(node that drops, peer whose packets it drops); a cut link is two of them."""
+"""(node that drops, peer whose packets it drops); a cut link is two of them. ``n2:9092`` is one flow of n2 alone."""
 
 
 class Manner(enum.StrEnum):
@@ -31,6 +32,15 @@ def both_ways(left: Iterable[str], right: Iterable[str]) -> list[Drop]:
     """Every link between two groups, cut at both ends, sorted."""
     others = list(right)
     return sorted({drop for a in left for b in others if a != b for drop in ((a, b), (b, a))})
+
+
+def parted(peer: str) -> tuple[str, Flow | None]:
+    """The node of a drop, and its flow if it is one alone."""
+    name, sign, flow = re.split("([:>])", peer, maxsplit=1) if re.search("[:>]", peer) else (peer, "", "")
+    if not sign:
+        return name, None
+    port, _, every = flow.partition("/")
+    return name, Flow(int(port), answers=sign == ":", every=int(every or 1))
 
 
 class Cuts:
@@ -95,7 +105,11 @@ class Cuts:
             if new:
                 # Noted before the call: after a failure the rules may be there, and must be removed at the heal.
                 self._installed[name] |= dict.fromkeys(new, manner)
-                await call([self._nodes[peer] for peer in new])
+                whose: dict[Flow | None, list[Node]] = {}
+                for peer, flow in map(parted, new):
+                    whose.setdefault(flow, []).append(self._nodes[peer])
+                for flow, nodes in whose.items():
+                    await call(nodes, flow)
 
     async def _keep_counts(self, name: str) -> None:
         try:

@@ -10,6 +10,7 @@ nothing to some peers), hence one and not all; links that stayed quiet are liste
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from assay.cluster.node import Cluster, NodeError
@@ -33,6 +34,10 @@ class Cutting:
         """
         raise TypeError(f"{type(self).__name__} does not say which links it cuts")
 
+    def manner_of(self, injection: Injection) -> Manner:
+        """How these links are cut."""
+        return self.manner
+
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         """The targets that have a link cut."""
         ends = {name for drop in drops for name in drop}
@@ -46,7 +51,7 @@ class Cutting:
         injection.evidence["cut"] = described(drops)
         # Rules that another partition made count already: only what dies from here on is this one's doing.
         injection.evidence["before"] = written(await cuts.counts(drops))
-        await cuts.add(injection.id, drops, self.manner)
+        await cuts.add(injection.id, drops, self.manner_of(injection))
 
     async def observe(self, injection: Injection) -> None:
         drops = self.links(injection)
@@ -60,7 +65,7 @@ class Cutting:
     def proof(self, injection: Injection) -> Proof:
         dropped: dict[str, int] = injection.evidence.get("dropped", {})
         isolated: list[str] = injection.evidence.get("isolated", [])
-        untouched = [name for name in isolated if not sum(n for link, n in dropped.items() if name in link.split("<-"))]
+        untouched = [name for name in isolated if not sum(n for link, n in dropped.items() if name in _ends(link))]
         evidence = {
             "isolated": isolated,
             "cut": injection.evidence.get("cut", []),
@@ -88,6 +93,11 @@ def described(drops: Sequence[Drop]) -> list[str]:
     """``n1|n2``: cut both ways; ``n1<-n2``: n1 alone drops n2's packets."""
     both = {drop for drop in drops if drop[::-1] in drops}
     return sorted({"|".join(sorted(drop)) if drop in both else f"{drop[0]}<-{drop[1]}" for drop in drops})
+
+
+def _ends(link: str) -> list[str]:
+    """The nodes of a link as :func:`written` names it."""
+    return re.split("[:>]|<-", link)
 
 
 def written(counts: dict[Drop, int]) -> dict[str, int]:

@@ -3,8 +3,9 @@
 A link is a pair of hosts in one direction; cutting it drops every packet that arrives, and counts it on the receiving
 host, as an ``iptables`` DROP rule in its INPUT chain would. What that does to a connection is in ``transport``. Latency
 is drawn per message from the seed, so connections reorder against each other, never within one direction. A rule may
-reject instead: then the sender gets a reset, as from REJECT with tcp-reset; resets themselves pass such a rule. A
-*frozen* host neither sends nor takes any packet, not even the outside's; its timers go on.
+reject instead: then the sender gets a reset, as from REJECT with tcp-reset; resets themselves pass such a rule. It may
+be for a *flow* alone: one direction of the connections on one port, or every third packet of it. A *frozen* host
+neither sends nor takes any packet, not even the outside's; its timers go on.
 
 Code that belongs to no process (the harness) lives on a host of its own, ``outside``, to which no rule applies.
 """
@@ -18,13 +19,15 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from assay.cluster.node import Flow
 from assay.cluster.sim.process import PROCESS, Process
-from assay.cluster.sim.sender import Kernel
+from assay.cluster.sim.sender import Fate, Kernel
 from assay.cluster.sim.server import SimServer
 from assay.cluster.sim.transport import SimSocket, SimTransport
 
 if TYPE_CHECKING:
     from assay.cluster.sim.loop import SimLoop
+    from assay.cluster.sim.sender import Sender
 
 LATENCY = (0.0001, 0.001)
 """Seconds one way, uniform: a rack's network with a busy kernel at each end."""
@@ -38,19 +41,45 @@ ANY = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+class FlowRule:
+    """``seen``: packets of the flow so far; ``count``: those of them that did not pass."""
+
+    __slots__ = ("count", "flow", "rejects", "seen", "source")
+
+    def __init__(self, source: Host, flow: Flow, rejects: bool) -> None:
+        self.source = source
+        self.flow = flow
+        self.rejects = rejects
+        self.seen = 0
+        self.count = 0
+
+    def matches(self, source: Host, from_port: int, to_port: int) -> bool:
+        return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
+
+    def takes(self) -> bool:
+        """Is the next packet of the flow one that does not pass?"""
+        self.seen += 1
+        if self.seen % self.flow.every:
+            return False
+        self.count += 1
+        return True
+
+
 class Host:
     """A machine. ``rules``: from whom packets are dropped, and how many were; ``listeners``: by port.
 
-    ``rejected``: those of ``rules`` that answer with a reset. ``filtering``: is there any rule, or is it frozen?
+    ``rejected``: those of ``rules`` that answer with a reset. ``flows``: rules for some packets of a peer alone.
+    ``filtering``: is there any rule, or is it frozen?
     """
 
-    __slots__ = ("_next_port", "address", "filtering", "frozen", "listeners", "name", "rejected", "rules")
+    __slots__ = ("_next_port", "address", "filtering", "flows", "frozen", "listeners", "name", "rejected", "rules")
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         self.address = address
         self.rules: dict[Host, int] = {}
         self.rejected: dict[Host, None] = {}
+        self.flows: list[FlowRule] = []
         self.frozen = False
         self.filtering = False
         self.listeners: dict[int, SimServer] = {}
@@ -116,10 +145,17 @@ class Network:
             if source in target.rules:
                 target.rejected[source] = None
 
+    def divert(self, source: Host, target: Host, flow: Flow, *, rejects: bool) -> None:
+        """As ``drop`` or ``reject``, for packets of this flow alone."""
+        if source is not target and self.outside not in (source, target):
+            target.flows.append(FlowRule(source, flow, rejects))
+            target.filtering = True
+
     def heal(self, target: Host) -> None:
         """Removes all rules of a host, with their counters."""
         target.rules.clear()
         target.rejected.clear()
+        target.flows.clear()
         target.filtering = target.frozen
 
     def freeze(self, host: Host) -> None:
@@ -127,15 +163,32 @@ class Network:
 
     def thaw(self, host: Host) -> None:
         host.frozen = False
-        host.filtering = bool(host.rules)
+        host.filtering = bool(host.rules or host.flows)
 
     def cut(self, source: Host, target: Host) -> bool:
-        """Does a packet not get through (a reset apart, see ``silenced``)?"""
+        """Does no packet get through (a reset apart, see ``silenced``)?"""
         return source in target.rules or source.frozen or target.frozen
 
-    def silenced(self, source: Host, target: Host) -> bool:
+    def fate(self, source: Host, target: Host, ports: tuple[int, int]) -> Fate:
+        """Of a packet that ``source`` sends between these ports; counted by the rule that it meets."""
+        if self.cut(source, target):
+            self.count(source, target)
+            rejects = source in target.rejected and not (source.frozen or target.frozen)
+            return Fate.REJECTED if rejects else Fate.LOST
+        for rule in target.flows:
+            if rule.matches(source, *ports) and rule.takes():
+                return Fate.REJECTED if rule.rejects else Fate.LOST
+        return Fate.PASSES
+
+    def fate_of(self, sender: Sender) -> Fate:
+        """Of a packet that this end of a connection sends now."""
+        return self.fate(sender.host, sender.peer.host, sender.ports)
+
+    def silenced(self, source: Host, target: Host, ports: tuple[int, int]) -> bool:
         """Does not even a reset get through? A rule that rejects lets resets pass."""
-        return self.cut(source, target) and (source.frozen or target.frozen or source not in target.rejected)
+        if self.cut(source, target):
+            return source.frozen or target.frozen or source not in target.rejected
+        return any(rule.matches(source, *ports) and not rule.rejects and rule.flow.every == 1 for rule in target.flows)
 
     def count(self, source: Host, target: Host) -> None:
         """One more packet from ``source`` that ``target``'s rule dropped."""
@@ -213,15 +266,13 @@ class _Attempt:
         if self._given_up():
             return
         network, host, target = self._network, self._host, self._target
-        if network.cut(host, target):
-            network.count(host, target)
-            if network.silenced(host, target) or network.silenced(target, host):
-                self._again()
-            else:
-                self._after_latency(self._refused)
-        elif network.cut(target, host):  # the answer is lost; the half-open entry it leaves is not modelled
-            network.count(target, host)
+        fate = network.fate(host, target, (0, self._port))
+        if fate is Fate.LOST or (fate is Fate.REJECTED and network.silenced(target, host, (self._port, 0))):
             self._again()
+        elif fate is Fate.REJECTED:
+            self._after_latency(self._refused)
+        elif network.fate(target, host, (self._port, 0)) is not Fate.PASSES:
+            self._again()  # the answer is lost; the half-open entry it leaves is not modelled
         elif (server := target.listeners.get(self._port)) is None:
             self._after_latency(self._refused)
         else:

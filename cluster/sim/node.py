@@ -8,7 +8,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
@@ -252,13 +252,19 @@ class SimNode:
 
     # The network
 
-    async def drop_from(self, peers: Sequence[Node]) -> None:
+    async def drop_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
         for host in self._hosts(peers):
-            self._loop.network.drop(host, self.host)
+            if flow is None:
+                self._loop.network.drop(host, self.host)
+            else:
+                self._loop.network.divert(host, self.host, flow, rejects=False)
 
-    async def reject_from(self, peers: Sequence[Node]) -> None:
+    async def reject_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
         for host in self._hosts(peers):
-            self._loop.network.reject(host, self.host)
+            if flow is None:
+                self._loop.network.reject(host, self.host)
+            else:
+                self._loop.network.divert(host, self.host, flow, rejects=True)
 
     def _hosts(self, peers: Sequence[Node]) -> list[Host]:
         self._reach()
@@ -275,7 +281,8 @@ class SimNode:
 
     async def dropped(self) -> Mapping[str, int]:
         self._reach()
-        return {host.name: count for host, count in self.host.rules.items()}
+        flows = {f"{rule.source.name}{rule.flow}": rule.count for rule in self.host.flows}
+        return {**{host.name: count for host, count in self.host.rules.items()}, **flows}
 
     def events(self) -> AsyncIterator[str]:
         return self.log.follow()

@@ -11,6 +11,7 @@ the sender retransmits and, like one whose data cannot arrive, gives up with ``E
 from __future__ import annotations
 
 import asyncio
+import enum
 import errno
 from collections import deque
 from collections.abc import Callable
@@ -34,6 +35,14 @@ RTO_MAXIMUM = 2.0
 """Linux allows 120 s; simulated runs last some 30 s and still have to see what comes after a heal."""
 RETRANSMISSION_LIMIT = 15.0
 """Seconds (Linux: tcp_retries2, about 15 minutes by default; production brokers lower it)."""
+
+
+class Fate(enum.Enum):
+    """What becomes of a packet."""
+
+    PASSES = 0
+    LOST = 1
+    REJECTED = 2
 
 
 class Mark:
@@ -152,51 +161,56 @@ class Sender(asyncio.Transport):
 
     def _passes(self) -> bool:
         """Does the head of the flight reach the peer's machine? If not, all that follows from it has been done."""
+        network = self._network
         if self._void:  # a packet that was out when the connection stalled: it is sent again later
             self._void -= 1
-            self._network.count(self.host, self.peer.host)
+            network.count(self.host, self.peer.host)
             return False
-        host, other = self.host, self.peer.host
-        network = self._network
-        if network.cut(host, other):
-            return self._cut_off(network.silenced(host, other))
-        if network.cut(other, host):
-            if network.silenced(other, host):
-                return self._deliver_unacknowledged()
-            network.count(other, host)  # the acknowledgement is rejected: the receiver's end is reset
+        if self._flight[0] is RESET:
+            return self._reset_passes()
+        forth = network.fate_of(self)
+        if forth is not Fate.PASSES:
+            if forth is Fate.LOST or self.peer.silenced:
+                self._stall()
+            else:
+                self._flight.popleft()
+                self._send_back_reset()
+            return False
+        back = network.fate_of(self.peer)
+        if back is Fate.LOST:
+            return self._deliver_unacknowledged()
+        if back is Fate.REJECTED:  # the acknowledgement is: the receiver's end is reset
             self.peer._send_back_reset()
         if self._unacknowledged:
             self._acknowledged()
         return True
 
-    def _cut_off(self, silenced: bool) -> bool:
-        """The link forth is cut. Only a reset may pass, where packets are rejected."""
-        network, host, other = self._network, self.host, self.peer.host
-        reset = self._flight[0] is RESET
-        if reset and not silenced:
+    @property
+    def ports(self) -> tuple[int, int]:
+        """This end's and the peer's."""
+        return self._extra["sockname"][1], self._extra["peername"][1]
+
+    @property
+    def silenced(self) -> bool:
+        """Does not even a reset from this end arrive?"""
+        return self._network.silenced(self.host, self.peer.host, self.ports)
+
+    def _reset_passes(self) -> bool:
+        """One that does not is never sent again: the peer learns nothing."""
+        if not self.silenced:
             return True
-        network.count(host, other)
-        if reset:  # never sent again: the peer learns nothing
-            self._flight.popleft()
-        elif silenced or network.silenced(other, host):
-            self._stall()
-        else:
-            self._flight.popleft()
-            self._send_back_reset()
+        self._network.fate_of(self)
+        self._flight.popleft()
         return False
 
     def _deliver_unacknowledged(self) -> bool:
         """The link back is cut: the packet arrives, if the window allows, but its acknowledgement does not."""
         head = self._flight[0]
-        if head is RESET:
-            return True
         size = 1 if isinstance(head, Mark) else sum(map(len, head))
         rejected = self.peer._lost
         if rejected or (self._unacknowledged and self._unacknowledged + size > WINDOW):
-            self._network.count(self.peer.host, self.host)
             self._stall()
             return False
-        self._network.count(self.peer.host, self.host)
         self._unacknowledged += size
         self._retry_later()
         return True
@@ -221,9 +235,9 @@ class Sender(asyncio.Transport):
         self._retrying = False
         if not (self._stalled or self._unacknowledged):
             return
-        network, host, other = self._network, self.host, self.peer.host
-        forth, back = network.cut(host, other), network.cut(other, host)
-        if not (forth or back):
+        network = self._network
+        forth = network.fate_of(self)
+        if forth is Fate.PASSES and network.fate_of(self.peer) is Fate.PASSES:
             self._acknowledged()
             if self._stalled:
                 self._stalled = False
@@ -231,13 +245,9 @@ class Sender(asyncio.Transport):
                 for _ in range(len(self._flight)):
                     self._loop.schedule(self._last_due, self)
             return
-        if forth:
-            network.count(host, other)
-            if not (network.silenced(host, other) or network.silenced(other, host)):
-                self._send_back_reset()
-                return
-        else:
-            network.count(other, host)
+        if forth is Fate.REJECTED and not self.peer.silenced:
+            self._send_back_reset()
+            return
         if self._loop.time() - self._unreachable_since >= RETRANSMISSION_LIMIT:
             self._time_out()
         else:
@@ -256,8 +266,8 @@ class Sender(asyncio.Transport):
         self._loop.schedule(self._loop.time() + self._network.latency(), Kernel(self._reset_arrives))
 
     def _reset_arrives(self) -> None:
-        if self._network.silenced(self.peer.host, self.host):
-            self._network.count(self.peer.host, self.host)
+        if self.peer.silenced:
+            self._network.fate_of(self.peer)
         elif not self._lost:
             self._flight_ends()
             if self._process is not None and self._process.stopped:

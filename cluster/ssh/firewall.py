@@ -8,7 +8,10 @@ A second chain silences a machine that is about to be frozen: its processes can 
 is the host's and would go on acknowledging. SSH alone passes, and no process is there to answer it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+
+from assay.cluster.node import Flow
 
 CHAIN = "ASSAY"
 
@@ -42,19 +45,38 @@ UNSILENCE = (
 DROPPED, REJECTED = "-j DROP", "-p tcp ! --tcp-flags RST RST -j REJECT --reject-with tcp-reset"
 
 
-def rules(addresses: Sequence[str], *, reject: bool = False) -> bytes:
+def rules(addresses: Sequence[str], *, reject: bool = False, flow: Flow | None = None) -> bytes:
     """One rule per address of a peer, in the form iptables-restore takes."""
-    lines = [f"-A {CHAIN} -s {address} {REJECTED if reject else DROPPED}" for address in addresses]
+    action = REJECTED if reject else DROPPED
+    if flow is not None:
+        action = f"-p tcp {_matching(flow)} {action.removeprefix('-p tcp ')}"
+    lines = [f"-A {CHAIN} -s {address} {action}" for address in addresses]
     return "\n".join(["*filter", *lines, "COMMIT", ""]).encode()
 
 
+def _matching(flow: Flow) -> str:
+    port = f"--{'sport' if flow.answers else 'dport'} {flow.port}"
+    return port if flow.every == 1 else f"{port} -m statistic --mode nth --every {flow.every} --packet {flow.every - 1}"
+
+
 def counted(listing: str, names: Mapping[str, str]) -> dict[str, int]:
-    """Packets per peer's name from what :data:`COUNT` printed; ``names`` goes from address to name."""
+    """Packets per peer's name, with its flow, from what :data:`COUNT` printed; ``names`` goes from address to name."""
     packets: dict[str, int] = {}
     for line in listing.splitlines():
         fields = line.split()
         if len(fields) >= 8 and fields[2] in ("DROP", "REJECT") and fields[0].isdigit():
             address = next((field for field in fields[3:] if field in names), None)
             if address is not None:
-                packets[names[address]] = packets.get(names[address], 0) + int(fields[0])
+                whose = names[address] + _flow(line)
+                packets[whose] = packets.get(whose, 0) + int(fields[0])
     return packets
+
+
+def _flow(line: str) -> str:
+    port, every = _PORT.search(line), _EVERY.search(line)
+    if port is None:
+        return ""
+    return str(Flow(int(port[2]), answers=port[1] == "s", every=int(every[1]) if every else 1))
+
+
+_PORT, _EVERY = re.compile(r"\b([sd])pt:(\d+)"), re.compile(r"\bevery (\d+)")

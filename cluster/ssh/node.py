@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 import paramiko
 
-from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.ssh import firewall, power, process
 from assay.cluster.ssh.connection import SshConnection
 
@@ -250,19 +250,19 @@ class SshNode:
         if self._frozen:
             raise NodeError(f"{self._name} is frozen; thaw it first")
 
-    async def drop_from(self, peers: Sequence[Node]) -> None:
-        await self._filter(peers, reject=False)
+    async def drop_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
+        await self._filter(peers, flow, reject=False)
 
-    async def reject_from(self, peers: Sequence[Node]) -> None:
-        await self._filter(peers, reject=True)
+    async def reject_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
+        await self._filter(peers, flow, reject=True)
 
-    async def _filter(self, peers: Sequence[Node], *, reject: bool) -> None:
+    async def _filter(self, peers: Sequence[Node], flow: Flow | None, *, reject: bool) -> None:
         if not peers:
             return
         self._reach()
         await self._note("cut", firewall.FLUSH)
         self._peers.update({peer.address: peer.name for peer in peers})
-        await self.run(firewall.DROP, stdin=firewall.rules([peer.address for peer in peers], reject=reject))
+        await self.run(firewall.DROP, stdin=firewall.rules([peer.address for peer in peers], reject=reject, flow=flow))
 
     async def accept_all(self) -> None:
         await self.run(" ".join(firewall.FLUSH))

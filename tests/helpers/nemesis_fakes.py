@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
@@ -27,6 +27,7 @@ draw = functools.partial(draw_from, catalogue=FAULTS)
 PACKETS_PER_SECOND = 10
 PREFIXES = {"broker": "n", "zookeeper": "zk", "client": "client"}
 HOLD_FILE = "/etc/hold"
+PORT = 9092
 DURABLE = 150
 """Bytes of each data file that count as durable; the active one has 200."""
 
@@ -144,17 +145,17 @@ class FakeNode:
         self._called("process")
         return ProcessStatus(self.state, str(self.incarnation))
 
-    async def drop_from(self, peers: Sequence[Node]) -> None:
-        if self._called("drop_from"):
-            for peer in peers:
-                assert peer.name not in self.rules, f"{self.name} drops {peer.name} twice"
-                self.rules[peer.name] = now()
+    async def drop_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
+        self._filter("drop_from", peers, flow)
 
-    async def reject_from(self, peers: Sequence[Node]) -> None:
-        if self._called("reject_from"):
-            for peer in peers:
-                assert peer.name not in self.rules, f"{self.name} rejects {peer.name} twice"
-                self.rules[peer.name] = now()
+    async def reject_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
+        self._filter("reject_from", peers, flow)
+
+    def _filter(self, what: str, peers: Sequence[Node], flow: Flow | None) -> None:
+        if self._called(what):
+            for rule in (f"{peer.name}{flow or ''}" for peer in peers):
+                assert rule not in self.rules, f"{self.name} {what} {rule} twice"
+                self.rules[rule] = now()
 
     async def accept_all(self) -> None:
         if self._called("accept_all"):
@@ -242,6 +243,9 @@ class FakeSystem:
 
     def hold_file(self, node: Any) -> str:
         return HOLD_FILE
+
+    def port(self, role: str) -> int:
+        return PORT
 
     def data_files(self, node: Any) -> Sequence[str]:
         return ["/data/*/*.log"]

@@ -14,7 +14,8 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert list(faults) == sorted(faults)
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
-        "clock", "consumer-from-coordinator", "consumer-from-zookeeper", "corrupt", "cut-consumer", "freeze",
+        "clock", "connection", "connection-controller", "connection-fetch", "connection-zookeeper",
+        "consumer-from-coordinator", "consumer-from-zookeeper", "corrupt", "cut-consumer", "freeze",
         "garbage-tail", "hold", "kill", "kill-consumer", "move-replicas", "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
         "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
@@ -90,6 +91,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
         {"corrupt", "freeze", "garbage-tail", "hold", "kill", "partition", "partition-fast-fail", "partition-one-way"}
         | {
             "clock",
+            "connection",
             "consumer-from-coordinator",
             "consumer-from-zookeeper",
             "cut-consumer",

@@ -396,7 +396,7 @@ def test_steps_without_a_seed_take_the_runs_generator() -> None:
 
 
 def test_an_unknown_fault_is_refused_before_the_run() -> None:
-    with pytest.raises(ScheduleError, match="no fault meteor; known faults: clock, consumer-from-coordinator"):
+    with pytest.raises(ScheduleError, match="no fault meteor; known faults: clock, connection, "):
         Play(steps((2, "meteor", "n1", 5))).conductor()
 
 

@@ -123,7 +123,7 @@ def test_none_is_an_empty_schedule() -> None:
     [
         (["kill"], {"time_limit": 7.0}, "not healed before 7 s"),
         (["kill"], {"interval": 0.0}, "above 0"),
-        (["kil"], {}, "no fault kil; there are clock, consumer-from-coordinator"),
+        (["kil"], {}, "no fault kil; there are clock, connection, "),
         (["partition-halves"], {"target": Target(Kind.LEADER)}, "takes no target leader"),
         (["partition"], {"target": Target(Kind.ALL), "census": Census(3, 0, ())}, "no rest"),
         (["partition-from-zookeeper"], {"census": Census(3, 0)}, "needs a ZooKeeper node"),

@@ -11,6 +11,8 @@ from assay.nemesis.target import Kind, Target, parse
 
 from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeSystem, Play, now, run
 
+MIXES = {"partition", "connection"}
+"""Faults of which only the draw says what they do."""
 SHAPES = [str(shape) for shape in Shape]
 CONSUMERS = ("consumer-from-coordinator", "consumer-from-zookeeper", "cut-consumer", "kill-consumer", "stop-consumer")
 TARGETS = {
@@ -37,7 +39,7 @@ def healed(play: Play) -> FaultRow:
     return play.row(1, FaultPhase.HEALED)
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if name not in ("partition", "zookeeper-expire")])
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in MIXES | {"zookeeper-expire"}])
 def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
     play = one_step(name)
     row = healed(play)
@@ -56,6 +58,9 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("partition-one", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-one-way", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-fast-fail", "reject_from", "no packet to or from n2 was dropped"),
+        ("connection-fetch", "drop_from", "no packet to or from n2 was dropped"),
+        ("connection-controller", "drop_from", "no packet to or from n2 was dropped"),
+        ("connection-zookeeper", "drop_from", "no packet to or from n2 was dropped"),
         ("restart", "terminate", "had not ended after SIGTERM"),
         ("freeze", "freeze", "was not frozen"),
         ("zookeeper-kill", "kill", "was not dead"),

@@ -1,0 +1,153 @@
+"""Connections: what is said on one connection, in one direction, is held back or lost, while everything else is heard.
+
+``fetch``       a follower's connection to the leader of a key
+``controller``  the controller's to one other server
+``zookeeper``   a server's to ZooKeeper: what it claims there, writes and hears
+
+Parameters: ``connection``, one of these; ``way``: ``answers`` to what the target asked, or its ``requests``; ``lost``:
+false holds packets back (dropped; TCP sends them again, so what was said arrives after the heal, or the connection is
+given up), true breaks the connection (a reset for their sender), so that with ``answers`` a request is carried out and
+its answer is never heard; ``every``: 1 for all packets, 3 for every third, so that some get through in between.
+
+A connection is known by who opened it, to which node and port; a new one between the two suffers alike. Proof: the
+counters of the rules. On the controller's nothing is said unless something happens: combine it with another fault.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from assay.cluster.node import Cluster, Flow
+from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
+from assay.nemesis.cuts import Drop, Manner
+from assay.nemesis.cutting import Cutting, probe_counters
+from assay.nemesis.fault import Census, Injection, census, with_key
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
+
+ANSWERS, REQUESTS = "answers", "requests"
+EVERY: Final = (1, 1, 3)
+
+
+class Line(enum.StrEnum):
+    """The connections that can be chosen."""
+
+    FETCH = "fetch"
+    CONTROLLER = "controller"
+    ZOOKEEPER = "zookeeper"
+
+
+DESCRIPTIONS = {
+    Line.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
+    Line.CONTROLLER: "the controller's connection to one server, likewise (combine it: alone it is quiet)",
+    Line.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
+}
+OPENERS = {
+    Line.FETCH: (Kind.FOLLOWER,),
+    Line.CONTROLLER: (Kind.CONTROLLER,),
+    Line.ZOOKEEPER: (Kind.ONE, Kind.LEADER, Kind.CONTROLLER),
+}
+"""The target: who opened the connection."""
+MIXED = (Line.FETCH, Line.ZOOKEEPER)
+"""What ``connection`` draws from: those on which something is said at any time."""
+
+
+class Connection(Cutting):
+    """One line, or a mix of those that are never quiet."""
+
+    def __init__(self, line: Line | None = None) -> None:
+        self._lines: tuple[Line, ...] = (line,) if line is not None else MIXED
+        self.name = f"connection-{line}" if line is not None else "connection"
+        self.description = (
+            DESCRIPTIONS[line]
+            if line is not None
+            else "one connection alone: a follower's or one to ZooKeeper, held back or lost"
+        )
+        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if line is Line.ZOOKEEPER else ()
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        troubles = {line: _trouble(line, census, target) for line in self._lines}
+        possible = [line for line, trouble in troubles.items() if trouble is None]
+        if not possible:
+            raise ScheduleError(f"{self.name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
+        line = rng.choice(possible)
+        kinds = [kind for kind in OPENERS[line] if kind not in KEYED or census.keys != ()]
+        whom = target if target is not None else Target(rng.choice(kinds))
+        parameters: dict[str, Parameter] = {
+            "connection": str(line),
+            "way": rng.choice((ANSWERS, ANSWERS, REQUESTS)),
+            "lost": rng.random() < 0.5,
+            "every": rng.choice(EVERY),
+        }
+        return with_key(whom, rng, census), parameters
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        troubles = [_trouble(line, census(cluster, system), None) for line in self._lines]
+        if None not in troubles:
+            return "; ".join(f"{trouble}" for trouble in troubles)
+        return await probe_counters(cluster)
+
+    def manner_of(self, injection: Injection) -> Manner:
+        return Manner.REJECT if injection.step.parameters.get("lost", False) else Manner.DROP
+
+    async def inject(self, injection: Injection) -> None:
+        """Who is at the other end is found out now; a follower whose leader is not known speaks to some server."""
+        context, (opener, *more) = injection.context, injection.targets
+        if more:
+            raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
+        others = [node for node in servers(context.cluster, context.system) if node is not opener]
+        ends = zookeepers(context.cluster)
+        if self._line(injection) is not Line.ZOOKEEPER:
+            rng = random.Random(injection.seed)
+            ends = [rng.choice(others)] if others else []
+            if self._line(injection) is Line.FETCH:
+                keys = list(context.system.keys())
+                key = injection.step.target.key or (rng.choice(keys) if keys else None)
+                leader = await context.find(str(Kind.LEADER), key)
+                ends = [leader] if leader is not None and leader in others else ends
+        if not ends:
+            raise TargetError(f"{self.name}: {opener.name} has no one to speak to")
+        injection.evidence["ends"] = [node.name for node in ends]
+        await super().inject(injection)
+
+    def links(self, injection: Injection) -> list[Drop]:
+        context, parameters, opener = injection.context, injection.step.parameters, injection.names[0]
+        way, every = parameters.get("way", ANSWERS), parameters.get("every", 1)
+        if way not in (ANSWERS, REQUESTS) or not isinstance(every, int) or every < 1:
+            raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
+        to_zookeeper = self._line(injection) is Line.ZOOKEEPER
+        port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
+        flow = Flow(port, answers=way == ANSWERS, every=every)
+        ends: list[str] = injection.evidence["ends"]
+        return sorted((opener, f"{end}{flow}") if flow.answers else (end, f"{opener}{flow}") for end in ends)
+
+    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+        return list(injection.names)
+
+    def _line(self, injection: Injection) -> Line:
+        word = injection.step.parameters.get("connection", self._lines[0] if len(self._lines) == 1 else "")
+        try:
+            return Line(str(word))
+        except ValueError as error:
+            raise TargetError(f"{self.name} of unknown connection {word!r}; one of {', '.join(Line)}") from error
+
+
+def _trouble(line: Line, census: Census, target: Target | None) -> str | None:
+    """Why this connection cannot be drawn, or None."""
+    if line is Line.ZOOKEEPER and not census.zookeepers:
+        return f"{line} needs a ZooKeeper node"
+    least = 1 if line is Line.ZOOKEEPER else 2
+    if census.servers < least:
+        return f"{line} needs {least} servers, there are {census.servers} (--nodes=3)"
+    if line is Line.FETCH and census.keys == ():
+        return f"{line} needs a system with keys that have a leader"
+    if target is None:
+        return None
+    if target.kind in (*OF_CLIENTS, Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or len(target.names) > 1:
+        return f"{line} is one server's connection, it takes no target {target}"
+    if target.kind in (Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL):
+        return f"{line} is one server's connection, it takes no target {target}"
+    return None
