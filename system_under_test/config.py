@@ -17,6 +17,8 @@ from assay.system_under_test.defects import DEFECTS
 MAX_BUFFERED_REQUEST_BYTES = 256 * 1024 * 1024
 """Of large requests being received or handled, over all connections: one that is larger could never be received."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_TOPIC_PARTITIONS: Final = 8
+"""Where a broker's configuration does not say it."""
 """Where the coordinators of groups keep them."""
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
 """Topics that brokers alone write."""
@@ -162,7 +164,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leader_imbalance_check_interval_seconds: int = 300
     auto_create_topics_enable: bool = False
     """Does a question about a topic that does not exist create it, with the defaults above?"""
-    offsets_topic_partitions: int = 8
+    offsets_topic_partitions: int = OFFSETS_TOPIC_PARTITIONS
     offsets_topic_replication_factor: int = 3
     """The offsets topic is made when a client first asks for a coordinator and so many brokers live."""
     offsets_commit_timeout_ms: int = 5_000

@@ -16,10 +16,17 @@ import msgspec
 
 from assay.system_under_test import disks, movement
 from assay.system_under_test.broker import entry
-from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
+from assay.system_under_test.config import (
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_PARTITIONS,
+    BrokerConfig,
+    ConfigError,
+    TopicConfig,
+)
 from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disks import DATA
 from assay.system_under_test.groups.points import FAILOVER_POINTS
+from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
@@ -196,8 +203,12 @@ class Broker:
         return DATA
 
     def data_files(self, node: _Node) -> Sequence[str]:
-        """The workload's logs: the last by name in a partition's folder is the active segment."""
-        return [f"{DATA}/{self.topic}-{index}/*.log" for index in range(self.partitions)]
+        """The logs that the workload writes, its groups' among them: the last file by name in a partition's folder is
+        the active segment.
+        """
+        topic = [f"{self.topic}-{index}" for index in range(self.partitions)]
+        groups = {f"{OFFSETS_TOPIC}-{partition_of(group, OFFSETS_TOPIC_PARTITIONS)}" for group in self.groups}
+        return [f"{DATA}/{partition}/*.log" for partition in (*topic, *sorted(groups))]
 
     async def durable_size(self, node: Any, path: str) -> int:
         """What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it."""

@@ -8,6 +8,7 @@ import pytest
 
 from assay.cluster.system import Damageable, Holdable
 from assay.system_under_test.deployment import DATA, Broker
+from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.log.checkpoints import RECOVERY_POINTS
 
 ENTRIES = [30, 14, 100, 20]
@@ -44,4 +45,7 @@ def test_the_broker_can_be_damaged_and_held() -> None:
     broker = Broker(partitions=2)
     assert isinstance(broker, Damageable)
     assert isinstance(broker, Holdable)
-    assert broker.data_files(None) == [f"{DATA}/orders-0/*.log", f"{DATA}/orders-1/*.log"]  # type: ignore[arg-type]
+    topic = [f"{DATA}/orders-0/*.log", f"{DATA}/orders-1/*.log"]
+    assert broker.data_files(None) == topic  # type: ignore[arg-type]
+    offsets = Broker(partitions=2, groups=("workers", "workers")).data_files(None)  # type: ignore[arg-type]
+    assert offsets == [*topic, f"{DATA}/__consumer_offsets-{partition_of('workers', 8)}/*.log"]
