@@ -25,15 +25,16 @@ from assay.system_under_test.config import (
 )
 from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disks import DATA
+from assay.system_under_test.first_topics import FirstTopic, create, led
 from assay.system_under_test.groups.points import FAILOVER_POINTS
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.network.connection import CallError
-from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from assay.system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
 from assay.system_under_test.questions import ask
+
+__all__ = ["Broker", "FirstTopic", "SetUpError"]
 
 PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"
@@ -43,12 +44,10 @@ ZOOKEEPER = "zookeeper"
 BROKER = "broker"
 ASK_TIMEOUT = 1.0
 """Seconds; a node that does not answer so soon is left out."""
-CREATE_TIMEOUT = 6.0
 SET_UP_TIMEOUT = 20.0
 REJOIN_TIMEOUT = 10.0
 """Seconds for replicas to be in sync again once a run is over."""
 METADATA_VERSION = 1
-CREATE_TOPICS_VERSION = 1
 LIST_OFFSETS_VERSION = 1
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -57,6 +56,8 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
         "offsets.retention.ms": "offsets_retention_ms",
         "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
         "max.connections": "max_connections",
+        "log.retention.check.interval.ms": "retention_check_interval_ms",
+        "log.cleaner.backoff.ms": "cleaner_backoff_ms",
     }
 )
 """Settings of the brokers themselves, and the field here and in their configuration."""
@@ -105,6 +106,9 @@ class Broker:
     offsets_retention_ms: int = 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
     max_connections: int = 2_000
+    retention_check_interval_ms: int = 60_000
+    cleaner_backoff_ms: int = 1_000
+    further_topics: tuple[FirstTopic, ...] = ()
 
     name = "broker"
     roles = (ZOOKEEPER, BROKER)
@@ -148,6 +152,14 @@ class Broker:
             return replace(self, topic_config=self.topic_config.override({name: value}))
         except ConfigError as error:
             raise ValueError(str(error)) from None
+
+    def with_topic(self, topic: FirstTopic) -> Broker:
+        """The same system with one topic more, made when it is set up. Raises ``ValueError`` for its settings."""
+        try:
+            self.topic_config.override(dict(topic.configs))
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return replace(self, further_topics=(*self.further_topics, topic))
 
     def port(self, role: str) -> int:
         return PORT
@@ -278,11 +290,11 @@ class Broker:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SET_UP_TIMEOUT
         said = "nothing yet"
-        made = not self.partitions
+        made = not self._topics
         while True:
             answers = [await _metadata(node) for node in brokers]
             if all(
-                answer is not None and len(answer.brokers) == len(brokers) and (not made or self._led(answer))
+                answer is not None and len(answer.brokers) == len(brokers) and (not made or led(answer, self._topics))
                 for answer in answers
             ):
                 if made:
@@ -295,42 +307,17 @@ class Broker:
                 )
             await asyncio.sleep(0.1)
 
-    def _led(self, answer: MetadataResponse) -> bool:
-        if not self.partitions:
-            return True
-        topics = [topic for topic in answer.topics if topic.topic == self.topic]
-        return bool(topics) and [p.error_code for p in topics[0].partitions] == [ErrorCode.NONE] * self.partitions
+    @property
+    def _topics(self) -> Sequence[FirstTopic]:
+        own = (("min.insync.replicas", str(self.min_insync)),)
+        return [*([FirstTopic(self.topic, self.partitions, own)] if self.partitions else []), *self.further_topics]
 
     async def _create(self, brokers: Sequence[_Node], answers: Sequence[MetadataResponse | None]) -> tuple[bool, str]:
         controllers = {answer.controller_id for answer in answers if answer is not None}
         chosen = [node for node in brokers if controllers == {node.index}]
         if not chosen:
             return False, f"the brokers name controllers {sorted(controllers)}"
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    topic=self.topic,
-                    num_partitions=self.partitions,
-                    replication_factor=self.replication,
-                    configs=[ConfigEntry(name="min.insync.replicas", value=str(self.min_insync))],
-                )
-            ],
-            timeout_ms=5_000,
-        )
-        try:
-            response = await ask(
-                chosen[0].address,
-                PORT,
-                request,
-                CREATE_TOPICS_VERSION,
-                CREATE_TIMEOUT,
-                connect_timeout=ASK_TIMEOUT,
-            )
-        except CallError as error:
-            return False, str(error)
-        result = response.topics[0]
-        made = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        return made, result.error_message or ErrorCode(result.error_code).name
+        return await create(chosen[0].address, PORT, self._topics, self.replication, ASK_TIMEOUT)
 
     async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""

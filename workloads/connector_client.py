@@ -33,7 +33,8 @@ from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
-from assay.workloads.log_client import LARGEST, LogClient, record
+from assay.workloads.log_client import LARGEST, LogClient
+from assay.workloads.log_messages import seen
 from assay.workloads.log_names import described
 from assay.workloads.log_operations import END, POLL, SEND
 
@@ -124,7 +125,7 @@ class Member:
             {
                 "key": f"{chunk.topic}-{chunk.partition}",
                 "begin": chunk.begin,
-                "records": [record(message) for message in chunk.messages],
+                "records": [seen(message) for message in chunk.messages],
                 "end": min(chunk.end, LARGEST),
                 "assignment": self._assignments[chunk.hold],
             }

@@ -24,9 +24,10 @@ from assay.system_under_test.client.membership import CommitFailed, Generation, 
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
-from assay.workloads.log_client import LARGEST, LogClient, number
+from assay.workloads.log_client import LARGEST, LogClient
+from assay.workloads.log_messages import number, text
 from assay.workloads.log_names import described
-from assay.workloads.log_operations import POLL, text
+from assay.workloads.log_operations import POLL
 
 TOPIC: Final = "orders"
 REBALANCE_SECONDS: Final = 1.5

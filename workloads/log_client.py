@@ -20,14 +20,14 @@ from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
 from assay.system_under_test.client.consumer import Fetched, SimpleConsumer
 from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
-from assay.system_under_test.client.fetched import Message, created
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads import log_operations, topic_admin
 from assay.workloads.log_ends import LogEnds
+from assay.workloads.log_messages import PLAIN, Packing, Record, created_at, packing, plain, records, seen
 from assay.workloads.log_names import described, error_name, node_name, split
-from assay.workloads.log_operations import EARLIEST, END, GLANCE, POLL, SEND, THOUSAND, Record
+from assay.workloads.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
 
 SEND_SECONDS: Final = 4.0
@@ -36,6 +36,9 @@ LARGEST: Final = 2**63 - 1
 """A damaged record may claim any offset, and positions are 64 bits wide."""
 LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
+FETCH_BYTES: Final = "fetch_bytes"
+"""An option of clients: how much a poll asks for."""
+DEFAULT_FETCH_BYTES: Final = 1 << 20
 GLANCE_BYTES: Final = 512
 """What a glance asks for: a few records, and the next one begins elsewhere."""
 
@@ -55,16 +58,17 @@ class LogClient:
         """Connections are made when they are first needed."""
         bootstrap = list(endpoint.all)
         self._runtime = runtime
-        self._producer = Producer(
-            bootstrap, ProducerConfig(timeout=SEND_SECONDS), runtime=runtime, traits=client_traits(endpoint.defects)
-        )
+        self._endpoint = endpoint
+        self._fetch_bytes = endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
+        self._producers = {PLAIN: self._producer(PLAIN)}
         # What a broker serves is to be seen as it is: damage is a phantom for the checks, not an error to hide it.
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)
         self._admin = TopicAdmin(bootstrap, runtime)
 
     async def close(self) -> None:
-        await self._producer.close()
+        for producer in self._producers.values():
+            await producer.close()
         await self._consumer.close()
         await self._ends.close()
         await self._admin.close()
@@ -83,15 +87,26 @@ class LogClient:
                     return await self._glance(operation.key, operation.argument["thousandths"])
                 case "end":
                     return await self._end(operation.key)
+                case "look-up":
+                    return await self._look_up(operation.key, operation.argument["age"])
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
-        raise ValueError(f"a log knows {SEND}, {POLL}, {GLANCE} and {END}, not {operation.f!r}")
+        raise ValueError(f"a log knows {SEND}, {POLL}, {GLANCE}, {END} and {LOOK_UP}, not {operation.f!r}")
 
-    async def _send(self, key: str, values: Sequence[int]) -> Completion:
+    def _producer(self, packed: Packing) -> Producer:
+        codec, message_format = packed
+        config = ProducerConfig(timeout=SEND_SECONDS, codec=codec, message_format=message_format)
+        traits = client_traits(self._endpoint.defects)
+        return Producer(list(self._endpoint.all), config, runtime=self._runtime, traits=traits)
+
+    async def _send(self, key: str, argument: Any) -> Completion:
         topic, partition = split(key)
-        stamp = {"timestamp": int(self._runtime.wall_clock() * 1000)}
+        packed = packing(argument)
+        if packed not in self._producers:
+            self._producers[packed] = self._producer(packed)
+        stamp = {"timestamp": created_at(argument, self._runtime.wall_clock())}
         try:
-            result = await self._producer.send(topic, partition, self.records(values), **stamp)
+            result = await self._producers[packed].send(topic, partition, records(argument, self.records), **stamp)
         except SendFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         except SendUnknown as error:
@@ -101,7 +116,7 @@ class LogClient:
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
         """What is sent for these values; reading looks at the value alone."""
-        return log_operations.plain(values)
+        return plain(values)
 
     async def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
         topic, partition = split(key)
@@ -115,7 +130,7 @@ class LogClient:
             self._assignments[key] = next(self._numbers)
             self._positions[key] = position
         begin = self._positions[key]
-        fetched = await self._consumer.fetch(topic, partition, begin, max_wait=LONGEST_WAIT)
+        fetched = await self._consumer.fetch(topic, partition, begin, self._fetch_bytes, max_wait=LONGEST_WAIT)
         if fetched.error is not ErrorCode.NONE:
             # Out of range above all: the reader starts again, as a consumer with auto.offset.reset would.
             del self._positions[key]
@@ -145,7 +160,7 @@ class LogClient:
         """What a poll from ``begin`` reports."""
         return {
             "begin": begin,
-            "records": [record(message) for message in fetched.messages],
+            "records": [seen(message) for message in fetched.messages],
             "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
             "assignment": assignment,
             "node": node_name(fetched.node),
@@ -156,21 +171,14 @@ class LogClient:
         end = await self._ends.ask(topic, partition)
         return Completion(Outcome.OK, {"offset": end.offset, "epoch": end.epoch, "node": node_name(end.node)})
 
+    async def _look_up(self, key: str, age: int) -> Completion:
+        topic, partition = split(key)
+        time = int(self._runtime.wall_clock() * 1000) - age
+        offset = await self._consumer.offsets(topic, partition, time)
+        return Completion(Outcome.OK, {"timestamp": time, "offset": None if offset < 0 else offset})
+
     @classmethod
     def effects(cls, completed: Completed) -> Sequence[Effect]:
         if completed.operation.f in ADMIN:
             return topic_admin.effects(completed)
         return log_operations.effects(completed, cls.records)
-
-
-def number(value: bytes | None) -> int | None:
-    """None for what none of our clients has written; the checks report it."""
-    try:
-        return None if value is None else int(value)
-    except ValueError:
-        return None
-
-
-def record(message: Message) -> list[Any]:
-    """As the results of polls have it."""
-    return [message.offset, number(message.value), created(message), log_operations.text(message.key)]

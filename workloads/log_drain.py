@@ -9,7 +9,7 @@ is for the checks to judge (``unseen``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -26,6 +26,7 @@ class Partition(msgspec.Struct, frozen=True):
     """How far the drain of one partition is. ``reader``: the process whose position counts."""
 
     key: str
+    keyed: bool = False
     attempts: int = 0
     sentinel: int | None = None
     reader: int | None = None
@@ -80,7 +81,8 @@ class Drain(Generator, frozen=True):
         change = msgspec.structs.replace
         if partition.sentinel is None:
             attempt = partition.attempts + 1
-            operation = Operation(SEND, partition.key, [-attempt], Phase.SENTINEL)
+            argument: Any = {"values": [-attempt], "keys": [f"sentinel{attempt}"]} if partition.keyed else [-attempt]
+            operation = Operation(SEND, partition.key, argument, Phase.SENTINEL)
             return operation, change(partition, attempts=attempt, open=True)
         argument = {"start": EARLIEST, "seek": partition.reader != process, "until": partition.sentinel}
         return Operation(POLL, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
@@ -110,6 +112,6 @@ def _after(partition: Partition, event: OperationEvent) -> Partition:
     )
 
 
-def drain(keys: Sequence[str], *, seconds: float) -> Generator:
-    """Sentinels and a whole read of every partition, within ``seconds`` from its beginning."""
-    return Drain(tuple(Partition(key) for key in keys), seconds)
+def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False) -> Generator:
+    """Sentinels, with a key each where records need one, and a whole read of every partition, within ``seconds``."""
+    return Drain(tuple(Partition(key, keyed) for key in keys), seconds)

@@ -5,16 +5,19 @@ Operations, by ``f``; results are what a client answers when the operation was o
 ========  =============================================  ==========================================================
 f         argument                                       result
 ========  =============================================  ==========================================================
-``send``  list of values, one message set                ``{"offset"?: of the first, "timestamp"?, "epoch"?,
+``send``  list of values, one message set, or more       ``{"offset"?: of the first, "timestamp"?, "epoch"?,
                                                          "node"?}``
 ``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [record, ...], "end",
                                                          "assignment", "sought"?, "start"?, "node"?}``
 ``glance`` ``{"thousandths"}``                            as of a poll
 ``end``   none                                           ``{"offset": log end, "epoch"?, "node"?}``
+``look-up`` ``{"age"}``                                  ``{"timestamp", "offset": null if there is none}``
 ========  =============================================  ==========================================================
 
 A record is ``[offset, value, timestamp?, key?]``: its create time, in milliseconds, and the message's key. A send whose
 outcome is unknown has a ``timestamp``, too, unless it took too long.
+
+``assay.workloads.log_messages`` says what else a send's argument may be.
 
 A poll reads on from its client's position in the partition. Where there is none, or with ``seek``, it begins at
 ``start`` (``earliest`` or ``latest``), and that is a new ``assignment`` (``sought`` in the result; ``start`` there is
@@ -24,6 +27,8 @@ A glance is the poll of another reader: one that begins in the middle of the log
 its start to its end as far as the client knows it, as a consumer does that goes on where it once was. It reads a few
 records, and the client's own position stays as it is. Readers that go from one end to the other ask a broker for the
 beginning of a segment or for what it has just appended, and never for a place that it must look up.
+
+A look-up asks for the first message that is at most ``age`` milliseconds old, by its create time.
 
 Values are whole numbers, unique in the run, and are never derived from a clock or from who sends them: the generator
 counts. The values of sentinels, which end each partition after the last heal, are below zero.
@@ -36,12 +41,13 @@ from typing import Any, Final
 
 from assay.harness.core.generator import Context, Generator, mix, time_limit, unfold
 from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
-from assay.system_under_test.client.producer import ENTRY_OVERHEAD
+from assay.workloads.log_messages import Record, packing, plain, records, size, text, values
 
 SEND: Final = "send"
 POLL: Final = "poll"
 END: Final = "end"
 GLANCE: Final = "glance"
+LOOK_UP: Final = "look-up"
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -110,41 +116,30 @@ def traffic(keys: Sequence[str]) -> Generator:
     return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
 
 
-Record = tuple[bytes | None, bytes]
-"""A message's key and value."""
-
-
-def plain(values: Sequence[int]) -> Sequence[Record]:
-    """Messages of these values without keys."""
-    return [(None, str(value).encode()) for value in values]
-
-
-def text(key: bytes | None) -> str | None:
-    """A message's key as the history has it."""
-    return None if key is None else key.decode(errors="replace")
-
-
-def effects(completed: Completed, records: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Effect]:
+def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Effect]:
     """The ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` says what they mean.
 
-    ``records``: what is sent for some values.
+    ``default``: what is sent for a list of values.
     """
     match completed.operation.f:
         case "send":
-            return list(_appends(completed, records(completed.operation.argument)))
+            return list(_appends(completed, records(completed.operation.argument, default)))
         case "poll" | "glance":
             return list(_observations(completed))
         case "end":
             return list(_ends(completed))
+        case "look-up":
+            return list(_look_ups(completed))
         case other:
             raise ValueError(f"a log knows no operation {other!r}")
 
 
-def _appends(completed: Completed, records: Sequence[Record]) -> Iterator[Effect]:
+def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
     """One row per value, with every outcome: a value whose send failed must never be read."""
     result: Mapping[str, Any] = completed.completion.result or {}
     first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
-    for rank, (value, (key, sent)) in enumerate(zip(completed.operation.argument, records, strict=True)):
+    argument = completed.operation.argument
+    for rank, (value, record) in enumerate(zip(values(argument), sent, strict=True)):
         yield Effect(
             kind="append",
             key=_key(completed),
@@ -153,9 +148,9 @@ def _appends(completed: Completed, records: Sequence[Record]) -> Iterator[Effect
             request=completed.index,
             epoch=result.get("epoch"),
             node=result.get("node"),
-            message_key=text(key),
+            message_key=text(record[0]),
             timestamp=result.get("timestamp"),
-            size=ENTRY_OVERHEAD + len(key or b"") + len(sent),
+            size=size(record, packing(argument)),
         )
 
 
@@ -196,6 +191,12 @@ def _ends(completed: Completed) -> Iterator[Effect]:
             epoch=result.get("epoch"),
             node=result.get("node"),
         )
+
+
+def _look_ups(completed: Completed) -> Iterator[Effect]:
+    result = completed.completion.result
+    if result is not None:
+        yield Effect("look-up", _key(completed), timestamp=result["timestamp"], position=result["offset"])
 
 
 def _key(completed: Completed) -> str:

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+import msgspec
+
+from assay.checkers.contract import Contract
 from assay.cluster.system import System
 from assay.harness.core.generator import Source, stagger
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
-from assay.system_under_test.deployment import Broker
-from assay.workloads import topic_changes
+from assay.system_under_test.client.producer import ENTRY_OVERHEAD
+from assay.system_under_test.deployment import Broker, FirstTopic
+from assay.workloads import mixed_traffic, topic_changes
+from assay.workloads.log_client import FETCH_BYTES
+from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import glance
 
+MOST_BYTES: Final = 1500
+"""Of a message, on the disk."""
+LEDGER: Final = FirstTopic(
+    "ledger",
+    2,
+    (
+        ("cleanup.policy", "compact"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("segment.bytes", "400"),
+        ("file.delete.delay.ms", "100"),
+    ),
+)
+DRAIN_SECONDS: Final = 30.0
 EAGER: Final = 30
 """Weight of what keeps to a pace of its own."""
 
@@ -21,15 +41,22 @@ def _broker(system: System) -> Broker:
     return system
 
 
-def _glances(system: System, settings: Settings) -> Shares:
-    return [(10, glance(system.keys()))]
+def _backlogs(system: System, settings: Settings) -> Shares:
+    near = MOST_BYTES - ENTRY_OVERHEAD
+    paddings = (0, 0, 60, 400, near - 60, near - 13, near - 12, near, near + 12, near + 13)
+    return [(10, glance(system.keys())), (30, mixed_traffic.packed(system.keys(), paddings))]
 
 
 BACKLOGS: Final = WorkloadMix(
     "backlogs",
-    "readers that look into the middle of logs of many small segments",
-    adds=_glances,
-    settings={"segment.bytes": ("512", "2048"), "index.interval.bytes": ("128", "1024")},
+    "messages of all codecs and formats up to the limit, small segments, readers that take little at a time",
+    adds=_backlogs,
+    settings={
+        "segment.bytes": ("512", "2048"),
+        "index.interval.bytes": ("128", "1024"),
+        "max.message.bytes": (str(MOST_BYTES),),
+    },
+    client={FETCH_BYTES: (100, 700, 1 << 20)},
 )
 
 
@@ -60,5 +87,58 @@ HANDOVERS: Final = WorkloadMix(
     closes=_look,
 )
 
-LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS)
+
+def _look_ups(system: System, settings: Settings) -> Shares:
+    return [(20, mixed_traffic.stamped(system.keys())), (25, mixed_traffic.look_ups(system.keys()))]
+
+
+LOOK_UPS: Final = WorkloadMix(
+    "look-ups",
+    "create times out of order, and look-ups of offsets by time",
+    adds=_look_ups,
+    settings={"segment.bytes": ("512", "4096"), "index.interval.bytes": ("1", "256")},
+)
+
+RETENTION: Final = WorkloadMix(
+    "retention",
+    "old segments are deleted within seconds, by age and by size, while readers are still in them",
+    adds=lambda system, settings: [(10, glance(system.keys()))],
+    settings={
+        "retention.ms": ("1500", "4000"),
+        "retention.bytes": ("-1", "1500"),
+        "segment.bytes": ("256", "1024"),
+        "segment.ms": ("700", "604800000"),
+        "file.delete.delay.ms": ("0", "1000"),
+        "log.retention.check.interval.ms": ("200", "1000"),
+    },
+    client={FETCH_BYTES: (60, 150)},
+)
+
+
+def _with_ledger(system: System) -> System:
+    broker = _broker(system)
+    return broker.with_topic(
+        replace(LEDGER, configs=(*LEDGER.configs, ("min.insync.replicas", str(broker.min_insync))))
+    )
+
+
+def _compaction(system: System, settings: Settings) -> Shares:
+    return [(80, mixed_traffic.ledger(LEDGER.keys()))]
+
+
+def _compacted(contract: Contract, system: System) -> Contract:
+    return msgspec.structs.replace(contract, compacted=(*contract.compacted, *LEDGER.keys()))
+
+
+COMPACTION: Final = WorkloadMix(
+    "compaction",
+    "a compacted topic next to the workload's: keys again and again, tombstones, and a cleaner that hardly rests",
+    adds=_compaction,
+    closes=lambda system, settings: drain(LEDGER.keys(), seconds=DRAIN_SECONDS, keyed=True),
+    settings={"log.cleaner.backoff.ms": ("50", "300")},
+    system=_with_ledger,
+    contract=_compacted,
+)
+
+LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, COMPACTION)
 """For workloads whose clients do what is done to a log."""

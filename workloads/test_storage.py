@@ -24,7 +24,8 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import Record, glance, glances, traffic
+from assay.workloads.log_messages import Record
+from assay.workloads.log_operations import glance, glances, traffic
 from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = (

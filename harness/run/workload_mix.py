@@ -40,12 +40,17 @@ def _same(contract: Contract, system: System) -> Contract:
     return contract
 
 
+def _as_it_is(system: System) -> System:
+    return system
+
+
 @dataclass(frozen=True)
 class WorkloadMix:
     """``adds``: generators for the main phase, each with its weight, where all of the workload's own weighs 100.
     ``closes``: what follows the last heal, before the workload's own later phases. ``settings`` of the system, and
     ``client``, options that its clients find in ``Endpoint.options``: values of which the seed draws one.
-    ``contract``: what else is promised, or no longer.
+    ``system`` returns the system with what else the mix needs of it, ``contract`` the contract with what else is
+    promised, or no longer.
     """
 
     name: str
@@ -54,6 +59,7 @@ class WorkloadMix:
     closes: Callable[[System, Settings], Source] = _none
     settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     client: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    system: Callable[[System], System] = _as_it_is
     contract: Callable[[Contract, System], Contract] = _same
 
 
@@ -112,6 +118,7 @@ def mixed(experiment: Experiment, settings: Settings) -> Experiment:
         chance = Random(derive(settings.seed, "workload-mix", one.name))
         for name, values in one.settings.items():
             system = _set(system, one, name, chance.choice(values))
+        system = one.system(system)
         options |= {name: chance.choice(values) for name, values in one.client.items()}
     for one in chosen:
         contract = one.contract(contract, system)

@@ -26,6 +26,10 @@ class ProducerConfig:
     """How long a message waits for others to be sent with it."""
     batch_size: int = 16_384
     """Bytes of a message set to which no further ``send`` is added."""
+    codec: int = 0
+    """By which message sets are compressed: 1 gzip, 2 snappy, 3 lz4; 0: not at all."""
+    message_format: int = 1
+    """0, whose messages have no timestamps, or 1."""
     key_serializer: Serializer = as_bytes
     value_serializer: Serializer = as_bytes
     partitioner: Partitioner = hash_partitioner

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from assay.system_under_test.client.delivery import Delivery, SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message_set import Record
 
 _log = logging.getLogger("assay.client")
@@ -27,15 +27,24 @@ class ProduceQueue:
     """What waits for one partition. A task empties it and ends.
 
     It sends one message set and waits for its outcome, further tries included, before it takes another: nothing
-    overtakes a set that has to be sent again (KAFKA-3197).
+    overtakes a set that has to be sent again (KAFKA-3197). ``pack`` makes a message set of records.
     """
 
-    def __init__(self, topic: str, partition: int, delivery: Delivery, linger: float, batch_size: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        delivery: Delivery,
+        linger: float,
+        batch_size: int,
+        pack: Callable[[list[Record]], bytes],
+    ) -> None:
         self._topic = topic
         self._partition = partition
         self._delivery = delivery
         self._linger = linger
         self._batch_size = batch_size
+        self._pack = pack
         self._waiting: deque[Send] = deque()
         self._worker: asyncio.Task[None] | None = None
 
@@ -83,7 +92,7 @@ class ProduceQueue:
         if not batch:
             return
         try:
-            records = message_set.build([record for entry in batch for record in entry.records], magic=1)
+            records = self._pack([record for entry in batch for record in entry.records])
             deadline = min(entry.deadline for entry in batch)
             result = await self._delivery.deliver(self._topic, self._partition, records, deadline)
         except asyncio.CancelledError:

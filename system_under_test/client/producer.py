@@ -11,6 +11,7 @@ could append it twice; that decision belongs to the caller, who gets ``SendUnkno
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.delivery import Delivery, SendResult
@@ -19,6 +20,7 @@ from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.client.produce_queue import ProduceQueue
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
+from assay.system_under_test.records import message_set
 from assay.system_under_test.runtime import Runtime
 
 KeyValue = tuple[bytes | None, bytes | None]
@@ -81,7 +83,14 @@ class Producer:
             raise TypeError("keys and values are bytes, or None")  # else what is sent with it would fail, too
         queue = self._queues.get((topic, partition))
         if queue is None:
-            queue = self._traits.queue(topic, partition, self._delivery, self._config.linger, self._config.batch_size)
+            queue = self._traits.queue(
+                topic,
+                partition,
+                self._delivery,
+                self._config.linger,
+                self._config.batch_size,
+                partial(message_set.pack, magic=self._config.message_format, codec_number=self._config.codec),
+            )
             self._queues[topic, partition] = queue
         stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
         size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)

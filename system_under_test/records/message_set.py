@@ -73,6 +73,12 @@ def build(records: Sequence[Record], magic: int = 1, base_offset: int = 0) -> by
     )
 
 
+def pack(records: Sequence[Record], magic: int, codec_number: int) -> bytes:
+    """As :func:`build`, compressed into one entry by this codec; 0: as they are."""
+    data = build(records, magic)
+    return wrap(decode(data), codec_number) if codec_number else data
+
+
 def scan(data: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
     """``(position, size, offset)`` of each whole entry from ``position`` on; ``size`` includes the entry's header.
 

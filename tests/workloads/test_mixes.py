@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.workloads import test_log
+from assay.workloads.mixed_traffic import STAMPED, TOMBSTONES
 from assay.workloads.mixes import LOG_MIXES
 
 from helpers.attempts import played
@@ -41,11 +44,47 @@ def test_the_page_of_mixes_has_a_row_for_each() -> None:
     assert rows == [one.name for one in LOG_MIXES]
 
 
-def test_backlogs_are_read_from_their_middle(tmp_path: Path) -> None:
+def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_their_middle(tmp_path: Path) -> None:
     attempt = play(tmp_path, "backlogs")
-    looked = [row for row in table(attempt, "ops") if row["f"] == "glance" and row["outcome"] == "ok"]
-    assert len(looked) > 10
+    ops = table(attempt, "ops")
+    assert sum(row["f"] == "glance" and row["outcome"] == "ok" for row in ops) > 10
     assert any(row["event"] == "log-rolled" for row in table(attempt, "events"))
+    sent = [(json.loads(row["argument"]), row) for row in ops if row["f"] == "send" and "padding" in row["argument"]]
+    done = {(argument["codec"], argument["format"]) for argument, row in sent if row["outcome"] == "ok"}
+    assert done == {(codec, version) for codec in (0, 1, 2, 3) for version in (0, 1)}
+    assert {row["error"].partition(":")[0] for _, row in sent if row["outcome"] == "fail"} == {"message-too-large"}
+    shown = {row["value"] for row in table(attempt) if row["kind"] == "observe"}
+    assert all(set(argument["values"]) <= shown for argument, row in sent if row["outcome"] == "ok")
+
+
+def test_look_ups_by_time_find_places_all_over_the_log(tmp_path: Path) -> None:
+    rows = table(play(tmp_path, "look-ups", time_limit=8.0))
+    found = [row["position"] for row in rows if row["kind"] == "look-up" and row["outcome"] == "ok"]
+    assert None in found
+    assert len(set(found)) > 15
+    ages = [row["timestamp"] for row in rows if row["kind"] == "append" and row["value"] >= STAMPED]
+    assert any(later < earlier for earlier, later in itertools.pairwise(ages))
+
+
+def test_retention_moves_log_starts_that_readers_see_and_fall_behind(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "retention", time_limit=8.0)
+    assert sum(row["event"] == "segment-deleted" for row in table(attempt, "events")) > 10
+    starts = [row["position"] for row in table(attempt) if row["kind"] == "start"]
+    assert len({start for start in starts if start > 0}) > 5
+    errors = {row["error"].partition(":")[0] for row in table(attempt, "ops") if row["f"] == "poll" and row["error"]}
+    assert "offset-out-of-range" in errors
+
+
+def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "compaction", time_limit=8.0)
+    assert any(row["event"] == "log-cleaned" for row in table(attempt, "events"))
+    rows = [row for row in table(attempt) if row["key"] == "ledger-0"]
+    sent = {row["position"]: row for row in rows if row["kind"] == "append" and row["outcome"] == "ok"}
+    assert any(row["value"] >= TOMBSTONES for row in sent.values())
+    drained = {row["position"] for row in rows if row["kind"] == "observe" and row["phase"] == "drain"}
+    assert len(drained) < len(sent), "some were compacted away"
+    last = {row["message_key"]: position for position, row in sorted(sent.items())}
+    assert set(last.values()) <= drained
 
 
 def test_settings_change_under_load_and_what_is_rejected_is_looked_at(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""Generators of operations that mixes add to a log's usual traffic.
+
+Their values lie far above those of the workload's own sends, each generator's in a range of its own: a value is sent
+once in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from assay.harness.core.generator import Context, Generator, mix, unfold
+from assay.harness.core.operation import Operation
+from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
+
+RANGE: Final = 100_000_000
+"""Values of each generator; some are create times in milliseconds, all of them of January 1970."""
+STAMPED, PACKED, KEYED, TOMBSTONES, PASSING = (RANGE * number for number in range(1, 6))
+
+OLDEST: Final = 2_000
+YOUNGEST: Final = -2_000
+"""Milliseconds of age of what is sent; below zero is in the future."""
+LOOKED_BACK: Final = 16_000
+"""Milliseconds, from a time that no message has yet."""
+KEYS: Final = 6
+"""Of messages, in a compacted partition."""
+CODECS: Final = (0, 1, 2, 3)
+FORMATS: Final = (0, 1, 1)
+
+
+def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3) -> Generator:
+    """Sets of fresh values from ``first`` on, with what ``shape`` says of each, for ever."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = 1 + context.below(longest, salt=1)
+        argument = {"values": list(range(following, following + count))} | shape(context)
+        if "keys" in argument:
+            argument["keys"] = [f"k{context.below(argument['keys'], salt=30 + rank)}" for rank in range(count)]
+        return Operation(SEND, context.choose(keys, salt=2), argument), following + count
+
+    return unfold(step, first)
+
+
+def stamped(keys: Sequence[str]) -> Generator:
+    """Sends whose create times are out of order."""
+    return sends(keys, STAMPED, lambda context: {"age": YOUNGEST + context.below(OLDEST - YOUNGEST, salt=11)})
+
+
+def look_ups(keys: Sequence[str]) -> Generator:
+    """Look-ups by time, for ever; now and then of a time that no message has reached."""
+
+    def step(state: None, context: Context) -> tuple[Operation, None]:
+        age = 2 * YOUNGEST + context.below(LOOKED_BACK, salt=12)
+        return Operation(LOOK_UP, context.choose(keys, salt=13), {"age": age}), None
+
+    return unfold(step, None)
+
+
+def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+    """Sends of all codecs, both formats and these sizes."""
+
+    def shape(context: Context) -> dict[str, Any]:
+        return {
+            "codec": context.choose(CODECS, salt=14),
+            "format": context.choose(FORMATS, salt=15),
+            "padding": context.choose(paddings, salt=16),
+        }
+
+    return sends(keys, PACKED, shape)
+
+
+def ledger(keys: Sequence[str]) -> Generator:
+    """Traffic on compacted partitions: few keys again and again, tombstones, readers, looks into the middle."""
+    return mix(
+        sends(keys, KEYED, lambda context: {"keys": KEYS}),
+        sends(keys, TOMBSTONES, lambda context: {"keys": KEYS, "tombstones": True}, longest=1),
+        poll(keys),
+        glance(keys),
+        end(keys),
+        weights=(10, 2, 8, 2, 1),
+    )
