@@ -17,6 +17,7 @@ from assay.checkers.coverage import NO_RECOVERY_MEANING
 from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
+from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG
 from assay.checkers.log.replicas import REPLICAS
 from assay.checkers.log.unflushed import UNFLUSHED
@@ -40,6 +41,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *GROUPS,
     OFFSETS,
     REPLICAS,
+    *REPLICATION,
     *TRANSACTION_FAMILIES,
 )
 

@@ -178,7 +178,7 @@ class Eventful(Protocol):
 
 
 class StoredRecord(Protocol):
-    """One record of one replica, as it lies on a node's disk; the columns of the data set ``replicas``."""
+    """One record of one replica, as it lies on a node's disk, or the end of its log: the columns of ``replicas``."""
 
     @property
     def node(self) -> str: ...
@@ -196,6 +196,12 @@ class StoredRecord(Protocol):
     def below_hw(self) -> bool: ...
     @property
     def in_isr(self) -> bool: ...
+    @property
+    def epoch_start(self) -> int | None: ...
+    @property
+    def high_watermark(self) -> int | None: ...
+    @property
+    def log_start(self) -> int | None: ...
 
 
 @runtime_checkable

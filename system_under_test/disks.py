@@ -26,17 +26,23 @@ CHECKPOINT_HEADER_LINES = 2
 class StoredRecord:
     """One record of a replica's log. ``value``: the workload's number, None for anything else; ``crc``: as stored, or
     what it would be outside of the compressed set that holds it, since each replica rebuilds such sets in compaction;
-    ``epoch``: the leader's, by the replica's own history.
+    ``epoch``: the leader's, by the replica's own history, and ``epoch_start``, where that begins.
+
+    The last of each replica is no record but its log's end, with ``log_start`` and the ``high_watermark`` that it had
+    noted.
     """
 
     node: str
     key: str
     position: int
     value: int | None
-    crc: int
+    crc: int | None
     epoch: int | None
     below_hw: bool
     in_isr: bool
+    epoch_start: int | None = None
+    high_watermark: int | None = None
+    log_start: int | None = None
 
 
 async def durable_size(node: Any, path: str) -> int:
@@ -56,23 +62,30 @@ async def durable_size(node: Any, path: str) -> int:
 
 
 async def replica(node: Any, key: str, leaders_mark: int, in_sync: Sequence[int]) -> list[StoredRecord]:
-    """A replica's records. What counts of them ends at the leader's high watermark for a member of the in-sync set, and
-    at its own last noted one for any other replica. Raises what reading the node's files raises.
+    """A replica's records, and the end of its log. What counts of them ends at the leader's high watermark for a member
+    of the in-sync set, and at its own last noted one for any other replica. Raises what reading the node's files
+    raises.
     """
     in_isr = node.index in in_sync
-    mark = leaders_mark if in_isr else (await _checkpoint(node, HIGH_WATERMARKS)).get(key, 0)
+    noted = (await _checkpoint(node, HIGH_WATERMARKS)).get(key, 0)
+    mark = leaders_mark if in_isr else noted
     folder = f"{DATA}/{key}"
     epochs = [(int(words[1]), int(words[0])) for words in await _lines(node, f"{folder}/{EPOCHS}")]
     compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))
+    segments = await _segments(node, folder)
     records: list[StoredRecord] = []
-    for base, data in await _segments(node, folder):
+    for base, data in segments:
         following = records[-1].position + 1 if records else base
         if base < following or (base > following and not compacted):
             break
         for position, value, crc in _records(data, base, compacted):
-            epoch = max(((start, epoch) for start, epoch in epochs if start <= position), default=(0, None))[1]
-            records.append(StoredRecord(node.name, key, position, value, crc, epoch, position < mark, in_isr))
-    return records
+            begun = ((start, epoch) for start, epoch in epochs if start <= position)
+            start, epoch = max(begun, default=(None, None))
+            records.append(StoredRecord(node.name, key, position, value, crc, epoch, position < mark, in_isr, start))
+    first = segments[0][0] if segments else 0
+    end = records[-1].position + 1 if records else first
+    log_start = None if compacted else first
+    return [*records, StoredRecord(node.name, key, end, None, None, None, False, in_isr, None, noted, log_start)]
 
 
 async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:

@@ -26,6 +26,10 @@ class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     position: int | None = None
     value: int | None = None
     owner: str | None = None
+    high_watermark: int | None = None
+    log_start: int | None = None
+    log_end: int | None = None
+    topic_id: int | None = None
     detail: dict[str, object] = {}
 
 
@@ -66,6 +70,10 @@ class EventLog:
         position: int | None = None,
         value: int | None = None,
         owner: str | None = None,
+        high_watermark: int | None = None,
+        log_start: int | None = None,
+        log_end: int | None = None,
+        topic_id: int | None = None,
         **detail: object,
     ) -> None:
         """Visible to an observer when this returns; returns late if it is held at this event."""
@@ -83,6 +91,10 @@ class EventLog:
             position=position,
             value=value,
             owner=owner,
+            high_watermark=high_watermark,
+            log_start=log_start,
+            log_end=log_end,
+            topic_id=topic_id,
             detail=detail,
         )
         self._write(_ENCODER.encode(line).decode())

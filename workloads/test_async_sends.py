@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from assay.checkers.contract import forbid
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.harness.core.generator import Generator, mix
@@ -25,7 +26,7 @@ from assay.workloads.mixes import LOG_MIXES
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # No set has a second record from which it could be split.
 ANOMALIES = [anomaly for anomaly in LOG_ANOMALIES if anomaly != "send-skip"]
-CONTRACT = forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES)
+CONTRACT = forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES)
 
 
 @experiment(system=SYSTEM, client=BurstClient, contract=CONTRACT, mixes=LOG_MIXES)

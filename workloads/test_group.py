@@ -13,6 +13,7 @@ from __future__ import annotations
 from assay.checkers.contract import forbid
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.register.family import REGISTER
@@ -34,6 +35,7 @@ CONTRACT = forbid(
     *REGISTER.anomalies,
     *OWNERSHIP_ANOMALIES,
     *REPLICA_ANOMALIES,
+    *REPLICATION_ANOMALIES,
     may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
 )
 

@@ -6,7 +6,16 @@ pytest workloads/test_log.py --cluster=sim --nemesis=kill --repeat=300 -q
 
 from __future__ import annotations
 
-from assay import LOG_ANOMALIES, OWNERSHIP_ANOMALIES, REPLICA_ANOMALIES, Generator, Settings, experiment, forbid
+from assay import (
+    LOG_ANOMALIES,
+    OWNERSHIP_ANOMALIES,
+    REPLICA_ANOMALIES,
+    REPLICATION_ANOMALIES,
+    Generator,
+    Settings,
+    experiment,
+    forbid,
+)
 from assay.system_under_test.deployment import Broker
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
@@ -14,7 +23,7 @@ from assay.workloads.log_operations import traffic
 from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES)
+CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES)
 
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from assay.checkers.contract import forbid
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.harness.core.generator import Generator, mix
@@ -35,7 +36,9 @@ SYSTEM = (
     .with_setting("index.interval.bytes", "128")
 )
 # Where all lose power none serves until it is back, and that is the purpose.
-CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, may_stall=["power-loss"])
+CONTRACT = forbid(
+    *LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, may_stall=["power-loss"]
+)
 UNIT = 48
 """Bytes of the smallest record on the disk; others are twice or three times as large."""
 OVERHEAD = 34

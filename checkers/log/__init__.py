@@ -2,5 +2,6 @@
 
 ``family`` says how a workload records itself, and lists the checks. ``views`` is what they share; then ``integrity``
 (what an offset and a value may hold), ``loss`` (what must stay), ``order`` (of sends) and ``polls`` (of reads).
-``unflushed`` (what a power loss may take) and ``replicas`` (what the disks hold) are families of their own.
+``unflushed`` (what a power loss may take), ``replicas`` and ``holes`` (what the disks hold), and ``epochs`` (where each
+leader begins) are families of their own.
 """

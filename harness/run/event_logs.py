@@ -41,6 +41,7 @@ class Line(msgspec.Struct, frozen=True):
     high_watermark: int | None = None
     log_start: int | None = None
     log_end: int | None = None
+    topic_id: int | None = None
 
 
 class Collector:
@@ -115,4 +116,5 @@ class Collector:
             high_watermark=line.high_watermark,
             log_start=line.log_start,
             log_end=line.log_end,
+            topic_id=line.topic_id,
         )

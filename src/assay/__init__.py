@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
     from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
     from assay.checkers.linearizability import Action, Call, Model, ModelError, Values
+    from assay.checkers.log.epochs import REPLICATION_ANOMALIES
     from assay.checkers.log.family import LOG_ANOMALIES
     from assay.checkers.log.replicas import REPLICA_ANOMALIES
     from assay.checkers.objects.counters import COUNTER_ANOMALIES
@@ -61,6 +62,7 @@ _HOMES = {
     "assay.checkers.groups.family": "CONSUMER_ANOMALIES GROUP_ANOMALIES",
     "assay.checkers.groups.ownership": "OWNERSHIP_ANOMALIES",
     "assay.checkers.linearizability": "Action Call Model ModelError Values",
+    "assay.checkers.log.epochs": "REPLICATION_ANOMALIES",
     "assay.checkers.log.family": "LOG_ANOMALIES",
     "assay.checkers.log.replicas": "REPLICA_ANOMALIES",
     "assay.checkers.objects.counters": "COUNTER_ANOMALIES",
@@ -105,7 +107,7 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES",
     "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Operation",
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState", "ProcessStatus", "Proof",
-    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Row", "Runtime", "SET_ANOMALIES",
+    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "REPLICATION_ANOMALIES", "Replicated", "Row", "Runtime", "SET_ANOMALIES",
     "ScheduleError", "Scope", "Settings", "Source", "Standalone", "StoredRecord", "StrikePoints", "Switchable",
     "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT",
     "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",

@@ -16,7 +16,7 @@ from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.following import FollowerTerm
 from assay.system_under_test.replication.insync import Members
 from assay.system_under_test.replication.leading import LeaderTerm
-from assay.system_under_test.replication.replica import Replica, ReplicaEnvironment
+from assay.system_under_test.replication.replica import UNKNOWN, Replica, ReplicaEnvironment
 
 
 class Partition(Replica):
@@ -37,6 +37,7 @@ class Partition(Replica):
         self.leader: LeaderTerm | None = None
         self.follower: FollowerTerm | None = None
         self._on_isr_wanted = on_isr_wanted
+        self._reported: tuple[int, int] | None = None
 
     async def configure(self, config: TopicConfig) -> None:
         await super().configure(config)
@@ -49,12 +50,30 @@ class Partition(Replica):
 
     def checkpointed(self) -> int:
         """The high watermark as it is kept for the next start of this process."""
+        if self.leader is not None:
+            self._report_mark()
         return self.traits.checkpointed(self.marks, self.leader is not None)
+
+    def _report_mark(self) -> None:
+        """What is known to be committed in this epoch, once it is over, and of a leader at every checkpoint."""
+        mark = self.leader_epoch, self.high_watermark
+        if self.leader_epoch != UNKNOWN and mark != self._reported:
+            self._reported = mark
+            self.events.emit(
+                "high-watermark",
+                key=self.key,
+                epoch=self.leader_epoch,
+                high_watermark=self.high_watermark,
+                log_start=self.log.start_offset,
+                log_end=self.log.end_offset,
+                topic_id=self.incarnation,
+            )
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
     def end_term(self) -> None:
         """No role until the next one begins."""
+        self._report_mark()
         if self.leader is not None:
             self.leader.ended.set_result(None)
         if self.follower is not None:
@@ -88,8 +107,9 @@ class Partition(Replica):
             epoch=term.epoch,
             controller_epoch=term.controller_epoch,
             position=term.start_offset,
-            isr=list(update.isr),
             high_watermark=self.high_watermark,
+            topic_id=self.incarnation,
+            isr=list(update.isr),
         )
         term.advance()
 

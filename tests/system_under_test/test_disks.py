@@ -32,10 +32,19 @@ def test_every_replica_is_described_with_its_values_epochs_and_what_counts() -> 
             await connection.close()
             records = await system.replicas(cluster.cluster)
             for name in ("n1", "n2", "n3"):
-                own = [one for one in records if one.node == name]
+                *own, last = (one for one in records if one.node == name)
+                assert (last.position, last.crc, last.below_hw, last.in_isr, last.log_start) == (
+                    5,
+                    None,
+                    False,
+                    True,
+                    0,
+                )
+                assert last.high_watermark in range(6)
                 assert [(one.position, one.value) for one in own] == [(0, 0), (1, 1), (2, 2), (3, 3), (4, None)]
-                assert {(one.key, one.epoch, one.below_hw, one.in_isr) for one in own} == {("orders-0", 0, True, True)}
-            assert len({(one.position, one.crc) for one in records}) == 5
+                assert {(one.key, one.epoch, one.epoch_start) for one in own} == {("orders-0", 0, 0)}
+                assert {(one.below_hw, one.in_isr, one.high_watermark) for one in own} == {(True, True, None)}
+            assert len({(one.position, one.crc) for one in records if one.high_watermark is None}) == 5
 
     simulate(check)
 
@@ -58,7 +67,9 @@ def test_a_replica_that_is_out_counts_up_to_its_own_mark_and_a_damaged_one_up_to
             path = f"{disks.DATA}/orders-0/{0:020d}.log"
             size = len(await node.read_file(path))
             await node.truncate_file(path, size - 3)
-            assert [one.position for one in await disks.replica(node, "orders-0", 10, [node.index])] == list(range(9))
+            *own, last = await disks.replica(node, "orders-0", 10, [node.index])
+            assert [one.position for one in own] == list(range(9))
+            assert (last.position, last.log_start, last.high_watermark) == (9, 0, 10)
 
     simulate(check)
 
@@ -81,6 +92,6 @@ def test_it_waits_for_replicas_that_come_back() -> None:
             await connection.call(produce(message_set.build([(None, b"1", 5)])), 2, 5.0)
             await connection.close()
             records = await system.replicas(cluster.cluster)
-            assert sorted(one.node for one in records if one.in_isr) == ["n1", "n2", "n3"]
+            assert sorted(one.node for one in records if one.in_isr and one.crc is not None) == ["n1", "n2", "n3"]
 
     simulate(check)

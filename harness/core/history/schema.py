@@ -142,10 +142,12 @@ EVENTS = _schema(
     _optional("high_watermark", pa.int64()),
     _optional("log_start", pa.int64()),
     _optional("log_end", pa.int64()),
+    _optional("topic_id", pa.int64()),
 )
 """``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq).
 
-``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment.
+``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment; ``topic_id`` tells
+topics apart that have one name after each other.
 """
 
 REPLICAS = _schema(
@@ -157,8 +159,16 @@ REPLICAS = _schema(
     _optional("epoch", pa.int64()),
     _required("below_hw", pa.bool_()),
     _required("in_isr", pa.bool_()),
+    _optional("epoch_start", pa.int64()),
+    _optional("high_watermark", pa.int64()),
+    _optional("log_start", pa.int64()),
 )
-"""``below_hw``: below the node's own checkpointed high watermark."""
+"""``below_hw``: it counts, by the high watermark of its leader or of its own node; ``epoch_start``: where its epoch
+begins, by the node's own history.
+
+One row of each replica is no record, but stands at the log's end, with its ``log_start`` (null where offsets may be
+missing, as in a compacted log) and the ``high_watermark`` that the node has checkpointed.
+"""
 
 SCHEMAS: dict[str, pa.Schema] = {
     "ops": OPS,
@@ -170,7 +180,8 @@ SCHEMAS: dict[str, pa.Schema] = {
 
 ADDED: Final[Mapping[str, tuple[str, ...]]] = {
     "effects": ("timestamp", "size", "name", "replicas"),
-    "events": ("high_watermark", "log_start", "log_end"),
+    "events": ("high_watermark", "log_start", "log_end", "topic_id"),
+    "replicas": ("epoch_start", "high_watermark", "log_start"),
 }
 """The columns that came with format 3."""
 

@@ -193,11 +193,12 @@ class HistoryWriter:
         high_watermark: int | None = None,
         log_start: int | None = None,
         log_end: int | None = None,
+        topic_id: int | None = None,
     ) -> None:
         """One line of a node's event log; ``seq`` is its order on that node and incarnation."""
         text = to_json({} if detail is None else detail, f"detail of event {event}")
         line = (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, text)
-        self._events.pending.append((*line, high_watermark, log_start, log_end))
+        self._events.pending.append((*line, high_watermark, log_start, log_end, topic_id))
         self._added(self._events)
 
     def replica(
@@ -211,9 +212,13 @@ class HistoryWriter:
         epoch: int | None = None,
         below_hw: bool,
         in_isr: bool,
+        epoch_start: int | None = None,
+        high_watermark: int | None = None,
+        log_start: int | None = None,
     ) -> None:
-        """One record as found on a node's disk after the run."""
-        self._replicas.pending.append((node, key, position, value, crc, epoch, below_hw, in_isr))
+        """One record as found on a node's disk after the run, or the end of its log."""
+        row = (node, key, position, value, crc, epoch, below_hw, in_isr, epoch_start, high_watermark, log_start)
+        self._replicas.pending.append(row)
         self._added(self._replicas)
 
     def batch(self, name: str, rows: pa.RecordBatch) -> None:

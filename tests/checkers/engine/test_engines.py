@@ -33,6 +33,7 @@ from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 
 from helpers.commit_histories import Members
+from helpers.epoch_histories import disks, terms
 from helpers.fencing_histories import lease_history, violations
 from helpers.group_histories import group_history, owned_twice, zombies
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
@@ -72,6 +73,9 @@ INSTANCE = {
     "nonmonotonic-poll": ("op", "sub"),
     "poll-skip": ("op", "sub"),
     "high-watermark-regression": ("op", "sub"),
+    "leader-completeness": ("topic_id", "epoch"),
+    "epoch-history-divergence": ("epoch",),
+    "replica-hole": ("node", "position", "missing"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "epoch", "begun"),
     "commit-mismatch": ("value", "position"),
@@ -227,7 +231,11 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     some = (*some_logs, *some_registers, *some_groups, *members(), moved_on(), absurd())
     rows = [row for history in some for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
-    folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
+    terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]
+    rows += [row for _, ends in terms_of for row in ends]
+    stored = [row for n in range(50) for row in disks(f"d-{n}", random.Random(f"engines/d/{n}"))]
+    told = [row for events, _ in terms_of for row in events]
+    folder = write(tmp_path / "history", rows, events=[*node_events(), *told], replicas=[*replicas(), *stored])
     compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
     contract = Contract(linearizable_ends=True, compacted=compacted)
     with application.engine(effects=len(rows)) as spark:

@@ -119,6 +119,9 @@ def test_a_compacted_topic_is_read_copied_and_led_over_its_gaps(codec: int) -> N
             replicas = await cluster.system.replicas(cluster.cluster)
             by_position: dict[int, dict[str, tuple[int | None, int]]] = defaultdict(dict)
             for one in replicas:
+                if one.high_watermark is not None:
+                    assert one.log_start is None, "a compacted log may lack any offset"
+                    continue
                 assert one.below_hw
                 by_position[one.position][one.node] = (one.value, one.crc)
             assert {one.node for one in replicas if one.in_isr} == {"n1", "n2", "n3"}
@@ -275,7 +278,8 @@ async def disks_of(cluster: Brokers) -> dict[str, list[tuple[int, int]]]:
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for one in await cluster.system.replicas(cluster.cluster):
         assert isinstance(one, disks.StoredRecord)
-        found[one.node].append((one.position, one.crc))
+        if one.crc is not None:
+            found[one.node].append((one.position, one.crc))
     return found
 
 

@@ -1,0 +1,198 @@
+"""Leader epochs of a log: each begins with all that was committed before it, and at one offset on every replica.
+
+These checks read events of the nodes and what lay on their disks after the run; no clocks are needed. What they read:
+
+- ``became-leader`` (``key``, ``epoch``, ``topic_id``): ``position`` is the log's end with which the epoch begins, and
+  ``high_watermark`` what the new leader knew to be committed.
+- ``high-watermark`` (the same, without a position): known to be committed in that epoch, by a leader or a follower.
+- an ``end`` reported with its epoch: committed in that epoch, too. Where topics of one name came after each other
+  (several ``topic_id``), it is not known which one a client asked, and ends say nothing.
+- ``replicas``: ``epoch`` and ``epoch_start`` of what counts (``below_hw``). A log that begins later than offset 0 has
+  moved the start of its first epoch there, so only starts above the first offsets of both replicas are compared, or
+  all if both begin at 0.
+
+``leader-completeness``: where records may go unflushed (``Contract.unflushed``), each loss of power may have taken so
+many.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital
+from assay.checkers.engine import Row
+from assay.checkers.log.holes import HOLES
+from assay.checkers.sql import first_rows, greatest_before, order_by
+
+
+def _incomplete(row: Row, evidence: Evidence) -> Explanation:
+    end = row["end_op"]
+    known = f"{row['knower']} had announced the high watermark {row['before']}"
+    if end is not None:
+        known = f"{evidence.who(end)} had been given the end {row['before']}, called at {evidence.called(end)},"
+    claim = (
+        f"{row['node']} began to lead {row['key']} in epoch {row['epoch']} with a log that ends at offset "
+        f"{row['position']}, although {known} in epoch {row['former']}."
+    )
+    return Explanation(claim, (end,), 0, row["moment"])
+
+
+LEADER_COMPLETENESS: Final = Check(
+    anomaly="leader-completeness",
+    meaning="a leader began without records that had been committed in an earlier epoch",
+    views=(
+        View(
+            "epoch_begins",
+            """
+            select key, coalesce(topic_id, -1) as topic_id, epoch, min(position) as position from events
+            where event = 'became-leader' and key is not null and epoch is not null and position is not null
+            group by key, coalesce(topic_id, -1), epoch
+            """,
+            keep=True,
+        ),
+        View(
+            "epoch_topics",
+            """
+            select key, min(topic_id) as topic_id from epoch_begins group by key
+            having min(topic_id) = max(topic_id)
+            """,
+        ),
+        View(
+            "epoch_marks",
+            """
+            select key, coalesce(topic_id, -1) as topic_id, epoch, high_watermark as mark, node, time,
+                cast(null as bigint) as op
+            from events
+            where event in ('became-leader', 'high-watermark') and key is not null and epoch is not null
+                and high_watermark is not null
+            union all
+            select e.key, t.topic_id, e.epoch, e.position, cast(null as string), cast(null as bigint), e.op
+            from effects e join epoch_topics t on e.key = t.key
+            where e.kind = 'end' and e.outcome = 'ok' and e.epoch is not null and e.position is not null
+            """,
+            keep=True,
+        ),
+        View(
+            "epoch_levels",
+            f"""
+            select key, topic_id, epoch, position,
+                {greatest_before("mark", by="key, topic_id", order="epoch")} as before
+            from (
+                select key, topic_id, epoch, min(position) as position, max(mark) as mark from (
+                    select key, topic_id, epoch, position, cast(null as bigint) as mark from epoch_begins
+                    union all select key, topic_id, epoch, null, mark from epoch_marks) as known
+                group by key, topic_id, epoch) as folded
+            """,
+        ),
+        View(
+            "found_leader_completeness",
+            """
+            select l.key as key, l.topic_id as topic_id, l.epoch as epoch, l.position as position, l.before as before
+            from epoch_levels l cross join log_declared d
+                cross join (select count(*) as losses from (
+                    select id from faults where loses_unsynced group by id) as f) p
+            where l.before - d.unflushed * p.losses > l.position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.epoch as epoch, f.position as position, f.before as before, f.topic_id as topic_id,
+            f.former as former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
+        from (
+            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, f.topic_id as topic_id,
+                min(m.epoch) as former
+            from {first_rows("found_leader_completeness", "key, topic_id, epoch")} f
+                join epoch_marks m on f.key = m.key and f.topic_id = m.topic_id and f.before = m.mark
+                and m.epoch < f.epoch
+            group by f.key, f.epoch, f.position, f.before, f.topic_id) f
+            join epoch_marks m on f.key = m.key and f.topic_id = m.topic_id and f.before = m.mark and f.former = m.epoch
+            join events b on b.event = 'became-leader' and b.key = f.key and coalesce(b.topic_id, -1) = f.topic_id
+                and b.epoch = f.epoch and b.position = f.position
+        group by f.key, f.epoch, f.position, f.before, f.topic_id, f.former
+        {order_by("f.key, f.topic_id, f.epoch")}
+        """,
+    examined="select count(*) as examined from epoch_levels where position is not null",
+    explain=_incomplete,
+)
+
+
+def _divergent(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"epoch {row['epoch']} of {row['key']} begins at offset {row['low_start']} by the history of {row['low_node']} "
+        f"and at offset {row['high_start']} by that of {row['high_node']}, after all replicas had rejoined."
+    )
+    return Explanation(capital(claim), ())
+
+
+EPOCH_HISTORY_DIVERGENCE: Final = Check(
+    anomaly="epoch-history-divergence",
+    meaning="replicas have one leader epoch begin at different offsets",
+    views=(
+        View(
+            "epoch_firsts",
+            "select key, node, min(position) as first from replicas group by key, node",
+            keep=True,
+        ),
+        View(
+            "epoch_starts",
+            """
+            select r.key as key, r.epoch as epoch, r.node as node, r.epoch_start as start, min(f.first) as first
+            from replicas r join epoch_firsts f on r.key = f.key and r.node = f.node
+            where r.below_hw and r.epoch is not null and r.epoch_start is not null
+            group by r.key, r.epoch, r.node, r.epoch_start
+            """,
+            keep=True,
+        ),
+        View(
+            "epoch_pairs",
+            """
+            select a.key as key, a.epoch as epoch, a.node as low_node, a.start as low_start, b.node as high_node,
+                b.start as high_start
+            from epoch_starts a join epoch_starts b on a.key = b.key and a.epoch = b.epoch
+            where a.node < b.node and ((a.first = 0 and b.first = 0)
+                or (least(a.start, b.start) > greatest(a.first, b.first)))
+            """,
+        ),
+        View(
+            "found_epoch_history_divergence",
+            """
+            select key, epoch, min(low_node) as low_node from epoch_pairs where low_start <> high_start
+            group by key, epoch
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.epoch as epoch, f.low_node as low_node, p.high_node as high_node,
+            min(p.low_start) as low_start, min(p.high_start) as high_start
+        from (
+            select f.key as key, f.epoch as epoch, f.low_node as low_node, min(p.high_node) as high_node
+            from {first_rows("found_epoch_history_divergence", "key, epoch")} f
+                join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.low_node = p.low_node
+            where p.low_start <> p.high_start group by f.key, f.epoch, f.low_node) f
+            join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.low_node = p.low_node
+                and f.high_node = p.high_node
+        where p.low_start <> p.high_start
+        group by f.key, f.epoch, f.low_node, p.high_node {order_by("f.key, f.epoch")}
+        """,
+    examined="select count(*) as examined from epoch_pairs",
+    explain=_divergent,
+)
+
+COMPLETENESS: Final = Family(
+    name=LEADER_COMPLETENESS.anomaly,
+    checks=(LEADER_COMPLETENESS,),
+    applies="select count(*) as examined from events where event = 'became-leader' and high_watermark is not null",
+)
+EPOCH_HISTORIES: Final = Family(
+    name=EPOCH_HISTORY_DIVERGENCE.anomaly,
+    checks=(EPOCH_HISTORY_DIVERGENCE,),
+    applies="select count(*) as examined from replicas where epoch_start is not null",
+)
+
+REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES)
+"""Each is a family of its own, so that a history that lacks what it reads owes no data for it."""
+
+REPLICATION_ANOMALIES: Final = tuple(name for family in REPLICATION for name in family.anomalies)
+"""What can go wrong between the replicas of a log, as their nodes' events and disks show it."""

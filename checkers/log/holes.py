@@ -1,0 +1,83 @@
+"""A member of the in-sync set has all that is committed: of a log that is not compacted, every offset.
+
+Read off the data set ``replicas``. The row at the end of each replica's log says where the log starts and which high
+watermark its node had noted; between the two a member of the in-sync set may lack no offset that another replica has.
+A replica that does not say where it starts (a compacted log) is not judged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by
+
+
+def _hole(row: Row, _: Evidence) -> Explanation:
+    what = f"offset {row['position']}"
+    if row["missing"] > 1:
+        what = f"{row['missing']} offsets from {row['position']} to {row['last']}"
+    claim = (
+        f"{row['node']}, a member of the in-sync set, lacks {what} of {row['key']}, which {row['witness']} has, "
+        f"between its log start {row['log_start']} and its high watermark {row['high_watermark']}."
+    )
+    return Explanation(claim, ())
+
+
+REPLICA_HOLE: Final = Check(
+    anomaly="replica-hole",
+    meaning="a replica in the in-sync set lacks a record below its high watermark",
+    views=(
+        View(
+            "hole_members",
+            """
+            select r.key as key, r.node as node, r.log_start as log_start, r.high_watermark as high_watermark
+            from replicas r left join log_compacted c on r.key = c.key
+            where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
+            """,
+            keep=True,
+        ),
+        View(
+            "hole_records",
+            "select key, node, position from replicas where high_watermark is null",
+        ),
+        View(
+            "hole_offsets",
+            """
+            select m.key as key, m.node as node, m.log_start as log_start, m.high_watermark as high_watermark,
+                o.position as position, o.witness as witness
+            from hole_members m
+                join (select key, position, min(node) as witness from hole_records group by key, position) o
+                on m.key = o.key and o.position >= m.log_start and o.position < m.high_watermark
+                left join hole_records h on m.key = h.key and m.node = h.node and o.position = h.position
+            where h.key is null
+            """,
+            keep=True,
+        ),
+        View(
+            "found_replica_hole",
+            """
+            select key, node, log_start, high_watermark, count(*) as missing, min(position) as position,
+                max(position) as last
+            from hole_offsets group by key, node, log_start, high_watermark
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.node as node, f.log_start as log_start, f.high_watermark as high_watermark,
+            f.missing as missing, f.position as position, f.last as last, o.witness as witness
+        from {first_rows("found_replica_hole", "key, node")} f
+            join hole_offsets o on f.key = o.key and f.node = o.node and f.position = o.position
+        {order_by("f.key, f.node")}
+        """,
+    examined="select count(*) as examined from hole_members",
+    explain=_hole,
+)
+
+HOLES: Final = Family(
+    name=REPLICA_HOLE.anomaly,
+    checks=(REPLICA_HOLE,),
+    applies="select count(*) as examined from replicas where high_watermark is not null",
+)

@@ -1,0 +1,194 @@
+"""Leader epochs and replicas on disks: the anomalies, their legal neighbours, every pair of many small histories."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.check import Check, build, findings
+from assay.checkers.contract import Contract
+from assay.checkers.engine import DuckDB
+from assay.checkers.log.epochs import EPOCH_HISTORY_DIVERGENCE, LEADER_COMPLETENESS, REPLICATION
+from assay.checkers.log.holes import REPLICA_HOLE
+from assay.checkers.source import register_contract, register_history
+from assay.checkers.verdict import Finding
+
+from helpers.epoch_histories import (
+    began,
+    disks,
+    divergent,
+    end,
+    holes,
+    incomplete,
+    log_end,
+    mark,
+    record,
+    replica,
+    terms,
+)  # fmt: skip
+from helpers.log_histories import Row, write
+
+COUNT = 300
+
+
+def found(
+    folder: Path,
+    *,
+    effects: list[Row] | None = None,
+    contract: Contract | None = None,
+    **others: list[Row],
+) -> list[Finding]:
+    with DuckDB() as engine:
+        register_history(engine, write(folder / "history", effects or [], **others))
+        register_contract(engine, contract or Contract())
+        reported = []
+        for family in REPLICATION:
+            for check in family.checks:
+                build(engine, check.views)
+                reported += findings(engine, check)
+        return reported
+
+
+def test_a_leader_that_lacks_what_was_announced_is_reported_with_who_announced_it(tmp_path: Path) -> None:
+    events = [began(1, 3, 0, 0), mark(2, 3, 9), began(3, 4, 7, 7, node="n2")]
+    (finding,) = found(tmp_path, events=events)
+    assert (finding.anomaly, finding.key, finding.time) == ("leader-completeness", "t-0", 3_000_000_000)
+    assert finding.claim == (
+        "n2 began to lead t-0 in epoch 4 with a log that ends at offset 7, although n1 had announced the high "
+        "watermark 9 in epoch 3."
+    )
+
+
+def test_a_leader_that_lacks_what_a_client_was_given_is_reported_with_the_client(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, effects=[end(2, 9, 3)], events=[began(1, 3, 0, 0), began(3, 4, 7, 7, node="n2")])
+    assert finding.operations == (2,)
+    assert finding.claim == (
+        "n2 began to lead t-0 in epoch 4 with a log that ends at offset 7, although process 2 had been given the end "
+        "9, called at 2.000 s, in epoch 3."
+    )
+
+
+def test_epochs_that_begin_at_different_offsets_are_reported_with_both_replicas(tmp_path: Path) -> None:
+    disk = [*replica("n1", {0: 0, 2: 4}, 0, 8), *replica("n2", {0: 0, 2: 5}, 0, 8), *replica("n3", {0: 0, 2: 4}, 0, 8)]
+    (finding,) = found(tmp_path, replicas=disk)
+    assert (finding.anomaly, finding.key) == ("epoch-history-divergence", "t-0")
+    assert finding.claim == (
+        "Epoch 2 of t-0 begins at offset 4 by the history of n1 and at offset 5 by that of n2, after all replicas had "
+        "rejoined."
+    )
+
+
+def test_offsets_that_a_member_lacks_are_reported_with_one_that_has_them(tmp_path: Path) -> None:
+    disk = [*replica("n1", {0: 0}, 0, 8), *replica("n2", {0: 0}, 0, 8)]
+    (finding,) = found(tmp_path / "two", replicas=[row for row in disk if row not in disk[3:5]])
+    assert (finding.anomaly, finding.key) == ("replica-hole", "t-0")
+    assert finding.claim == (
+        "n1, a member of the in-sync set, lacks 2 offsets from 3 to 4 of t-0, which n2 has, between its log start 0 "
+        "and its high watermark 8."
+    )
+    (finding,) = found(tmp_path / "one", replicas=[row for row in disk if row not in disk[3:4]])
+    assert "lacks offset 3 of t-0" in finding.claim
+
+
+HALF = {2: 4, 0: 0}
+HAVE: dict[str, tuple[str, dict[str, Any]]] = {
+    "two epochs later": ("leader-completeness", {"events": [mark(1, 3, 9), began(2, 7, 8, 8)]}),
+    "announced by the leader that began": (
+        "leader-completeness", {"events": [began(1, 3, 9, 9), began(2, 4, 8, 8, node="n2")]},
+    ),
+    "an empty log": (
+        "replica-hole", {"replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8)]},
+    ),
+    "both logs begin later": (
+        "epoch-history-divergence",
+        {"replicas": [*replica("n1", {0: 2, 2: 4}, 2, 8), *replica("n2", {0: 1, 2: 5}, 1, 8)]},
+    ),
+}  # fmt: skip
+HAVE_NOT: dict[str, dict[str, Any]] = {
+    "all that was announced": {"events": [began(1, 3, 0, 0), mark(2, 3, 9), began(3, 4, 9, 7, node="n2")]},
+    "announced in a later epoch": {"events": [began(1, 4, 7, 7), mark(2, 4, 9), began(3, 3, 7, 7)]},
+    "of another partition": {"events": [mark(1, 3, 9, key="t-1"), began(2, 4, 7, 7)]},
+    "of the topic that had this name before": {
+        "events": [began(1, 3, 0, 0, topic_id=5), mark(2, 3, 9, topic_id=5), began(3, 4, 0, 0, topic_id=6)],
+    },
+    "an end of one of two topics of the name": {
+        "effects": [end(2, 9, 3)], "events": [began(1, 3, 0, 0, topic_id=5), began(3, 4, 0, 0, topic_id=6)],
+    },
+    "an end of an unknown epoch": {"effects": [end(2, 9, None)], "events": [began(1, 4, 7, 7)]},
+    "a granted cut": {
+        "events": [mark(1, 3, 9), began(2, 4, 7, 7)], "contract": Contract(unflushed=2),
+        "faults": [{
+            "id": 1, "fault": "power-loss", "targets": "[]", "phase": "injected", "time": 1, "detail": "{}",
+            "loses_unsynced": True,
+        }],
+    },
+    "one log begins in the epoch": {
+        "replicas": [*replica("n1", {0: 0, 2: 4}, 0, 8), *replica("n2", {2: 6}, 6, 8)],
+    },
+    "beyond what counts": {
+        "replicas": [record("n1", 4, 2, 4), record("n2", 4, 2, 3, below_hw=False)],
+    },
+    "another begins later": {"replicas": [*replica("n1", {0: 0}, 0, 8), *replica("n2", {0: 4}, 4, 8)]},
+    "not below its own high watermark": {
+        "replicas": [*replica("n1", {0: 0}, 0, 8), *replica("n2", {0: 0}, 0, 6)[:-1], log_end("n2", 6, 0, 6)],
+    },
+    "not in the in-sync set": {
+        "replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8, in_isr=False)],
+    },
+    "compacted on the disk": {
+        "replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, None, 8)],
+    },
+    "compacted by contract": {
+        "replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8)], "contract": Contract(compacted=("t-0",)),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("anomaly", "history"), HAVE.values(), ids=HAVE)
+def test_it_is_found(anomaly: str, history: dict[str, Any], tmp_path: Path) -> None:
+    assert [finding.anomaly for finding in found(tmp_path, **history)] == [anomaly]
+
+
+@pytest.mark.parametrize("history", HAVE_NOT.values(), ids=HAVE_NOT)
+def test_its_neighbour_is_not(history: dict[str, Any], tmp_path: Path) -> None:
+    assert found(tmp_path, **history) == []
+
+
+def test_more_than_a_power_loss_may_take_is_found(tmp_path: Path) -> None:
+    history = HAVE_NOT["a granted cut"] | {"contract": Contract(unflushed=1)}
+    assert [finding.anomaly for finding in found(tmp_path, **history)] == ["leader-completeness"]
+
+
+def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
+    logs = [terms(f"t-{n}", random.Random(f"terms/{n}"), n * 100) for n in range(COUNT)]
+    stored = [disks(f"d-{n}", random.Random(f"disks/{n}")) for n in range(COUNT)]
+    by_force: dict[Check, list[set[tuple[Any, ...]]]] = {
+        LEADER_COMPLETENESS: [incomplete(*one) for one in logs],
+        EPOCH_HISTORY_DIVERGENCE: [divergent(one) for one in stored],
+        REPLICA_HOLE: [holes(one) for one in stored],
+    }
+    columns = {
+        LEADER_COMPLETENESS: "key topic_id epoch",
+        EPOCH_HISTORY_DIVERGENCE: "key epoch",
+        REPLICA_HOLE: "key node position missing",
+    }
+    folder = write(
+        tmp_path / "history",
+        [row for _, ends in logs for row in ends],
+        events=[row for events, _ in logs for row in events],
+        replicas=[row for rows in stored for row in rows],
+    )
+    with DuckDB() as engine:
+        register_history(engine, folder)
+        register_contract(engine, Contract())
+        for check, expected in by_force.items():
+            build(engine, check.views)
+            rows = engine.rows(f"select * from {check.found}")
+            assert {tuple(row[name] for name in columns[check].split()) for row in rows} == set().union(*expected)
+            assert COUNT // 8 < sum(map(bool, expected)) < COUNT, check.anomaly
+            for finding in findings(engine, check):
+                assert finding.claim.endswith(".")
+                assert "None" not in finding.claim, finding.claim

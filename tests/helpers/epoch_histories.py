@@ -1,0 +1,137 @@
+"""Events of leaders and replicas on disks at random, and what is wrong with them by looking at every pair."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from helpers.log_histories import Row, effect
+
+S = 1_000_000_000
+
+
+def event(seq: int, name: str, epoch: int, **given: Any) -> Row:
+    return {
+        "time": seq * S, "node": "n1", "incarnation": 1, "seq": seq, "event": name, "key": "t-0", "epoch": epoch,
+        "detail": "{}", **given,
+    }  # fmt: skip
+
+
+def began(seq: int, epoch: int, position: int, mark: int, **given: Any) -> Row:
+    return event(seq, "became-leader", epoch, position=position, high_watermark=mark, **given)
+
+
+def mark(seq: int, epoch: int, high_watermark: int, **given: Any) -> Row:
+    return event(seq, "high-watermark", epoch, high_watermark=high_watermark, **given)
+
+
+def end(op: int, position: int, epoch: int | None, key: str = "t-0") -> Row:
+    return effect(op, 0, "end", key, op * S, op * S + 1, position=position, epoch=epoch, process=op)
+
+
+def record(node: str, position: int, epoch: int, start: int, **given: Any) -> Row:
+    return {
+        "node": node, "key": "t-0", "position": position, "value": position, "crc": 1, "epoch": epoch,
+        "epoch_start": start, "below_hw": True, "in_isr": True, **given,
+    }  # fmt: skip
+
+
+def log_end(node: str, position: int, log_start: int | None, high_watermark: int, **given: Any) -> Row:
+    return {
+        "node": node, "key": "t-0", "position": position, "below_hw": False, "in_isr": True, "log_start": log_start,
+        "high_watermark": high_watermark, **given,
+    }  # fmt: skip
+
+
+def replica(node: str, starts: dict[int, int], first: int, end: int, **given: Any) -> list[Row]:
+    """A whole log, all of which counts; ``starts``: of its epochs."""
+    own = [
+        record(node, position, *max((start, epoch) for epoch, start in starts.items() if start <= position)[::-1])
+        for position in range(first, end)
+    ]
+    return [*(row | given for row in own), log_end(node, end, first, end, **given)]
+
+
+def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[Row]]:
+    """Events of epochs that begin further and further on, most of the time, and ends that clients were given."""
+    events, ends, position = [], [], 0
+    topics = rng.choice((1, 1, 2))
+    for epoch in range(6):
+        seq = first_op + epoch
+        topic = None if topics == 1 else rng.randint(1, topics)
+        position = max(0, position + rng.choice((4, 4, 4, -1)))
+        if rng.random() < 0.9:
+            known = max(0, position - rng.randint(0, 3))
+            events.append(began(2 * seq, epoch, position, known, key=key, topic_id=topic, node=f"n{epoch % 3}"))
+        if rng.random() < 0.7:
+            known = position + rng.randint(0, 4)
+            events.append(mark(2 * seq + 1, epoch, known, key=key, topic_id=topic, node=f"n{epoch % 3}"))
+        if rng.random() < 0.7:
+            ends.append(end(seq, position + rng.randint(0, 5), rng.choice((epoch, epoch, None)), key=key))
+    return events, ends
+
+
+def incomplete(events: list[Row], ends: list[Row]) -> set[tuple[Any, ...]]:
+    """(key, topic, epoch) of each leader that began below what an earlier epoch had."""
+    leaders = [one for one in events if one["event"] == "became-leader"]
+    topics = {one["topic_id"] for one in leaders}
+    found = set()
+    for late in leaders:
+        known = [one["high_watermark"] for one in events
+                 if one["topic_id"] == late["topic_id"] and one["epoch"] < late["epoch"]]  # fmt: skip
+        if len(topics) == 1:
+            known += [one["position"] for one in ends if one["epoch"] is not None and one["epoch"] < late["epoch"]]
+        if max(known, default=0) > late["position"]:
+            found.add((late["key"], -1 if late["topic_id"] is None else late["topic_id"], late["epoch"]))
+    return found
+
+
+def disks(key: str, rng: random.Random) -> list[Row]:
+    """Three replicas of a log of twenty records, with their own starts, holes, and epochs."""
+    rows = []
+    for node in ("n1", "n2", "n3"):
+        starts = {0: 0, 1: 6, 3: 12}
+        if rng.random() < 0.2:
+            starts[rng.choice((1, 3))] += rng.choice((-1, 1))
+        first, last = rng.choice((0, 0, 3, 7)), rng.choice((20, 20, 18))
+        cut = {epoch: max(start, first) for epoch, start in starts.items()}
+        own = replica(node, cut, first, last, in_isr=rng.random() < 0.9)
+        own[-1]["high_watermark"] = rng.choice((last, last - 4, 20))
+        own[-1]["log_start"] = rng.choice((first, first, None))
+        for row in own[:-1]:
+            row["below_hw"] = row["position"] < rng.choice((16, 25))
+        while len(own) > 4 and rng.random() < 0.15:
+            own.remove(rng.choice(own[:-1]))
+        rows += [row | {"key": key} for row in own]
+    return rows
+
+
+def divergent(rows: list[Row]) -> set[tuple[Any, ...]]:
+    """(key, epoch) of the starts that two replicas do not agree on, above what both have lost, if they have."""
+    firsts: dict[str, int] = {}
+    for row in rows:
+        firsts[row["node"]] = min(row["position"], firsts.get(row["node"], row["position"]))
+    found = set()
+    counted = [row for row in rows if row["below_hw"] and row.get("epoch_start") is not None]
+    for one in counted:
+        for other in counted:
+            if one["epoch"] == other["epoch"] and one["epoch_start"] != other["epoch_start"]:
+                both = max(firsts[one["node"]], firsts[other["node"]])
+                if both == 0 or min(one["epoch_start"], other["epoch_start"]) > both:
+                    found.add((one["key"], one["epoch"]))
+    return found
+
+
+def holes(rows: list[Row]) -> set[tuple[Any, ...]]:
+    """(key, node, first offset, how many) that members lack."""
+    records = [row for row in rows if row.get("high_watermark") is None]
+    found = set()
+    for last in rows:
+        if last.get("high_watermark") is None or not last["in_isr"] or last["log_start"] is None:
+            continue
+        own = {row["position"] for row in records if row["node"] == last["node"]}
+        wanted = range(last["log_start"], last["high_watermark"])
+        missing = {row["position"] for row in records if row["position"] in wanted} - own
+        if missing:
+            found.add((last["key"], last["node"], min(missing), len(missing)))
+    return found
