@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryReader
 from assay.reports.failure_text import EvidenceLines, forbidden_findings, operations_wanted
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 NANOSECONDS: Final = 1_000_000_000
 RESULT_WIDTH: Final = 100

@@ -26,8 +26,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from assay.checkers.transactions.edges import FIRST, RW, THEN, WR
 
@@ -117,6 +115,9 @@ class Step:
 
 def strong(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags]:
     """The component of each node, and which nodes are in one with others."""
+    from scipy.sparse import csr_matrix  # takes a third of a second
+    from scipy.sparse.csgraph import connected_components
+
     matrix = csr_matrix((np.ones(len(source), np.int8), (source, target)), shape=(count, count))
     _, label = connected_components(matrix, directed=True, connection="strong")
     sizes = np.bincount(label)

@@ -40,7 +40,6 @@ from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, open_world
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
-from assay.reports.page import render
 
 __all__ = ["Attempt", "InfrastructureError", "Reports", "Unavailable"]
 
@@ -205,6 +204,8 @@ class Attempt:
 
     def _report(self, history: HistoryReader) -> str:
         """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""
+        from assay.reports.page import render  # imports bokeh, which takes as long as a short run
+
         try:
             return str(render(self.folder.path, history))
         except Exception as error:  # noqa: BLE001 - shown to the user and kept with the run

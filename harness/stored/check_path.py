@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow.dataset as ds
 
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
@@ -29,6 +28,9 @@ from assay.harness.stored.model_by_name import model_of
 from assay.harness.stored.request import AUTO, PARQUET, Request
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 JEPSEN_HISTORY: Final = "history.edn"
 
@@ -107,6 +109,8 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    import pyarrow.dataset as ds  # imports pandas
+
     judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
     return _described(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.left_out)
 

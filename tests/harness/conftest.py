@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-# Extension modules cannot be loaded twice, and a pytest within this process forgets what it has loaded itself.
+# Extension modules cannot be loaded twice, and a pytest within this process forgets what it has loaded itself;
+# some of these take long to load.
 for name in (
     "assay.checkers.log.family",
     "assay.cluster.sim.cluster",
@@ -19,7 +20,10 @@ for name in (
     "assay.harness.run.faults",
     "assay.harness.stored.by_contract",
     "assay.harness.plugin.terminal",
+    "assay.reports.page",
     "assay.workloads.log_drain",
+    "pandas",
+    "scipy.sparse.csgraph",
 ):
     import_module(name)
 

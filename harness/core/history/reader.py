@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from assay.harness.core.history import format_1
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.schema import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, SCHEMAS, HistoryError, before_3
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 TRANSLATED_ROWS: Final = 65_536
 """In a batch of rows that are translated."""
@@ -84,6 +86,8 @@ class HistoryReader:
 
     def dataset(self, name: str) -> ds.Dataset:
         """A data set as it is scanned in batches, with exactly the columns of its schema."""
+        import pyarrow.dataset as ds  # imports pandas
+
         if self.translation(name):
             return ds.dataset(self.table(name))
         return self._files(name, SCHEMAS[name])
@@ -115,6 +119,8 @@ class HistoryReader:
         return digest.hexdigest()
 
     def _files(self, name: str, schema: pa.Schema) -> ds.Dataset:
+        import pyarrow.dataset as ds  # imports pandas
+
         if not self._paths[name]:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
         return ds.dataset([str(path) for path in self._paths[name]], schema=_nullable(schema), format="parquet")

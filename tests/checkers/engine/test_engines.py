@@ -50,6 +50,7 @@ from helpers.power_histories import Log
 from helpers.register_histories import SimulatedRegister
 from helpers.register_histories import broken as broken_register
 from helpers.register_oracle import linearizable
+from helpers.standalone import QUICK
 from helpers.txn_histories import LEVELS as TRANSACTION_LEVELS
 from helpers.txn_histories import SimulatedStore
 from helpers.txn_histories import broken as broken_transactions
@@ -511,7 +512,7 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
     done = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", "-m", "assay.harness.cli.main", "check", str(folder), "--json",
          "--engine=auto", "--spark-master=local[1]"],
-        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "src")},
+        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "src"), "JAVA_TOOL_OPTIONS": QUICK},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stderr == ""
