@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help demo test check duplicates docker image packages venv layer browser zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
 export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
 READY := .venv/.installed
 PARTS := harness cluster nemesis checkers reports workloads system_under_test
@@ -26,7 +27,8 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	then $(BIN)/assay image build; fi
 	@# Tests in containers mostly wait, so they run next to the others, one at a time; what they print comes last.
 	@status=0; printed=$$(mktemp); echo "assay: tests in containers, one at a time, next to all others ..."; \
-	$(BIN)/pytest tests -m "docker or alone" -p no:cacheprovider >"$$printed" 2>&1 & containers=$$!; \
+	$(BIN)/pytest $$(grep -rlE 'mark\.(docker|alone)' tests --include='test_*.py') -m "docker or alone" \
+	  -p no:cacheprovider >"$$printed" 2>&1 & containers=$$!; \
 	trap 'kill -INT $$containers 2>/dev/null; wait $$containers; cat "$$printed"; rm -f "$$printed"; exit 130' INT TERM; \
 	$(BIN)/pytest tests -m "not docker and not long and not alone" -n auto --dist=worksteal || status=$$?; \
 	echo "assay: tests in containers: waiting for their end ..."; wait $$containers || status=$$?; \

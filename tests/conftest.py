@@ -24,6 +24,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs Spark comes first: xdist then gives all of it to one process, so that one JVM is started, not two."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Where Spark cannot run, what needs it is skipped, saying what to install."""

@@ -141,7 +141,7 @@ def test_a_report_that_cannot_be_drawn_leaves_the_verdict_as_it_is(
     def broken(*_arguments: Any) -> Path:
         raise ZeroDivisionError("a bug in the report")
 
-    monkeypatch.setattr("assay.harness.run.attempt.render", broken)
+    monkeypatch.setattr("assay.reports.page.render", broken)
     run = attempt(toy, tmp_path)
     done(run)
     info = store.read_run(run.folder.path)
