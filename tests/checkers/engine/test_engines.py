@@ -56,9 +56,9 @@ from helpers.txn_histories import SimulatedStore
 from helpers.txn_histories import broken as broken_transactions
 
 ROOT = Path(__file__).resolve().parents[3]
-LOGS = 800
-REGISTERS = 1200
-SOME_GROUPS = 200
+LOGS = 300
+REGISTERS = 400
+SOME_GROUPS = 60
 TRANSACTION_CHECKS = tuple(anomaly for family in TRANSACTION_FAMILIES for anomaly in family.anomalies)
 INSTANCE = {
     "inconsistent-offset": ("position",),
@@ -512,8 +512,8 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
     done = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", "-m", "assay.harness.cli.main", "check", str(folder), "--json",
          "--engine=auto", "--spark-master=local[1]"],
-        cwd=place, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "src"), "JAVA_TOOL_OPTIONS": QUICK},
-        capture_output=True, text=True, check=False,
+        cwd=place, capture_output=True, text=True, check=False,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "src"), "JAVA_TOOL_OPTIONS": QUICK},
     )  # fmt: skip
     assert done.stderr == ""
     judgement = msgspec.json.decode(done.stdout, type=Judgement)
