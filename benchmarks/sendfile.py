@@ -19,7 +19,8 @@ import time
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 
-from assay.system_under_test.log import Log, LogConfig
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.log import Log
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS
@@ -34,7 +35,8 @@ from assay.system_under_test.protocol.fetch import (
 from assay.system_under_test.protocol.header import encode_request
 from assay.system_under_test.protocol.schema import request_info
 from assay.system_under_test.records import message_set
-from assay.system_under_test.storage import LocalStorage, local
+from assay.system_under_test.storage import local
+from assay.system_under_test.storage.local import LocalStorage
 
 from figures import Output, arguments, numbers
 

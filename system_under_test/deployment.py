@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from assay.system_under_test import disks, movement
+from assay.system_under_test import disks, questions
 from assay.system_under_test.broker import entry
 from assay.system_under_test.config import (
     OFFSETS_TOPIC,
@@ -265,7 +265,7 @@ class Broker:
         """As the controller says; None while they move, or when no controller answers."""
         controller = await self.find(cluster, "controller")
         topic, _, index = key.rpartition("-")
-        found = None if controller is None else await movement.replicas(controller.address, PORT, topic, int(index))
+        found = None if controller is None else await questions.replicas(controller.address, PORT, topic, int(index))
         nodes = {node.index: node for node in cluster.nodes if node.role == BROKER}
         return None if found is None else [nodes[broker] for broker in found]
 
@@ -275,7 +275,7 @@ class Broker:
         if controller is None:
             return "no controller is known"
         topic, _, index = key.rpartition("-")
-        return await movement.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
+        return await questions.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
 
     # -- questions to the running system ---------------------------------------------------------------------------
 

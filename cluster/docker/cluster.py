@@ -69,7 +69,7 @@ class DockerCluster:
         """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it."""
         self._system = system
         self._plans = plan(system.roles, counts)
-        self._run_id = run_id
+        self.run_id = run_id
         self._seed = seed
         self._state = state_dir
         self._progress = progress
@@ -78,21 +78,9 @@ class DockerCluster:
         self._prefix = f"assay-{run_id}"
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
         self._journal: undo.Journal | None = None
-        self._nodes: list[SshNode] = []
+        self.nodes: list[SshNode] = []
         self._closed = False
-        self._description: dict[str, str] = {}
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        return self._nodes
-
-    @property
-    def description(self) -> Mapping[str, str]:
-        return self._description
-
-    @property
-    def run_id(self) -> str:
-        return self._run_id
+        self.description: dict[str, str] = {}
 
     async def start(self) -> None:
         """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`, and then
@@ -133,14 +121,14 @@ class DockerCluster:
 
     async def collect_logs(self, folder: Path) -> list[str]:
         """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
-        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self._nodes))
+        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self.nodes))
         return [line for lines in missing for line in lines]
 
     async def _start(self) -> None:
         reference = await self._call(image.ensure, self._progress)
         key, host_key = await self._call(_new_keys)
         code = await self._call(source.archive, list(self._system.source))
-        self._journal = journal = undo.Journal(self._state, self._run_id, self._owner)
+        self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
         net = await self._call(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
@@ -152,18 +140,18 @@ class DockerCluster:
             self._make_container(item, reference, net, hosts, archives, disks, journal)
 
         await _all(self._call(make, item) for item in self._plans)
-        self._nodes = [self._node(item, logins[item.name], journal) for item in self._plans]
+        self.nodes = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
-        await _all(node.connect(deadline) for node in self._nodes)
-        await _all(self._give_disk(node, disks) for node in self._nodes)
-        await _all(self._write_files(node) for node in self._nodes)
-        self._description = await self._call(self._describe, reference, net)
+        await _all(node.connect(deadline) for node in self.nodes)
+        await _all(self._give_disk(node, disks) for node in self.nodes)
+        await _all(self._write_files(node) for node in self.nodes)
+        self.description = await self._call(self._describe, reference, net)
 
     def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
         journal.append(undo.RemoveNetwork(name))
         with engine() as client:
-            return network.create(client, name, labels(self._run_id, self._owner), self._state)
+            return network.create(client, name, labels(self.run_id, self._owner), self._state)
 
     def _make_disks(self, journal: undo.Journal) -> Mapping[str, str] | str:
         """A loop device for each server, by name, or why there are none."""
@@ -175,7 +163,7 @@ class DockerCluster:
         for item in self._plans:
             if item.role in (ZOOKEEPER_ROLE, CLIENT_ROLE):
                 continue
-            path = disk.image_path(self._state, self._owner, self._run_id, item.name)
+            path = disk.image_path(self._state, self._owner, self.run_id, item.name)
             journal.append(undo.RemoveDisk(str(path)))
             try:
                 devices[item.name] = disk.make(path)
@@ -202,7 +190,7 @@ class DockerCluster:
                 reference,
                 name=name,
                 hostname=item.name,
-                labels=labels(self._run_id, self._owner),
+                labels=labels(self.run_id, self._owner),
                 host_config=client.api.create_host_config(
                     cap_add=["NET_ADMIN", *rights.pop("cap_add", ())],
                     extra_hosts=dict(hosts),  # no resolver in the way of a partition
@@ -295,7 +283,7 @@ class DockerCluster:
         return [line for line in map(_perform, [*containers, *others]) if line]
 
     async def _disconnect(self) -> None:
-        await asyncio.gather(*(node.close() for node in self._nodes))
+        await asyncio.gather(*(node.close() for node in self.nodes))
 
     def _container(self, node: str) -> str:
         return f"{self._prefix}-{node}"

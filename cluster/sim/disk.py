@@ -130,21 +130,17 @@ class Snapshot:
 class SimSlice:
     """A range of a simulated file."""
 
-    __slots__ = ("_file", "_position", "_size")
+    __slots__ = ("_file", "_position", "size")
 
     def __init__(self, file: SimFile, position: int, size: int) -> None:
         self._file = file
         self._position = position
-        self._size = size
-
-    @property
-    def size(self) -> int:
-        return self._size
+        self.size = size
 
     def read(self) -> bytes:
-        data = self._file.read(self._position, self._size)
-        if len(data) != self._size:
-            raise OSError(errno.EIO, f"only {len(data)} of {self._size} bytes are left at {self._position}")
+        data = self._file.read(self._position, self.size)
+        if len(data) != self.size:
+            raise OSError(errno.EIO, f"only {len(data)} of {self.size} bytes are left at {self._position}")
         return data
 
     async def send(self, writer: asyncio.StreamWriter) -> None:

@@ -78,8 +78,8 @@ class SimNode:
         self.clock_offset = 0.0
         self.log = EventLog()
         self.exit_code: int | None = None
-        self._role = role
-        self._index = index
+        self.role = role
+        self.index = index
         self._main = main
         self._crashes = crashes
         self._starts = 0
@@ -93,14 +93,6 @@ class SimNode:
     @property
     def name(self) -> str:
         return self.host.name
-
-    @property
-    def role(self) -> str:
-        return self._role
-
-    @property
-    def index(self) -> int:
-        return self._index
 
     @property
     def address(self) -> str:

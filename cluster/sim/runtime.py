@@ -4,7 +4,7 @@ import errno
 import random
 from collections.abc import Callable
 
-from assay.cluster.sim.disk import SimDisk, SimStorage
+from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.client import SimZooKeeper
 
@@ -35,18 +35,9 @@ class SimRuntime:
         self._clock = clock
         self._event_log = event_log
         self._clients = 0
-        self._random = random.Random(label)
+        self.random = random.Random(label)
         delays = random.Random(f"{label} fsync")
-        self._storage = disk.storage(check=self._check, fsync_delay=lambda: 0.0002 + 0.0018 * delays.random())
-
-    @property
-    def random(self) -> random.Random:
-        return self._random
-
-    @property
-    def storage(self) -> SimStorage:
-        """The node's disk from its root: ``var/lib/x`` is what others reach as ``/var/lib/x``."""
-        return self._storage
+        self.storage = disk.storage(check=self._check, fsync_delay=lambda: 0.0002 + 0.0018 * delays.random())
 
     def read_file(self, path: str) -> bytes:
         self._check()

@@ -25,15 +25,11 @@ class SimServer(asyncio.AbstractServer):
         self._host = host
         self._port = port
         self._factory = factory
-        self._process = process
+        self.process = process
         self._context: Context = copy_context()
         self._closed: asyncio.Future[None] | None = None
         if process is not None:
             process.own(self)
-
-    @property
-    def process(self) -> Process | None:
-        return self._process
 
     @property
     def sockets(self) -> tuple[SimSocket, ...]:
@@ -46,8 +42,8 @@ class SimServer(asyncio.AbstractServer):
 
     def accept(self, transport: SimTransport, context: Context) -> None:
         """The handshake is complete: the accept loop sees the connection, now or after the process's resume."""
-        if self._process is not None and not self._process.running:
-            self._process.later(self.accept, transport, context)
+        if self.process is not None and not self.process.running:
+            self.process.later(self.accept, transport, context)
         elif self.is_serving():
             context.run(self._accept, transport)
         else:
@@ -63,12 +59,12 @@ class SimServer(asyncio.AbstractServer):
         return self._network.loop
 
     def close(self) -> None:
-        if self._process is not None and not self._process.running:
-            self._process.later(self.close)
+        if self.process is not None and not self.process.running:
+            self.process.later(self.close)
             return
         self._shut()
-        if self._process is not None:
-            self._process.disown(self)
+        if self.process is not None:
+            self.process.disown(self)
 
     def process_died(self) -> None:
         self._shut()

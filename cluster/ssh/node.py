@@ -78,10 +78,10 @@ class SshNode:
         undo: UndoLog,
         freezer: Freezer | None = None,
     ) -> None:
-        self._name = name
-        self._role = role
-        self._index = index
-        self._address = address
+        self.name = name
+        self.role = role
+        self.index = index
+        self.address = address
         self._connection = connection
         self._executor = executor
         self._program = program
@@ -95,24 +95,8 @@ class SshNode:
         self._peers: dict[str, str] = {}
         self._streams: set[_Stream] = set()
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def role(self) -> str:
-        return self._role
-
-    @property
-    def index(self) -> int:
-        return self._index
-
-    @property
-    def address(self) -> str:
-        return self._address
-
     def __repr__(self) -> str:
-        return f"<{self._name} {self._role} {self._address}>"
+        return f"<{self.name} {self.role} {self.address}>"
 
     async def connect(self, deadline: float) -> None:
         """Waits for sshd until ``deadline`` (``time.monotonic()``), then prepares the chain for faults."""
@@ -157,7 +141,7 @@ class SshNode:
 
     async def _only_when_dead(self, path: str) -> None:
         if (await self.process()).state is not ProcessState.DEAD:
-            raise NodeError(f"{self._name}: {path} is not damaged while the main process is alive; kill it first")
+            raise NodeError(f"{self.name}: {path} is not damaged while the main process is alive; kill it first")
 
     async def start(self) -> None:
         if isinstance(self._disk, Disk):  # a process that found its folder empty would be taken for one that lost all
@@ -167,7 +151,7 @@ class SshNode:
         try:
             await self.run(command)
         except NodeError as error:
-            raise NodeError(f"{error}; {process.LOG} on {self._name} has what it printed") from error
+            raise NodeError(f"{error}; {process.LOG} on {self.name} has what it printed") from error
 
     async def kill(self) -> None:
         await self.run(process.KILL)
@@ -198,7 +182,7 @@ class SshNode:
 
     async def power_loss(self) -> Mapping[str, int]:
         if isinstance(self._disk, str):
-            raise NodeError(f"the power of {self._name} cannot be cut: {self._disk}")
+            raise NodeError(f"the power of {self.name} cannot be cut: {self._disk}")
         if (await self.process()).state is not ProcessState.DEAD:
             await self.kill()
         lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
@@ -211,7 +195,7 @@ class SshNode:
         await self._note("stop", process.UNDO_STOP)
         await self.run(process.STOP)
         if (await self.process()).state is not ProcessState.STOPPED:
-            raise NodeError(f"{self._name}: SIGSTOP was sent but the main process is gone; did it crash just now?")
+            raise NodeError(f"{self.name}: SIGSTOP was sent but the main process is gone; did it crash just now?")
 
     async def resume(self) -> None:
         await self.run(process.CONTINUE)
@@ -242,13 +226,13 @@ class SshNode:
 
     def _needs_freezer(self) -> Freezer:
         if self._freezer is None:
-            raise NodeError(f"{self._name} is known by SSH alone, and a machine cannot freeze itself; use stop")
+            raise NodeError(f"{self.name} is known by SSH alone, and a machine cannot freeze itself; use stop")
         return self._freezer
 
     def _reach(self) -> None:
         """A call to a frozen machine would hang until its own deadline."""
         if self._frozen:
-            raise NodeError(f"{self._name} is frozen; thaw it first")
+            raise NodeError(f"{self.name} is frozen; thaw it first")
 
     async def drop_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
         await self._filter(peers, flow, reject=False)
@@ -304,7 +288,7 @@ class SshNode:
     async def _note(self, fault: str, undo: Sequence[str]) -> None:
         """One entry per kind of fault in force: a second cut is undone by what undoes the first."""
         if fault not in self._open_entries:
-            self._open_entries[fault] = await self._call(self._undo.command, self._name, undo)
+            self._open_entries[fault] = await self._call(self._undo.command, self.name, undo)
 
 
 class _Stream:

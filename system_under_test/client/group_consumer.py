@@ -14,11 +14,11 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
+from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import Outcome, ReadFailed
 from assay.system_under_test.client.fetched import TRANSIENT, Fetched
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
@@ -70,27 +70,6 @@ class Received:
     timestamp: int | None
 
 
-class Members(Protocol):
-    """The membership of one consumer: :class:`Membership`, or that of another design."""
-
-    generation: Generation | None
-    ended: ErrorCode | None
-
-    async def enter(self) -> Generation: ...
-
-    async def leave(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def subscribe(self, topics: Sequence[str]) -> None: ...
-
-    def fall_silent(self, seconds: float) -> None: ...
-
-    async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None: ...
-
-    async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]: ...
-
-
 class GroupConsumer:
     """See the module. Reads ``topics``, or what :meth:`subscribe` or :meth:`assign` names. One call at a time.
 
@@ -108,14 +87,14 @@ class GroupConsumer:
         runtime: Runtime,
         listener: GroupListener = NO_LISTENER,
         traits: ClientTraits = CORRECT,
-        membership: Members | None = None,
+        membership: Membership | DraftMembership | None = None,
     ) -> None:
         config = config or ConsumerConfig()
         if config.reset not in RESETS:
             raise ValueError(f"reset is earliest or latest or none, not {config.reset!r}")
         self._reset = RESETS[config.reset]
         self._listener = listener
-        self._membership: Members = membership or Membership(bootstrap, group, topics, config, runtime=runtime)
+        self._membership = membership or Membership(bootstrap, group, topics, config, runtime=runtime)
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=config.timeout)
         self._fetching = traits.fetching()
         self._subscribed = bool(topics)

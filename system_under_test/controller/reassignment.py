@@ -220,7 +220,7 @@ class Reassignments:
             known, alive = active.cluster.states.get(partition), active.cluster.staying()
             if known is None or leaders.moved(known.value, move.replicas, alive, active.term.epoch) is None:
                 return False  # a replica that came without another's going may have copied nothing yet
-            await self._write(active, _without(moves, partition), version)
+            await self._write(active, {other: m for other, m in moves.items() if other != partition}, version)
             self._emit("reassignment-ended", active, partition, replicas=move.replicas)
             return True
         brokers = [broker for broker in move.removing if active.brokers.reaches([broker])]
@@ -288,10 +288,6 @@ def _with_unfinished(move: Move, known: Moves) -> Move:
     before = known.get((move.topic, move.partition), move).removing
     removing = dict.fromkeys(replica for replica in (*move.removing, *before) if replica not in move.replicas)
     return msgspec.structs.replace(move, removing=list(removing))
-
-
-def _without(moves: Mapping[PartitionId, Move], partition: PartitionId) -> Moves:
-    return {other: move for other, move in moves.items() if other != partition}
 
 
 def _writing(moves: Moves, version: int | None) -> Any:

@@ -10,23 +10,3 @@ what replication notes about logs, ``directory`` how they lie on a broker's disk
 Imports ``records``, ``storage`` and the modules that all of the broker may know. Replication, groups and the broker
 itself import it.
 """
-
-from assay.system_under_test.log.checkpoints import CheckpointError, OffsetCheckpoint
-from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.epochs import EpochHistory
-from assay.system_under_test.log.errors import CorruptLog, DamagedLog, OffsetOutOfRange, UnflushedTruncation
-from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.recovery import Recovery
-
-__all__ = [
-    "CheckpointError",
-    "CorruptLog",
-    "DamagedLog",
-    "EpochHistory",
-    "Log",
-    "LogConfig",
-    "OffsetCheckpoint",
-    "OffsetOutOfRange",
-    "Recovery",
-    "UnflushedTruncation",
-]

@@ -37,18 +37,13 @@ class Cuttable(Protocol):
 class LogSlice:
     """A range of a segment. Once anything was cut there it fails to read: other bytes may stand there now."""
 
-    __slots__ = ("_cuts", "_position", "_segment", "_size")
+    __slots__ = ("_cuts", "_position", "_segment", "size")
 
     def __init__(self, segment: Cuttable, position: int, size: int) -> None:
         self._segment = segment
         self._position = position
-        self._size = size
+        self.size = size
         self._cuts = segment.cuts
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self._size
 
     def read(self) -> bytes:
         """The bytes; :class:`SliceCut` when the log was truncated, deleted or closed since."""
@@ -61,4 +56,4 @@ class LogSlice:
     def _stored(self) -> Slice:
         if self._segment.cuts != self._cuts:
             raise SliceCut(errno.ESTALE, "cut from the log before it was sent", self._segment.path)
-        return self._segment.file.slice(self._position, self._size)
+        return self._segment.file.slice(self._position, self.size)

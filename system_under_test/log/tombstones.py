@@ -47,13 +47,9 @@ class Tombstones:
         self._path = f"{directory}/{TOMBSTONES}"
         self._writing = asyncio.Lock()
         self._closed = False
-        self._known = storage.exists(self._path)
-        self._state = _parse(self._path, storage.read_bytes(self._path)) if self._known else Notes()
-
-    @property
-    def known(self) -> bool:
+        self.known = storage.exists(self._path)
         """May the log's offsets have gaps?"""
-        return self._known
+        self._state = _parse(self._path, storage.read_bytes(self._path)) if self.known else Notes()
 
     @property
     def gaps(self) -> int:
@@ -76,7 +72,7 @@ class Tombstones:
 
     async def begin(self) -> None:
         """From now on the log may have gaps."""
-        if not self._known:
+        if not self.known:
             await self._change(lambda state: state)
 
     async def allow_gaps(self, offset: Callable[[], int]) -> None:
@@ -107,17 +103,17 @@ class Tombstones:
                 max(gap, min(state.gaps, offset)), tuple(CleanedOver(at, rows[at]) for at in sorted(rows) if at > 0)
             )
 
-        if self._known:
+        if self.known:
             await self._change(clipped)
 
     async def _change(self, change: Callable[[Notes], Notes]) -> None:
         async with self._writing:
             state = change(self._state)
-            if self._closed or (state == self._state and self._known):
+            if self._closed or (state == self._state and self.known):
                 return
             lines = [f"gaps {state.gaps}", *(f"{offset} {time}" for offset, time in state.rows)]
             await write_atomic(self._storage, self._path, format_lines(lines))
-            self._state, self._known = state, True
+            self._state, self.known = state, True
 
 
 def _parse(path: str, data: bytes) -> Notes:

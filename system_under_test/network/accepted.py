@@ -38,26 +38,22 @@ class Outbox:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._unsent = 0
-        self._held: dict[Callable[[], None], int] = {}  # oldest first
-
-    @property
-    def unsent(self) -> int:
+        self.unsent = 0
         """Bytes that are being sent."""
-        return self._unsent
+        self._held: dict[Callable[[], None], int] = {}  # oldest first
 
     def hold(self, drop: Callable[[], None], size: int) -> None:
         """``size`` bytes more are being sent by the connection that ``drop`` ends."""
         self._held[drop] = self._held.get(drop, 0) + size
-        self._unsent += size
-        while self._unsent > self._total and len(self._held) > 1:
+        self.unsent += size
+        while self.unsent > self._total and len(self._held) > 1:
             oldest = next(iter(self._held))
             self.sent(oldest)
             oldest()
 
     def sent(self, drop: Callable[[], None]) -> None:
         """All of it was taken, or its connection is over."""
-        self._unsent -= self._held.pop(drop, 0)
+        self.unsent -= self._held.pop(drop, 0)
 
 
 logger = logging.getLogger("assay.network")
@@ -87,7 +83,8 @@ class AcceptedConnection:
         self._budget = budget
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
-        self._waiting_since = self._loop.time()  # for the peer to send or to take something; infinite while we work
+        self.waiting_since = self._loop.time()
+        """The loop's time at which the peer began to send or to take something; infinite while we work."""
         self._idle_timer = self._loop.call_later(limits.idle_timeout, self._check_idle)
         self._dropped = False
         self._turn_ends = 0.0
@@ -125,25 +122,18 @@ class AcceptedConnection:
         self._idle_timer.cancel()
         self._writer.transport.abort()
 
-    @property
-    def waiting_since(self) -> float:
-        """The loop's time since which the peer has sent no whole request, or not taken its response; infinite while
-        a request is being handled.
-        """
-        return self._waiting_since
-
     def drop(self, reason: str) -> None:
         """Ends the connection at once, with one line in the log."""
         if not self._dropped:
             self._dropped = True
-            self._waiting_since = math.inf
+            self.waiting_since = math.inf
             logger.info("closing the connection of %s: %s", self.peer, reason)
             self._writer.transport.abort()
 
     async def _serve(self) -> None:
         reader = self._reader
         while True:
-            now = self._waiting_since = self._loop.time()
+            now = self.waiting_since = self._loop.time()
             if not reader.ahead:
                 self._turn_ends = now + _TURN  # it will wait, and so let the others work
             elif now >= self._turn_ends:
@@ -168,7 +158,7 @@ class AcceptedConnection:
         client must not take it from the others by announcing a size alone.
         """
         first = await self._reader.exactly(FREE_REQUEST_BYTES)
-        self._waiting_since = math.inf
+        self.waiting_since = math.inf
         await self._budget.reserve(size)
         try:
             await self._handle(await self._rest(first, size))
@@ -178,7 +168,7 @@ class AcceptedConnection:
     async def _rest(self, first: bytes, size: int) -> bytes:
         chunks, left = [first], size - len(first)
         while left:
-            self._waiting_since = self._loop.time()
+            self.waiting_since = self._loop.time()
             try:
                 async with asyncio.timeout(self._limits.stall_timeout):
                     chunks.append(await self._reader.exactly(min(left, FREE_REQUEST_BYTES)))
@@ -205,7 +195,7 @@ class AcceptedConnection:
             )
         key, version, correlation_id, client_id, body = decode_request_header(frame)
         request = decode(api.request, version, frame, body)
-        self._waiting_since = math.inf
+        self.waiting_since = math.inf
         after = self._after_response
         response = await handler(request, Context(key, version, correlation_id, client_id, self.peer, after.append))
         if response is not None:
@@ -216,7 +206,7 @@ class AcceptedConnection:
             after.clear()
 
     async def _send(self, response: object, version: int, correlation_id: int) -> None:
-        self._waiting_since = self._loop.time()
+        self.waiting_since = self._loop.time()
         writer = self._writer
         chunks = encode_response(response, version, correlation_id)
         try:
@@ -236,7 +226,7 @@ class AcceptedConnection:
         self.drop("it does not take its response, and others need the memory")
 
     def _check_idle(self) -> None:
-        deadline = self._waiting_since + self._limits.idle_timeout
+        deadline = self.waiting_since + self._limits.idle_timeout
         now = self._loop.time()
         if now >= deadline:
             self.drop(f"idle for {self._limits.idle_timeout:.0f} s")

@@ -63,18 +63,14 @@ class ByteBudget:
     """
 
     def __init__(self, total: int) -> None:
-        self._free = total
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    @property
-    def free(self) -> int:
+        self.free = total
         """Bytes that are not reserved."""
-        return self._free
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def reserve(self, size: int) -> None:
         """Returns once ``size`` bytes are reserved; cancelling gives back what was granted in between."""
-        if not self._waiting and size <= self._free:
-            self._free -= size
+        if not self._waiting and size <= self.free:
+            self.free -= size
             return
         granted = asyncio.get_running_loop().create_future()
         entry = (size, granted)
@@ -91,12 +87,12 @@ class ByteBudget:
 
     def release(self, size: int) -> None:
         """Gives a reservation back and wakes those for whom there is enough now."""
-        self._free += size
+        self.free += size
         self._grant()
 
     def _grant(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free:
+        while self._waiting and self._waiting[0][0] <= self.free:
             size, granted = self._waiting.popleft()
             if not granted.cancelled():
-                self._free -= size
+                self.free -= size
                 granted.set_result(None)

@@ -4,14 +4,3 @@ To read in this order: ``message`` (one message), ``message_set`` (a sequence of
 into one), ``compression`` (the codecs). Imports nothing of the broker; its log, replication, groups and clients import
 it.
 """
-
-from assay.system_under_test.records.message import (
-    CorruptMessage,
-    InvalidTimestamp,
-    Message,
-    MessageTooLarge,
-    RecordError,
-)
-from assay.system_under_test.records.message_set import Summary
-
-__all__ = ["CorruptMessage", "InvalidTimestamp", "Message", "MessageTooLarge", "RecordError", "Summary"]

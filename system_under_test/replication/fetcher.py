@@ -73,7 +73,7 @@ class LeaderFetcher:
                         address = leader
                     await self._round(connection, leader)
                 except CallError as error:
-                    _log.info("fetching from broker %d at %s:%d: %s", *_where(leader), error)
+                    _log.info("fetching from broker %d at %s:%d: %s", leader.broker_id, leader.host, leader.port, error)
                     if connection is not None:
                         await connection.close()
                         connection = None
@@ -168,7 +168,3 @@ class LeaderFetcher:
             term = by_key[key]
             if not term.over and term.replica.log.end_offset == asked[key]:
                 await term.apply_fetched(fetched, now)
-
-
-def _where(leader: Leader) -> tuple[int, str, int]:
-    return leader.broker_id, leader.host, leader.port

@@ -3,8 +3,3 @@
 To read in this order: ``local`` (files, and making them durable), ``sendfile`` (large ranges to a connection),
 ``atomic`` (replacing a small file). Imports ``runtime`` alone; the log, replication and the real process import it.
 """
-
-from assay.system_under_test.storage.atomic import write_atomic
-from assay.system_under_test.storage.local import LocalStorage
-
-__all__ = ["LocalStorage", "write_atomic"]

@@ -29,41 +29,36 @@ OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 class LocalSlice:
     """A range of a file. A small one is read when it is sent, at once and whole; a large one goes by sendfile."""
 
-    __slots__ = ("_file", "_position", "_size")
+    __slots__ = ("_file", "_position", "size")
 
     def __init__(self, file: LocalFile, position: int, size: int) -> None:
         self._file = file
         self._position = position
-        self._size = size
-
-    @property
-    def size(self) -> int:
-        """Bytes; never more than the file had when the slice was made."""
-        return self._size
+        self.size = size
 
     def read(self) -> bytes:
         """The bytes. Raises ``OSError`` when the file was closed or cut since."""
-        data = self._file.read(self._position, self._size)
+        data = self._file.read(self._position, self.size)
         self._check_not_cut()
         return data
 
     async def send(self, writer: asyncio.StreamWriter) -> None:
         """Writes the range to the connection and waits until its buffer has drained. Raises as :meth:`read`."""
-        if self._size < SENDFILE_FROM or writer.get_extra_info("socket") is None:
+        if self.size < SENDFILE_FROM or writer.get_extra_info("socket") is None:
             writer.write(self.read())
             await writer.drain()
             return
         self._check_not_cut()
-        descriptor = self._file.lend(self._position + self._size)
+        descriptor = self._file.lend(self._position + self.size)
         try:
-            await send_range(descriptor, self._position, self._size, writer)
+            await send_range(descriptor, self._position, self.size, writer)
         finally:
             os.close(descriptor)
 
     def _check_not_cut(self) -> None:
         left = max(0, self._file.size - self._position)
-        if left < self._size:
-            raise OSError(errno.EIO, f"only {left} of {self._size} bytes are left at {self._position}", self._file.path)
+        if left < self.size:
+            raise OSError(errno.EIO, f"only {left} of {self.size} bytes are left at {self._position}", self._file.path)
 
 
 class LocalFile:
@@ -72,14 +67,10 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor = os.open(path, OPEN_FLAGS, 0o644)
-        self._size = os.fstat(self._descriptor).st_size
+        self.size = os.fstat(self._descriptor).st_size
         self._failed = False
         self._lent = 0
         """Up to where pages of the file may lie in sockets' queues."""
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     def append(self, data: bytes) -> None:
         """All of ``data``, or an ``OSError`` and nothing."""
@@ -87,18 +78,18 @@ class LocalFile:
         written = 0
         try:
             while written < len(view):
-                written += os.pwrite(self._descriptor, view[written:], self._size + written)
+                written += os.pwrite(self._descriptor, view[written:], self.size + written)
         except OSError:
             if written:
-                os.ftruncate(self._descriptor, self._size)
+                os.ftruncate(self._descriptor, self.size)
             raise
-        self._size += written
+        self.size += written
 
     def read(self, position: int, size: int) -> bytes:
-        return os.pread(self._descriptor, min(size, max(0, self._size - position)), position)
+        return os.pread(self._descriptor, min(size, max(0, self.size - position)), position)
 
     def slice(self, position: int, size: int) -> LocalSlice:
-        return LocalSlice(self, position, max(0, min(size, self._size - position)))
+        return LocalSlice(self, position, max(0, min(size, self.size - position)))
 
     def lend(self, end: int) -> int:
         """A descriptor for sendfile up to ``end``, to be closed by the caller. These bytes never change from now on."""
@@ -111,13 +102,13 @@ class LocalFile:
         cut zeroes the end of a page, and later appends fill it, in sockets' queues too. Copying is slow, and durable at
         once; a log lends committed records only, so it happens after an unclean election and hardly otherwise.
         """
-        if size >= self._size:
+        if size >= self.size:
             return
         if size < self._lent:
             self._go_on_as_copy(size)
         else:
             os.ftruncate(self._descriptor, size)
-        self._size = size
+        self.size = size
 
     def _go_on_as_copy(self, size: int) -> None:
         temporary = self.path + TEMPORARY_SUFFIX
@@ -127,7 +118,7 @@ class LocalFile:
             while copied < size:
                 found = os.sendfile(copy, self._descriptor, copied, size - copied)
                 if not found:
-                    raise OSError(errno.EIO, f"the file ends at {copied}, not at {self._size}", self.path)
+                    raise OSError(errno.EIO, f"the file ends at {copied}, not at {self.size}", self.path)
                 copied += found
             os.fsync(copy)
             os.replace(temporary, self.path)

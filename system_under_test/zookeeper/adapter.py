@@ -102,8 +102,8 @@ class KazooZooKeeper:
         """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, to be negotiated."""
         self._servers = servers
         self._loop = asyncio.get_running_loop()
-        self._session_id = 0
-        self._session_timeout = session_timeout
+        self.session_id = 0
+        self.session_timeout = session_timeout
         self._listeners: list[StateListener] = []
         self._connected = asyncio.Event()
         self._closed = False
@@ -119,17 +119,9 @@ class KazooZooKeeper:
         self._client.add_listener(self._changed)
 
     @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def session_timeout(self) -> float:
-        return self._session_timeout
-
-    @property
     def alive_until(self) -> float:
         session, sent = self._connection.proved
-        return sent + self._session_timeout if session and session == self._session_id else 0.0
+        return sent + self.session_timeout if session and session == self.session_id else 0.0
 
     def add_listener(self, listener: StateListener) -> None:
         self._listeners.append(listener)
@@ -148,7 +140,7 @@ class KazooZooKeeper:
         """Ends the session if a server can be reached, else leaves it to expire. No callback runs afterwards."""
         if not self._closed:
             self._closed = True
-            self._session_id = 0
+            self.session_id = 0
             await asyncio.to_thread(self._shut)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
@@ -218,11 +210,11 @@ class KazooZooKeeper:
 
     def _announce(self, state: str, session: int | None, negotiated: float) -> None:
         if state == KazooState.CONNECTED and session is not None:
-            self._session_id = session
-            self._session_timeout = negotiated
+            self.session_id = session
+            self.session_timeout = negotiated
             self._connected.set()
         elif state == KazooState.LOST:
-            self._session_id = 0
+            self.session_id = 0
         for listener in list(self._listeners):
             listener(state)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.log import Log
+from assay.system_under_test.log.log import Log
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import Message
 

@@ -11,8 +11,11 @@ import pytest
 
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.config import TopicConfig
-from assay.system_under_test.log import Log, LogConfig, OffsetOutOfRange, cleaner
+from assay.system_under_test.log import cleaner
 from assay.system_under_test.log.cleaner import Cleaning, Interrupted
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.errors import OffsetOutOfRange
+from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
 from assay.system_under_test.log.search import offset_for_time
 from assay.system_under_test.log.slices import SliceCut

@@ -12,21 +12,16 @@ from unittest import mock
 import pytest
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.log import (
-    CorruptLog,
-    DamagedLog,
-    Log,
-    LogConfig,
-    OffsetOutOfRange,
-    UnflushedTruncation,
-    segment,
-)
+from assay.system_under_test.log import segment
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.errors import CorruptLog, DamagedLog, OffsetOutOfRange, UnflushedTruncation
+from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
 from assay.system_under_test.log.search import EARLIEST, LATEST, offset_for_time, offsets_before
 from assay.system_under_test.log.slices import SliceCut
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
-from assay.system_under_test.storage import LocalStorage
+from assay.system_under_test.storage.local import LocalStorage
 
 from helpers.logs import stored
 

@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.config import TopicConfig
-from assay.system_under_test.log import CorruptLog, Log, LogConfig, OffsetOutOfRange, Recovery, cleaner, segment
+from assay.system_under_test.log import cleaner, segment
+from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.recovery import Recovery
 from assay.system_under_test.log.retention import retain
 from assay.system_under_test.log.search import offset_for_time
 from assay.system_under_test.records import message_set

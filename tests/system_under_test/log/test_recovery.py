@@ -8,8 +8,10 @@ from random import Random
 import pytest
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.log import Log, LogConfig, Recovery
+from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.index import ENTRY
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.recovery import Recovery
 from assay.system_under_test.records import message_set
 
 from helpers.logs import stored

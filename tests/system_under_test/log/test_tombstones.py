@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.log import CheckpointError
+from assay.system_under_test.log.checkpoints import CheckpointError
 from assay.system_under_test.log.tombstones import TOMBSTONES, Tombstones
 
 PATH = f"orders-0/{TOMBSTONES}"

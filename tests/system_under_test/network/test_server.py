@@ -30,7 +30,7 @@ from assay.system_under_test.protocol.fetch import (
 from assay.system_under_test.protocol.header import encode_request
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from assay.system_under_test.storage import LocalStorage
+from assay.system_under_test.storage.local import LocalStorage
 
 METADATA, FETCH, PRODUCE = 3, 1, 0
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.storage import write_atomic
+from assay.system_under_test.storage.atomic import write_atomic
 
 
 @given(st.integers(0, 2**32), st.integers(0, 5))

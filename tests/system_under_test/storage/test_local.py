@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.system_under_test.runtime import Storage
-from assay.system_under_test.storage import LocalStorage
+from assay.system_under_test.storage.local import LocalStorage
 
 
 @pytest.fixture

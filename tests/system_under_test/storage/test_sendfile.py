@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from assay.system_under_test.runtime import File
-from assay.system_under_test.storage import LocalStorage, local, sendfile
+from assay.system_under_test.storage import local, sendfile
+from assay.system_under_test.storage.local import LocalStorage
 
 SIZE = 12 * 1024 * 1024
 """More than the sockets of both sides take."""
