@@ -3,12 +3,20 @@
 As Kafka's assignors of these names.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 Partition = tuple[str, int]
 Assignor = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], dict[str, list[Partition]]]
 """From each member's topics and each topic's number of partitions to each member's partitions."""
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """The numbers of each topic's partitions, in their order."""
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found
 
 
 def assign_range(

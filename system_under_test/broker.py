@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError, SessionExpiredError
 
 from assay.system_under_test.config import BrokerConfig, ConfigError, parse
-from assay.system_under_test.controller.config_changes import ConfigChanges
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.registration import IdTaken
-from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.topic_settings import ConfigChanges, TopicSettings
 from assay.system_under_test.controller.traits import controller_traits
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.coordinator import Coordinator

@@ -8,11 +8,11 @@ from typing import Any
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.controller import admin
-from assay.system_under_test.controller.auto_create import auto_create, offsets_topic, with_defaults
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.shutdown import controlled_shutdown
+from assay.system_under_test.controller.topics import auto_create, offsets_topic, with_defaults
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol import control, internal, topics

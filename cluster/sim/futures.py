@@ -33,14 +33,7 @@ class SimTask(asyncio.Task):  # type: ignore[type-arg]
 
     _order: int
     process: Process | None
-
-    def __hash__(self) -> int:
-        try:
-            return self._order
-        except AttributeError:
-            order: int = self.get_loop().next_order()  # type: ignore[attr-defined]
-            self._order = order
-            return order
+    __hash__ = SimFuture.__hash__
 
 
 def order_of(task: Any) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from assay.system_under_test.assignors import by_topic
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
@@ -198,10 +199,8 @@ class Coordinated:
         request = group_offsets.OffsetFetchRequest(
             group_id=self.group,
             topics=[
-                group_offsets.OffsetFetchTopic(
-                    topic=topic, partitions=[index for name, index in partitions if name == topic]
-                )
-                for topic in dict.fromkeys(topic for topic, _ in partitions)
+                group_offsets.OffsetFetchTopic(topic=topic, partitions=indexes)
+                for topic, indexes in by_topic(partitions).items()
             ],
         )
         while True:

@@ -1,11 +1,11 @@
 """The way of one message set to the leader of its partition: request, answer, what is known, and the next try."""
 
 import asyncio
-import math
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.connection import NotSent, Unknown
 from assay.system_under_test.client.errors import (
     PRODUCE_NOT_DONE,
@@ -46,22 +46,10 @@ class Delivery:
     may be appended again. That is for callers which a repetition does not harm.
     """
 
-    def __init__(
-        self,
-        metadata: Metadata,
-        pool: Pool,
-        acks: int,
-        retries: int,
-        *,
-        repeat_unknown: bool = False,
-        request_timeout: float = math.inf,
-    ) -> None:
+    def __init__(self, metadata: Metadata, pool: Pool, config: ProducerConfig) -> None:
         self._metadata = metadata
         self._pool = pool
-        self._acks = acks
-        self._retries = retries
-        self._repeat_unknown = repeat_unknown
-        self._request_timeout = request_timeout
+        self._config = config
 
     async def known_before_sending(self, lookup: Awaitable[T]) -> T:
         """Awaits a look-up that comes before the request: its failure is definite, since nothing was sent."""
@@ -75,7 +63,7 @@ class Delivery:
         loop = asyncio.get_running_loop()
         failure: SendFailed | None = None
         doubt: SendUnknown | None = None
-        for number in range(self._retries + 1):
+        for number in range(self._config.retries + 1):
             if number:
                 await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
             if loop.time() >= deadline:
@@ -83,7 +71,7 @@ class Delivery:
             try:
                 return await self._attempt(topic, partition, records, deadline)
             except SendUnknown as error:
-                if not self._repeat_unknown:
+                if not self._config.repeat_unknown:
                     raise
                 doubt = error
             except SendFailed as error:
@@ -97,17 +85,17 @@ class Delivery:
         loop = asyncio.get_running_loop()
         leader = await self.known_before_sending(self._metadata.leader(topic, partition, deadline))
         where = f"{topic}-{partition} at broker {leader.id}"
-        deadline = min(deadline, loop.time() + self._request_timeout)
+        deadline = min(deadline, loop.time() + self._config.request_timeout)
         left = deadline - loop.time()
         request = ProduceRequest(
-            acks=self._acks,
+            acks=self._config.acks,
             timeout_ms=max(1, int(left * 1000 * BROKER_SHARE)),
             topics=[ProduceTopic(topic=topic, partitions=[ProducePartition(partition=partition, records=records)])],
         )
         try:
             connection = await self._pool.get(leader.address, left)
             left = deadline - loop.time()
-            if self._acks == 0:
+            if self._config.acks == 0:
                 await connection.send(request, PRODUCE_VERSION, left)
                 return SendResult(-1, leader.id)
             response = await connection.call(request, PRODUCE_VERSION, left)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from assay.system_under_test.assignors import by_topic
 from assay.system_under_test.client.assignors import ASSIGNORS, Partition
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.connection import CallError
@@ -239,10 +240,7 @@ class Membership(Coordinated):
 
 
 def _encoded(partitions: Sequence[Partition]) -> bytes:
-    topics = [
-        AssignedTopic(topic=topic, partitions=[index for name, index in partitions if name == topic])
-        for topic in dict.fromkeys(topic for topic, _ in partitions)
-    ]
+    topics = [AssignedTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()]
     return encode_bytes(Assignment(topics=topics), 0)
 
 

@@ -47,14 +47,7 @@ class Producer:
         self._traits = traits
         self._pool = Pool(config.client_id)
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
-        self._delivery = Delivery(
-            self._metadata,
-            self._pool,
-            config.acks,
-            config.retries,
-            repeat_unknown=config.repeat_unknown,
-            request_timeout=config.request_timeout,
-        )
+        self._delivery = Delivery(self._metadata, self._pool, config)
         self._queues: dict[tuple[str, int], ProduceQueue] = {}
         self._closed = False
 

@@ -1,20 +1,33 @@
-"""A topic's own settings, as they are in ZooKeeper.
+"""A topic's own settings: as they are in ZooKeeper, and when they change while brokers run.
 
 They reach a broker in two ways, from the controller with its role and from ZooKeeper when they change, and may
 overtake each other. So each reading has the zxid as of which it is true, and an older one replaces nothing.
+
+Every broker watches /config/changes, where a sequence node names the topic of a change; what it has now is in
+/config/topics. All settings are read again at the start, and whenever an announcement may have come and gone unread, as
+when the connection was lost.
 """
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.protocol.states import EventType, WatchedEvent
 
 from assay.system_under_test.config import ConfigError, TopicConfig
+from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
+
+BACK_OFF = 0.2
+"""Seconds before all is read again after ZooKeeper failed."""
+KEPT_MS = 15 * 60 * 1000
+"""How long an announcement stays, as in Kafka; here by ZooKeeper's clock: until one comes that is so much younger."""
 
 
 @dataclass(frozen=True)
@@ -54,3 +67,78 @@ def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
         else:
             usable[key] = value
     return usable
+
+
+class ConfigChanges:
+    """``apply`` gets the settings of a topic, possibly again, possibly of one that is not here."""
+
+    def __init__(self, zookeeper: ZooKeeper, apply: Callable[[str, TopicSettings], Awaitable[None]]) -> None:
+        self._zookeeper = zookeeper
+        self._apply = apply
+        self._handled: dict[str, int] = {}
+        """Announcements that are there and done, and when they were made (ms)."""
+        self._fired = asyncio.Event()
+        self._read_all = True
+
+    async def read_all(self) -> None:
+        """The settings of every topic that has any."""
+        self._read_all = False
+        for name in await self._zookeeper.get_children(paths.TOPIC_CONFIGS):
+            await self._read(name, 0)
+
+    async def run(self) -> None:
+        """Ends only when it is cancelled."""
+        while True:
+            self._fired.clear()
+            try:
+                names = await self._zookeeper.get_children(paths.CONFIG_CHANGES, self._on_event)
+                if self._read_all:
+                    await self.read_all()
+                await self._handle(names)
+            except KazooException as error:
+                _log.info("changes of settings: %r; again in %.1f s", error, BACK_OFF)
+                self._read_all = True
+                await asyncio.sleep(BACK_OFF)
+                continue
+            await self._fired.wait()
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        if event.type == EventType.NONE:
+            self._read_all = True
+        self._fired.set()
+
+    async def _handle(self, names: list[str]) -> None:
+        self._handled = {name: made for name, made in self._handled.items() if name in names}
+        for name in names:
+            if name in self._handled:
+                continue
+            path = f"{paths.CONFIG_CHANGES}/{name}"
+            try:
+                data, stat = await self._zookeeper.get(path)
+            except NoNodeError:  # it is not known now whose it was
+                self._read_all = True
+                self._fired.set()
+                continue
+            try:
+                topic = znodes.decode(znodes.ConfigChange, path, data).topic()
+                if topic is not None and not is_topic_name(topic):
+                    raise ValueError(f"{topic!r} is no name of a topic")
+            except (znodes.ZnodeError, ValueError) as error:
+                _log.error("change of settings %s: %s; it is ignored", path, error)
+            else:
+                if topic is not None:
+                    await self._read(topic, stat.czxid)
+            self._handled[name] = stat.ctime
+        await self._forget_old()
+
+    async def _read(self, topic: str, zxid: int) -> None:
+        settings = await read_settings(self._zookeeper, topic, zxid)
+        if settings is not None:
+            await self._apply(topic, settings)
+
+    async def _forget_old(self) -> None:
+        newest = max(self._handled.values(), default=0)
+        for name, made in self._handled.items():
+            if newest - made > KEPT_MS:
+                with contextlib.suppress(NoNodeError):  # every broker does this
+                    await self._zookeeper.delete(f"{paths.CONFIG_CHANGES}/{name}")

@@ -1,19 +1,26 @@
-"""Making and removing topics: what is allowed, where replicas go, and which znodes say so."""
+"""Making and removing topics: what is allowed, where replicas go, and which znodes say so.
 
+A topic that is made because a client asked for it is made by the broker that was asked, as in Kafka 0.10; the
+controller sees it in ZooKeeper.
+"""
+
+import logging
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.serialization import Delete
 
 from assay.system_under_test.config import BrokerConfig, ConfigError
 from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.topics import CreatableTopic, is_topic_name
+from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, is_topic_name
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
+
+_log = logging.getLogger("assay.controller")
 
 MAX_PARTITIONS = 1_000
 """In one request: their replicas are three open files each, and their assignment is one znode (1 MB at most)."""
@@ -131,3 +138,40 @@ async def removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[Partitio
             continue
         operations.append(Delete(path, stat.version))
     return operations
+
+
+def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
+    """The defaults for a topic of which only the name is known."""
+    return CreatableTopic(
+        topic=name,
+        num_partitions=config.default_partitions,
+        replication_factor=min(config.default_replication, max(1, len(brokers))),
+    )
+
+
+def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
+    """The topic that keeps groups: compacted, and no record counts that only one broker has."""
+    replication = config.offsets_topic_replication_factor
+    return CreatableTopic(
+        topic=name,
+        num_partitions=config.offsets_topic_partitions,
+        replication_factor=replication,
+        configs=[
+            ConfigEntry(name="cleanup.policy", value="compact"),
+            ConfigEntry(name="min.insync.replicas", value=str(min(2, replication))),
+        ],
+    )
+
+
+async def auto_create(
+    zookeeper: ZooKeeper, config: BrokerConfig, wanted: CreatableTopic, brokers: Sequence[int], rng: random.Random
+) -> ErrorCode:
+    """5 when it is made, or another was faster: its leader comes later. Otherwise why there can be no such topic."""
+    name = wanted.topic
+    try:
+        await zookeeper.multi(creation(name, plan(wanted, sorted(brokers), config, rng)))
+    except TopicError as error:
+        return error.code
+    except KazooException as error:  # it is there already, or that is unknown; the client asks again
+        _log.info("topic %s, asked for: %r", name, error)
+    return ErrorCode.LEADER_NOT_AVAILABLE

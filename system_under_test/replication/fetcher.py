@@ -6,8 +6,8 @@ What is done with the leader's answers is in ``following``.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -16,35 +16,15 @@ from assay.system_under_test.replication.following import BACK_OFF, FollowerTerm
 _log = logging.getLogger("assay.replication")
 
 
-@dataclass(frozen=True)
-class Leader:
-    """Where a leader is, and its registration (czxid), by which it knows that it is meant."""
-
-    broker_id: int
-    host: str
-    port: int
-    broker_epoch: int
-
-
 class LeaderFetcher:
     """Copies all partitions that this broker follows from one leader. ``run`` ends only when it is cancelled."""
 
-    def __init__(
-        self,
-        leader: Leader,
-        broker_id: int,
-        broker_epoch: Callable[[], int],
-        *,
-        request_timeout: float,
-        max_wait_ms: int,
-        max_bytes: int,
-    ) -> None:
+    def __init__(self, leader: internal.LiveBroker, config: BrokerConfig, broker_epoch: Callable[[], int]) -> None:
+        """``leader`` changes when that broker registers again; ``broker_epoch`` gives our own registration."""
         self.leader = leader
-        self._broker_id = broker_id
+        self._config = config
         self._broker_epoch = broker_epoch
-        self._request_timeout = request_timeout
-        self._max_wait_ms = max_wait_ms
-        self._max_bytes = max_bytes
+        self._request_timeout = config.request_timeout_ms / 1000
         self._followed: dict[str, FollowerTerm] = {}
         self._changed = asyncio.Event()
 
@@ -88,7 +68,7 @@ class LeaderFetcher:
             self._followed = {term.replica.key: term for term in current}
         return [term for term in current if term.retry_at <= now]
 
-    async def _round(self, connection: Connection, leader: Leader) -> None:
+    async def _round(self, connection: Connection, leader: internal.LiveBroker) -> None:
         due = self._due(asyncio.get_running_loop().time())
         if not due:
             await asyncio.sleep(BACK_OFF)
@@ -100,10 +80,12 @@ class LeaderFetcher:
         if reconciled:
             await self._fetch(connection, leader, reconciled)
 
-    async def _reconcile(self, connection: Connection, leader: Leader, terms: Sequence[FollowerTerm]) -> None:
+    async def _reconcile(
+        self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
+    ) -> None:
         by_key = {term.replica.key: term for term in terms}
         request = internal.EpochEndRequest(
-            replica_id=self._broker_id,
+            replica_id=self._config.broker_id,
             broker_epoch=leader.broker_epoch,
             partitions=[
                 internal.EpochQuery(
@@ -129,15 +111,15 @@ class LeaderFetcher:
             await term.apply_epoch_answer(answer)
             await term.replica.epochs.flush()
 
-    async def _fetch(self, connection: Connection, leader: Leader, terms: Sequence[FollowerTerm]) -> None:
+    async def _fetch(self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]) -> None:
         for term in terms:
             # a position counts at the leader: records beyond the flush limit must be on disk before they are claimed
             await term.replica.flush_counted()
         request = internal.ReplicaFetchRequest(
-            replica_id=self._broker_id,
+            replica_id=self._config.broker_id,
             replica_epoch=self._broker_epoch(),
             broker_epoch=leader.broker_epoch,
-            max_wait_ms=self._max_wait_ms,
+            max_wait_ms=self._config.replica_fetch_wait_max_ms,
             min_bytes=1,
             partitions=[
                 internal.ReplicaFetchPartition(
@@ -146,7 +128,7 @@ class LeaderFetcher:
                     partition=replica.index,
                     leader_epoch=term.epoch,
                     fetch_offset=replica.log.end_offset,
-                    max_bytes=self._max_bytes,
+                    max_bytes=self._config.replica_fetch_max_bytes,
                 )
                 for term in terms
                 for replica in (term.replica,)
@@ -157,7 +139,9 @@ class LeaderFetcher:
             return
         asked = {f"{p.topic}-{p.partition}": p.fetch_offset for p in request.partitions}
         by_key = {term.replica.key: term for term in terms}
-        response = await connection.call(request, 0, self._request_timeout + self._max_wait_ms / 1000)
+        response = await connection.call(
+            request, 0, self._request_timeout + self._config.replica_fetch_wait_max_ms / 1000
+        )
         now = asyncio.get_running_loop().time()
         if response.error_code != ErrorCode.NONE:
             for term in terms:

@@ -17,7 +17,7 @@ from assay.system_under_test.log.traits import LogTraits
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.errors import PartitionError
-from assay.system_under_test.replication.fetcher import Leader, LeaderFetcher
+from assay.system_under_test.replication.fetcher import LeaderFetcher
 from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
@@ -179,7 +179,7 @@ class ReplicaManager:
         else:
             partition.follow(update)
             if update.leader in live and partition.follower is not None:
-                self._fetcher(_leader(live[update.leader])).add(partition.follower)
+                self._fetcher(live[update.leader]).add(partition.follower)
         return ErrorCode.NONE
 
     async def stop_replica(self, request: internal.StopReplicaRequest) -> control.StopReplicaResponse:
@@ -209,18 +209,11 @@ class ReplicaManager:
         """A leader that came back under another registration must be addressed by it."""
         for broker_id, (fetcher, _) in self._fetchers.items():
             if broker_id in live:
-                fetcher.leader = _leader(live[broker_id])
+                fetcher.leader = live[broker_id]
 
-    def _fetcher(self, leader: Leader) -> LeaderFetcher:
+    def _fetcher(self, leader: internal.LiveBroker) -> LeaderFetcher:
         if leader.broker_id not in self._fetchers:
-            fetcher = LeaderFetcher(
-                leader,
-                self.config.broker_id,
-                lambda: self.broker_epoch,
-                request_timeout=self.config.request_timeout_ms / 1000,
-                max_wait_ms=self.config.replica_fetch_wait_max_ms,
-                max_bytes=self.config.replica_fetch_max_bytes,
-            )
+            fetcher = LeaderFetcher(leader, self.config, lambda: self.broker_epoch)
             task = self._background.spawn(fetcher.run(), f"fetching from {leader.broker_id}")
             self._fetchers[leader.broker_id] = fetcher, task
         return self._fetchers[leader.broker_id][0]
@@ -228,7 +221,3 @@ class ReplicaManager:
     def _unfollow(self, partition: Partition) -> None:
         for fetcher, _ in self._fetchers.values():
             fetcher.remove(partition.key)
-
-
-def _leader(broker: internal.LiveBroker) -> Leader:
-    return Leader(broker.broker_id, broker.host, broker.port, broker.broker_epoch)

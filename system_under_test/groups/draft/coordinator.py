@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from assay.system_under_test.assignors import by_topic
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.consumer import Joined
@@ -132,15 +133,13 @@ class DraftCoordinator:
                 consumer_id=request.consumer_id,
                 partitions_to_own=[],
             )
-        topics = dict.fromkeys(topic for topic, _ in joined.partitions)
         context.after_response(joined.handed)
         return draft_groups.DraftJoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=joined.generation,
             consumer_id=joined.consumer_id,
             partitions_to_own=[
-                AssignedTopic(topic=topic, partitions=[index for name, index in joined.partitions if name == topic])
-                for topic in topics
+                AssignedTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic(joined.partitions).items()
             ],
         )
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
-from assay.system_under_test.assignors import ASSIGNORS, Partition
+from assay.system_under_test.assignors import ASSIGNORS, Partition, by_topic
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.consumer import Consumer, Joined
 from assay.system_under_test.groups.draft.metadata import ABSENT, Displaced, GroupMetadata, StoredConsumer, TooLarge
@@ -258,7 +258,7 @@ class DraftGroup:
                 for consumer in present
             },
             partitions=dict(sizes),
-            assignment={name: _by_topic(given) for name, given in assignment.items()},
+            assignment={name: by_topic(given) for name, given in assignment.items()},
         )
         try:
             version = await self.store.write(self.group_id, metadata, self.version)
@@ -323,10 +323,3 @@ class DraftGroup:
 
     def _differ(self, sizes: Mapping[str, int]) -> bool:
         return any(self._stored_sizes.get(topic) != size for topic, size in sizes.items())
-
-
-def _by_topic(partitions: list[Partition]) -> dict[str, list[int]]:
-    return {
-        topic: [index for name, index in partitions if name == topic]
-        for topic in dict.fromkeys(topic for topic, _ in partitions)
-    }

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.system_under_test.client.cluster_view import Node
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.connection import NotSent, Unknown
 from assay.system_under_test.client.delivery import Delivery
 from assay.system_under_test.client.errors import (
@@ -133,13 +134,8 @@ class Broker:
 def test_a_send_is_reported_as_it_was(script: list[Step], retries: int, repeat_unknown: bool, timeout: float) -> None:
     async def main() -> None:
         broker = Broker(list(script))
-        delivery = Delivery(
-            broker,  # type: ignore[arg-type]
-            broker,  # type: ignore[arg-type]
-            -1,
-            retries,
-            repeat_unknown=repeat_unknown,
-        )
+        config = ProducerConfig(retries=retries, repeat_unknown=repeat_unknown)
+        delivery = Delivery(broker, broker, config)  # type: ignore[arg-type]
         try:
             await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout)
         except SendFailed:

@@ -13,7 +13,7 @@ import pytest
 
 from assay.system_under_test.client.admin import Admin
 from assay.system_under_test.client.errors import Outcome, ReadFailed, SendFailed, SendUnknown
-from assay.system_under_test.controller import config_changes
+from assay.system_under_test.controller import topic_settings
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
 from assay.system_under_test.controller.topic_settings import TopicSettings
 from assay.system_under_test.deployment import Broker
@@ -229,7 +229,7 @@ def test_settings_that_make_no_sense_change_nothing(caplog: pytest.LogCaptureFix
 
 
 def test_old_announcements_go_when_a_much_younger_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_changes, "KEPT_MS", 5_000)
+    monkeypatch.setattr(topic_settings, "KEPT_MS", 5_000)
 
     async def check() -> None:
         async with tools() as (cluster, zookeeper, _):
