@@ -15,16 +15,7 @@ from docker.errors import APIError
 
 from assay.cluster import owner
 from assay.cluster.docker import disk
-from assay.cluster.docker.engine import (
-    EngineError,
-    Owned,
-    answers,
-    engine,
-    owned,
-    perform,
-    remove_container,
-    remove_network,
-)
+from assay.cluster.docker import engine as docker_engine
 from assay.cluster.journal import Pending, RemoveContainer, RunInContainer, Unpause, describe, pending, state_folder
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]
@@ -54,14 +45,14 @@ def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, ke
     report = Report(failed=broken)
     spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
     journals = [journal for journal in found if journal.run_id not in spared and chosen(journal.owner, False)]
-    if not answers():
+    if not docker_engine.answers():
         for journal in journals:
             _without_engine(journal, report)
         return report
-    with engine() as client:
+    with docker_engine.engine() as client:
         for journal in journals:
             _replay(client, journal, report)
-        for thing in owned(client):
+        for thing in docker_engine.owned(client):
             if thing.run_id not in spared:
                 _remove_orphan(client, thing, chosen, report)
     for image in disk.images(state or state_folder()):
@@ -82,9 +73,9 @@ def _replay(client: docker.DockerClient, journal: Pending, report: Report) -> No
         if isinstance(action, RunInContainer | Unpause) and action.container in removed:
             continue  # goes with its container
         try:
-            if perform(client, action):
+            if docker_engine.perform(client, action):
                 report.undone.append(f"{describe(action)} (run {journal.run_id})")
-        except (EngineError, APIError, OSError) as error:
+        except (docker_engine.EngineError, APIError, OSError) as error:
             failed = True
             report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
     if not failed:
@@ -109,9 +100,9 @@ def _remove_image(image: disk.DiskImage, chosen: Callable[[owner.Owner, bool], b
 
 
 def _remove_orphan(
-    client: docker.DockerClient, thing: Owned, chosen: Callable[[owner.Owner, bool], bool], report: Report
+    client: docker.DockerClient, thing: docker_engine.Owned, chosen: Callable[[owner.Owner, bool], bool], report: Report
 ) -> None:
-    remove = remove_container if thing.kind == "container" else remove_network
+    remove = docker_engine.remove_container if thing.kind == "container" else docker_engine.remove_network
     try:
         if chosen(owner.parse(thing.owner), thing.running) and remove(client, thing.name):
             report.undone.append(f"{thing.kind} {thing.name} removed (run {thing.run_id}, no journal)")

@@ -15,17 +15,8 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from assay.cluster import owner
+from assay.cluster import journal, owner
 from assay.cluster.docker import disk
-from assay.cluster.journal import (
-    Action,
-    RemoveContainer,
-    RemoveDisk,
-    RemoveFile,
-    RemoveNetwork,
-    RunInContainer,
-    Unpause,
-)
 
 LABEL = "assay"
 RUN_LABEL = "assay.run"
@@ -155,20 +146,20 @@ def _owned(kind: str, name: str, found: dict[str, str], running: bool) -> Owned:
     return Owned(kind, name, found.get(RUN_LABEL, "?"), found.get(OWNER_LABEL, ""), running)
 
 
-def perform(client: docker.DockerClient, action: Action) -> bool:
+def perform(client: docker.DockerClient, action: journal.Action) -> bool:
     """Undoes one thing; False when there was nothing left to undo."""
     match action:
-        case RemoveContainer(name):
+        case journal.RemoveContainer(name):
             return remove_container(client, name)
-        case RemoveNetwork(name):
+        case journal.RemoveNetwork(name):
             return remove_network(client, name)
-        case RunInContainer(container, argv):
+        case journal.RunInContainer(container, argv):
             return execute(client, container, list(argv))
-        case Unpause(container):
+        case journal.Unpause(container):
             return unpause(client, container)
-        case RemoveFile(path):
+        case journal.RemoveFile(path):
             existed = Path(path).exists()
             Path(path).unlink(missing_ok=True)
             return existed
-        case RemoveDisk(image):
+        case journal.RemoveDisk(image):
             return disk.remove(Path(image))

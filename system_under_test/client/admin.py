@@ -9,16 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from assay.system_under_test.client import errors
 from assay.system_under_test.client.cluster_view import ClusterView
 from assay.system_under_test.client.connection import CallError, Connection, NotSent, Unknown
-from assay.system_under_test.client.errors import (
-    ELECTION_NOT_DONE,
-    TOPIC_CHANGE_NOT_DONE,
-    ClientError,
-    Outcome,
-    ReadFailed,
-    outcome,
-)
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.protocol import control
@@ -49,7 +42,7 @@ class NewTopic:
 class TopicOutcome:
     """What is known of the change of one topic or partition. ``error`` is None where no broker spoke of it."""
 
-    outcome: Outcome
+    outcome: errors.Outcome
     error: ErrorCode | None = None
     message: str | None = None
 
@@ -158,8 +151,8 @@ class Admin:
             return {topic: (ErrorCode.of(described.error_code), described.error_message)}
 
         known = (await self._change([topic], call))[topic]
-        if known.outcome is not Outcome.DONE:
-            raise ReadFailed(f"settings of topic {topic}: {known.message or known.error}", error=known.error)
+        if known.outcome is not errors.Outcome.DONE:
+            raise errors.ReadFailed(f"settings of topic {topic}: {known.message or known.error}", error=known.error)
         return found
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterView:
@@ -176,7 +169,7 @@ class Admin:
             request = messages.ElectPreferredRequest(partitions=_named(left), timeout_ms=_share(seconds))
             return _partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
-        return await self._change(list(dict.fromkeys(partitions)), call, ELECTION_NOT_DONE)
+        return await self._change(list(dict.fromkeys(partitions)), call, errors.ELECTION_NOT_DONE)
 
     async def reassign(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, TopicOutcome]:
         """Has partitions move to these replicas, the preferred leader first; all of them must be alive.
@@ -224,8 +217,8 @@ class Admin:
             return {name: (ErrorCode.of(response.error_code), response.error_message) for name in left}
 
         known = (await self._change(["reassignments"], call))["reassignments"]
-        if known.outcome is not Outcome.DONE:
-            raise ReadFailed(f"reassignments: {known.message or known.error}", error=known.error)
+        if known.outcome is not errors.Outcome.DONE:
+            raise errors.ReadFailed(f"reassignments: {known.message or known.error}", error=known.error)
         return found[-1]
 
     async def close(self) -> None:
@@ -233,11 +226,13 @@ class Admin:
         await self._pool.close()
 
     async def _change(
-        self, names: list[_Thing], call: _Call[_Thing], not_done: Collection[ErrorCode] = TOPIC_CHANGE_NOT_DONE
+        self, names: list[_Thing], call: _Call[_Thing], not_done: Collection[ErrorCode] = errors.TOPIC_CHANGE_NOT_DONE
     ) -> dict[_Thing, TopicOutcome]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
-        outcomes = {name: TopicOutcome(Outcome.NOT_DONE, None, "no controller was found in time") for name in names}
+        outcomes = {
+            name: TopicOutcome(errors.Outcome.NOT_DONE, None, "no controller was found in time") for name in names
+        }
         left = names
         while left and loop.time() < deadline:
             known = await self._attempt(left, call, deadline, not_done)
@@ -258,9 +253,9 @@ class Admin:
             connection = await self._pool.get(view.controller.address, deadline - loop.time())
             answers = await call(connection, names, deadline - loop.time())
         except Unknown as error:
-            return dict.fromkeys(names, TopicOutcome(Outcome.UNKNOWN, None, str(error)))
-        except (ClientError, CallError) as error:
-            return dict.fromkeys(names, TopicOutcome(Outcome.NOT_DONE, None, str(error)))
+            return dict.fromkeys(names, TopicOutcome(errors.Outcome.UNKNOWN, None, str(error)))
+        except (errors.ClientError, CallError) as error:
+            return dict.fromkeys(names, TopicOutcome(errors.Outcome.NOT_DONE, None, str(error)))
         return {name: _judge(answers.get(name), not_done) for name in names}
 
 
@@ -304,10 +299,10 @@ def _creatable(topic: NewTopic) -> messages.CreatableTopic:
 
 def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[ErrorCode]) -> TopicOutcome:
     if answer is None:
-        return TopicOutcome(Outcome.UNKNOWN, None, "the controller's answer does not name it")
+        return TopicOutcome(errors.Outcome.UNKNOWN, None, "the controller's answer does not name it")
     error, message = answer
-    return TopicOutcome(outcome(error, not_done), error, message)
+    return TopicOutcome(errors.outcome(error, not_done), error, message)
 
 
 def _try_again(known: TopicOutcome) -> bool:
-    return known.outcome is Outcome.NOT_DONE and known.error in (None, ErrorCode.NOT_CONTROLLER)
+    return known.outcome is errors.Outcome.NOT_DONE and known.error in (None, ErrorCode.NOT_CONTROLLER)

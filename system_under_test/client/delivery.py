@@ -5,18 +5,9 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from assay.system_under_test.client import errors
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.connection import NotSent, Unknown
-from assay.system_under_test.client.errors import (
-    PRODUCE_NOT_DONE,
-    PRODUCE_WORTH_REPEATING,
-    STALE_METADATA,
-    Outcome,
-    ReadFailed,
-    SendFailed,
-    SendUnknown,
-    outcome,
-)
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -55,14 +46,14 @@ class Delivery:
         """Awaits a look-up that comes before the request: its failure is definite, since nothing was sent."""
         try:
             return await lookup
-        except ReadFailed as error:
-            raise SendFailed(f"not sent: {error}", error=error.error) from error
+        except errors.ReadFailed as error:
+            raise errors.SendFailed(f"not sent: {error}", error=error.error) from error
 
     async def deliver(self, topic: str, partition: int, records: bytes, deadline: float) -> SendResult:
         """Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``."""
         loop = asyncio.get_running_loop()
-        failure: SendFailed | None = None
-        doubt: SendUnknown | None = None
+        failure: errors.SendFailed | None = None
+        doubt: errors.SendUnknown | None = None
         for number in range(self._config.retries + 1):
             if number:
                 await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
@@ -70,16 +61,16 @@ class Delivery:
                 break
             try:
                 return await self._attempt(topic, partition, records, deadline)
-            except SendUnknown as error:
+            except errors.SendUnknown as error:
                 if not self._config.repeat_unknown:
                     raise
                 doubt = error
-            except SendFailed as error:
+            except errors.SendFailed as error:
                 failure = error
-                if error.error is not None and error.error not in PRODUCE_WORTH_REPEATING:
+                if error.error is not None and error.error not in errors.PRODUCE_WORTH_REPEATING:
                     break
         # One try with an unknown outcome leaves the whole in doubt, however the others ended.
-        raise doubt or failure or SendFailed(f"{topic}-{partition}: not sent in time")
+        raise doubt or failure or errors.SendFailed(f"{topic}-{partition}: not sent in time")
 
     async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float) -> SendResult:
         loop = asyncio.get_running_loop()
@@ -100,23 +91,23 @@ class Delivery:
                 return SendResult(-1, leader.id)
             response = await connection.call(request, PRODUCE_VERSION, left)
         except ProtocolError as error:
-            raise SendFailed(f"{where}: {error}", error=ErrorCode.INVALID_REQUEST) from error
+            raise errors.SendFailed(f"{where}: {error}", error=ErrorCode.INVALID_REQUEST) from error
         except NotSent as error:
             self._metadata.forget(topic, partition)
-            raise SendFailed(f"{where}: {error}", node=leader.id) from error
+            raise errors.SendFailed(f"{where}: {error}", node=leader.id) from error
         except Unknown as error:
             self._metadata.forget(topic, partition)
-            raise SendUnknown(f"{where}: {error}", node=leader.id) from error
+            raise errors.SendUnknown(f"{where}: {error}", node=leader.id) from error
         answers = [found for entry in response.topics if entry.topic == topic for found in entry.partitions]
         if len(answers) != 1 or answers[0].partition != partition:
-            raise SendUnknown(f"{where}: the answer does not speak of it", node=leader.id)
+            raise errors.SendUnknown(f"{where}: the answer does not speak of it", node=leader.id)
         return self._judge(topic, partition, ErrorCode.of(answers[0].error_code), answers[0].base_offset, leader.id)
 
     def _judge(self, topic: str, partition: int, error: ErrorCode, base_offset: int, node: int) -> SendResult:
-        what = outcome(error, PRODUCE_NOT_DONE)
-        if what is Outcome.DONE:
+        what = errors.outcome(error, errors.PRODUCE_NOT_DONE)
+        if what is errors.Outcome.DONE:
             return SendResult(base_offset, node)
-        if error in STALE_METADATA or what is Outcome.UNKNOWN:
+        if error in errors.STALE_METADATA or what is errors.Outcome.UNKNOWN:
             self._metadata.forget(topic, partition)
-        kind = SendFailed if what is Outcome.NOT_DONE else SendUnknown
+        kind = errors.SendFailed if what is errors.Outcome.NOT_DONE else errors.SendUnknown
         raise kind(f"{topic}-{partition}: broker {node} answered {error.name}", error=error, node=node)

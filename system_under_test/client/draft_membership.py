@@ -12,16 +12,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from assay.system_under_test.client import coordinated
 from assay.system_under_test.client.config import DraftConfig
 from assay.system_under_test.client.connection import CallError, NotSent
-from assay.system_under_test.client.coordinated import (
-    OVER,
-    STALE_COORDINATOR,
-    Coordinated,
-    Generation,
-    JoinFailed,
-    left_until,
-)
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.client.pool import Address
 from assay.system_under_test.protocol import draft_groups
@@ -73,10 +66,10 @@ def next_state(state: State, happening: Happening) -> State:
 
 _log = logging.getLogger("assay.client")
 
-JOIN_AGAIN: Final = OVER | {ErrorCode.REQUEST_TIMED_OUT}
+JOIN_AGAIN: Final = coordinated.OVER | {ErrorCode.REQUEST_TIMED_OUT}
 
 
-class DraftMembership(Coordinated):
+class DraftMembership(coordinated.Coordinated):
     """Of one consumer. ``on_state`` is called with each new state. One call at a time."""
 
     find_request = draft_groups.ConsumerMetadataRequest
@@ -101,7 +94,7 @@ class DraftMembership(Coordinated):
         self._join_timeout = config.join_timeout
         self._on_state = on_state
         self._consumer_id = ""
-        self._stopped: Generation | None = None
+        self._stopped: coordinated.Generation | None = None
         """The generation that was said to be over, where a later coordinator may say that it is not."""
         self._told_by: Address | None = None
         """The coordinator that said so."""
@@ -109,7 +102,7 @@ class DraftMembership(Coordinated):
 
     async def enter(
         self, timeout: float | None = None, *, before_join: Callable[[], Awaitable[None]] | None = None
-    ) -> Generation:
+    ) -> coordinated.Generation:
         """Returns the generation that it is in, or joins one first.
 
         ``before_join`` is called once, before the coordinator is first asked to let it join: until then it may turn out
@@ -121,7 +114,7 @@ class DraftMembership(Coordinated):
         await self._stop_beating()
         self._move(Happening.STARTED)
         last: object = "no broker coordinates it"
-        while left_until(deadline) > 0:
+        while coordinated.left_until(deadline) > 0:
             try:
                 await self._reach(deadline)
                 if self._stopped is not None and await self._goes_on(self._stopped, deadline):
@@ -139,13 +132,15 @@ class DraftMembership(Coordinated):
                     return self._begin(_generation(answer), Happening.JOINED)
                 if code is draft_groups.UNKNOWN_CONSUMER:
                     self._consumer_id = ""
-                elif code in STALE_COORDINATOR:
+                elif code in coordinated.STALE_COORDINATOR:
                     self._coordinator = None
                 elif code not in JOIN_AGAIN:
-                    raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
+                    raise coordinated.JoinFailed(
+                        f"group {self.group}: the coordinator answered {code.name}", error=code
+                    )
                 last = code.name
             await asyncio.sleep(BACK_OFF)
-        raise JoinFailed(f"group {self.group}: not a member in time: {last}")
+        raise coordinated.JoinFailed(f"group {self.group}: not a member in time: {last}")
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Changes the topics; the member has to join again, at any coordinator."""
@@ -180,17 +175,17 @@ class DraftMembership(Coordinated):
         """Raises ``NotSent`` when the coordinator is not known, or cannot be connected to."""
         address = await self._find(deadline)
         try:
-            await self._pool.get(address, left_until(deadline))
+            await self._pool.get(address, coordinated.left_until(deadline))
         except CallError:
             self._coordinator = None
             raise
 
-    async def _goes_on(self, stopped: Generation, deadline: float) -> bool:
+    async def _goes_on(self, stopped: coordinated.Generation, deadline: float) -> bool:
         """Whether another coordinator than the one that said stop knows of no reason to. Raises ``CallError``."""
         if self._coordinator == self._told_by:
             return False
-        code = await self._heartbeat(stopped, min(left_until(deadline), self._session_timeout))
-        if code in STALE_COORDINATOR:
+        code = await self._heartbeat(stopped, min(coordinated.left_until(deadline), self._session_timeout))
+        if code in coordinated.STALE_COORDINATOR:
             self._coordinator = None
             raise NotSent(f"group {self.group}: {code.name}")
         self._told_by = self._coordinator
@@ -209,13 +204,13 @@ class DraftMembership(Coordinated):
         # From now on the coordinator may have it, so that there may be another generation than the one that was left.
         stopped, self._stopped = self._stopped, None
         try:
-            answer: draft_groups.DraftJoinGroupResponse = await self._ask(request, 0, left_until(deadline))
+            answer: draft_groups.DraftJoinGroupResponse = await self._ask(request, 0, coordinated.left_until(deadline))
         except NotSent:
             self._stopped = stopped
             raise
         return answer
 
-    def _begin(self, generation: Generation, how: Happening) -> Generation:
+    def _begin(self, generation: coordinated.Generation, how: Happening) -> coordinated.Generation:
         self.generation, self._stopped = generation, None
         self._move(how)
         self._beating = asyncio.get_running_loop().create_task(self._beat(generation))
@@ -223,7 +218,7 @@ class DraftMembership(Coordinated):
 
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
-    async def _beat(self, generation: Generation) -> None:
+    async def _beat(self, generation: coordinated.Generation) -> None:
         """Until the generation is over."""
         while self.generation is generation:
             await self._pause()
@@ -238,7 +233,7 @@ class DraftMembership(Coordinated):
                 return
             if code is ErrorCode.NONE:
                 self._move(Happening.ACCEPTED)
-            elif code in OVER:
+            elif code in coordinated.OVER:
                 self._over(code)
             else:
                 self._coordinator = None
@@ -255,7 +250,7 @@ class DraftMembership(Coordinated):
         except (TimeoutError, CallError):
             return
 
-    async def _heartbeat(self, generation: Generation, left: float) -> ErrorCode:
+    async def _heartbeat(self, generation: coordinated.Generation, left: float) -> ErrorCode:
         request = draft_groups.DraftHeartbeatRequest(
             group_id=self.group, generation_id=generation.number, consumer_id=generation.member_id
         )
@@ -284,6 +279,6 @@ class DraftMembership(Coordinated):
             self._on_state(self.state)
 
 
-def _generation(answer: Any) -> Generation:
+def _generation(answer: Any) -> coordinated.Generation:
     partitions = tuple((topic.topic, index) for topic in answer.partitions_to_own for index in topic.partitions)
-    return Generation(answer.generation_id, answer.consumer_id, partitions)
+    return coordinated.Generation(answer.generation_id, answer.consumer_id, partitions)

@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kazoo.exceptions import (
-    BadVersionError,
-    ConnectionLoss,
-    NodeExistsError,
-    NoNodeError,
-    OperationTimeoutError,
-    SessionExpiredError,
-)
+from kazoo import exceptions
 from kazoo.protocol.serialization import CheckVersion, SetData
 
 from assay.system_under_test.runtime import Watch, ZooKeeper
@@ -53,14 +46,14 @@ async def known_epoch(zookeeper: ZooKeeper) -> int:
     """The highest controller epoch there ever was; 0 before the first."""
     try:
         data, _ = await zookeeper.get(paths.CONTROLLER_EPOCH)
-    except NoNodeError:
+    except exceptions.NoNodeError:
         return 0
     return int(data)
 
 
 async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | None:
     """Tries to become controller; None when another was faster, which is normal."""
-    with contextlib.suppress(NodeExistsError):
+    with contextlib.suppress(exceptions.NodeExistsError):
         await zookeeper.create(paths.CONTROLLER_EPOCH, b"0", makepath=True)
     data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
     epoch = int(data) + 1
@@ -71,9 +64,9 @@ async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | 
     ]
     try:
         results = await zookeeper.multi(operations)
-    except (NodeExistsError, BadVersionError):
+    except (exceptions.NodeExistsError, exceptions.BadVersionError):
         return None
-    except (ConnectionLoss, OperationTimeoutError, SessionExpiredError):
+    except (exceptions.ConnectionLoss, exceptions.OperationTimeoutError, exceptions.SessionExpiredError):
         return await _claimed_after_all(zookeeper, epoch, session)
     return Term(epoch, results[1].version, session)
 
@@ -82,7 +75,7 @@ async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> 
     """The claim's outcome is unknown: it is mine only if the claim is my session's and the epoch is mine."""
     try:
         _, claim_stat = await zookeeper.get(paths.CONTROLLER)
-    except NoNodeError:
+    except exceptions.NoNodeError:
         return None
     data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
     if claim_stat.ephemeralOwner == session == zookeeper.session_id and int(data) == epoch:
@@ -102,7 +95,7 @@ class Fence:
         try:
             check = CheckVersion(paths.CONTROLLER_EPOCH, self._term.epoch_version)
             results = await self._zookeeper.multi([check, *operations])
-        except BadVersionError:
+        except exceptions.BadVersionError:
             _, stat = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
             if stat.version != self._term.epoch_version:
                 raise Replaced(f"controller epoch {self._term.epoch} is over") from None

@@ -11,15 +11,8 @@ from collections.abc import Callable, Sequence
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups import records as formats
 from assay.system_under_test.groups.group import Group, GroupError, Spawn
-from assay.system_under_test.groups.records import (
-    GroupRecord,
-    OffsetRecord,
-    UnknownRecord,
-    encode_group,
-    encode_offset,
-    parse,
-)
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
@@ -89,10 +82,10 @@ class StoredGroups:
         self.ready = True
         self._events.emit("groups-loaded", key=partition.key, epoch=term.epoch, value=len(self.groups))
 
-    async def _read(self, first: int, end: int) -> dict[bytes | None, GroupRecord | OffsetRecord]:
+    async def _read(self, first: int, end: int) -> dict[bytes | None, formats.GroupRecord | formats.OffsetRecord]:
         """The last record of each key."""
         log = self._partition.log
-        found: dict[bytes | None, GroupRecord | OffsetRecord] = {}
+        found: dict[bytes | None, formats.GroupRecord | formats.OffsetRecord] = {}
         offset = first
         while offset < end and self._partition.leader is self.term:
             data = log.read(offset, CHUNK, limit=end).read()
@@ -102,21 +95,21 @@ class StoredGroups:
             for message in messages:
                 try:
                     found.pop(message.key, None)
-                    found[message.key] = parse(message.key, message.value)
-                except UnknownRecord as error:
+                    found[message.key] = formats.parse(message.key, message.value)
+                except formats.UnknownRecord as error:
                     _log.error("%s at %d: %s; it is ignored", self._partition.key, message.offset, error)
             offset = messages[-1].offset + 1
             await asyncio.sleep(0)
         return found
 
-    def _restore(self, record: GroupRecord | OffsetRecord) -> None:
+    def _restore(self, record: formats.GroupRecord | formats.OffsetRecord) -> None:
         if record.value is None:
             return
         group = self.group(record.group)
-        if isinstance(record, OffsetRecord):
+        if isinstance(record, formats.OffsetRecord):
             group.offsets.put(record)
         else:
-            assert isinstance(record, GroupRecord)
+            assert isinstance(record, formats.GroupRecord)
             assert record.value is not None
             group.load(record.value)
 
@@ -155,24 +148,24 @@ class StoredGroups:
         self.groups.setdefault(request.group_id, group)
         return await joined
 
-    async def commit(self, group: Group, records: Sequence[OffsetRecord]) -> ErrorCode:
+    async def commit(self, group: Group, records: Sequence[formats.OffsetRecord]) -> ErrorCode:
         """Fetches see the offsets as soon as they are committed, which may be after this has given up waiting."""
         group.offsets.begin(records)
 
         def settle(code: ErrorCode) -> None:
             group.offsets.settle(records, committed=not code)
 
-        return await self._append([encode_offset(record) for record in records], settle)
+        return await self._append([formats.encode_offset(record) for record in records], settle)
 
     async def forget(self, group: Group) -> None:
         """Ends a group that is no longer needed, here and in the offsets topic; its generations may begin again."""
         del self.groups[group.group_id]
         self._events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
-        await self._append([encode_group(GroupRecord(group.group_id, None))])
+        await self._append([formats.encode_group(formats.GroupRecord(group.group_id, None))])
 
-    async def _store_group(self, record: GroupRecord) -> ErrorCode:
+    async def _store_group(self, record: formats.GroupRecord) -> ErrorCode:
         try:
-            encoded = encode_group(record)
+            encoded = formats.encode_group(record)
         except ProtocolError as error:
             _log.error("group %s cannot be stored: %s", record.group, error)
             return ErrorCode.UNKNOWN

@@ -13,15 +13,8 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from assay.system_under_test.log import swap
+from assay.system_under_test.log import files, swap
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.files import (
-    LOG_SUFFIX,
-    RETIRED_SUFFIX,
-    SUFFIXES,
-    segment_bases,
-    segment_name,
-)
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment, remove_segment
 from assay.system_under_test.runtime import Storage
@@ -69,7 +62,7 @@ async def load_segments(
     begin where the one before it ends; any other has lost its neighbour's end. Raises ``OSError``.
     """
     await swap.finish(storage, directory)
-    bases = segment_bases(storage, directory)
+    bases = files.segment_bases(storage, directory)
     segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
     problem: str | None = None
@@ -105,9 +98,12 @@ async def load_segments(
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
     """Removes all other segments' files, the last first: orphaned indexes, what damage hid, what retention retired."""
-    kept = {segment_name(base) + suffix for base in bases for suffix in SUFFIXES}
+    kept = {files.segment_name(base) + suffix for base in bases for suffix in files.SUFFIXES}
     for name in reversed(storage.listdir(directory)):
-        if name.endswith((*SUFFIXES, RETIRED_SUFFIX, LOG_SUFFIX + TEMPORARY_SUFFIX)) and name not in kept:
+        if (
+            name.endswith((*files.SUFFIXES, files.RETIRED_SUFFIX, files.LOG_SUFFIX + TEMPORARY_SUFFIX))
+            and name not in kept
+        ):
             storage.remove(f"{directory}/{name}")
 
 

@@ -11,13 +11,7 @@ from collections.abc import Mapping
 from assay.system_under_test.network.accepted import AcceptedConnection, Outbox
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.network.limits import ByteBudget, Limits
-from assay.system_under_test.protocol.api import (
-    API_VERSIONS_KEY,
-    Api,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    api_versions,
-)
+from assay.system_under_test.protocol import api
 
 logger = logging.getLogger("assay.network")
 
@@ -32,12 +26,14 @@ class Server:
     without a handler, or in a version that ``apis`` does not give, closes its connection with a log line, as in 0.10.2.
     """
 
-    def __init__(self, handlers: Mapping[int, Handler], apis: Mapping[int, Api], limits: Limits | None = None) -> None:
+    def __init__(
+        self, handlers: Mapping[int, Handler], apis: Mapping[int, api.Api], limits: Limits | None = None
+    ) -> None:
         missing = sorted(set(handlers) - set(apis))
         if missing:
             raise ValueError(f"no API is known for the handlers with keys {missing}")
         self._apis = apis
-        self._handlers = {API_VERSIONS_KEY: self._answer_api_versions, **handlers}
+        self._handlers = {api.API_VERSIONS_KEY: self._answer_api_versions, **handlers}
         self._limits = limits or Limits()
         self._budget = ByteBudget(self._limits.max_buffered_bytes)
         self._outbox = Outbox(self._limits.max_unsent_bytes)
@@ -123,5 +119,5 @@ class Server:
         idlest.drop("idle, and a new one needs its place")
         return True
 
-    async def _answer_api_versions(self, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-        return api_versions(self._apis[key] for key in self._handlers)
+    async def _answer_api_versions(self, request: api.ApiVersionsRequest, context: Context) -> api.ApiVersionsResponse:
+        return api.api_versions(self._apis[key] for key in self._handlers)

@@ -8,18 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from assay.system_under_test.protocol.schema import (
-    Array,
-    Blob,
-    Fixed,
-    ProtocolError,
-    RecordsType,
-    Text,
-    WireType,
-    is_message,
-    is_request,
-    table,
-)
+from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, rows
 
 MAX_ELEMENTS = 250_000
@@ -30,14 +19,14 @@ Decoder = Callable[[bytes, int], Any]
 """Decodes from that position to the end."""
 
 
-def _min_size(type_: WireType, version: int) -> int:
+def _min_size(type_: schema.WireType, version: int) -> int:
     """The least number of bytes that a value of this type takes."""
     match type_:
-        case Fixed(size=size):
+        case schema.Fixed(size=size):
             return size
-        case Text():
+        case schema.Text():
             return 2
-        case Blob() | RecordsType() | Array():
+        case schema.Blob() | schema.RecordsType() | schema.Array():
             return 4
         case _:
             return sum(_min_size(row.type, version) for row in rows(type_, version))
@@ -45,7 +34,7 @@ def _min_size(type_: WireType, version: int) -> int:
 
 class DecoderSource(Source):
     def compile(self) -> Decoder:
-        self.limited = is_request(self.cls)
+        self.limited = schema.is_request(self.cls)
         if self.limited:
             self.line("n = 0")
         made = self.message(self.cls, "message")
@@ -69,7 +58,7 @@ class DecoderSource(Source):
     def message(self, cls: type[Any], path: str) -> str:
         """Emits the reading of all fields; returns the variable that holds the new object."""
         values: list[tuple[str, str]] = []
-        for row in table(cls):
+        for row in schema.table(cls):
             if row.exists_in(self.version):
                 values.append((row.name, self.value(row.type, row.name)))
             else:
@@ -82,22 +71,22 @@ class DecoderSource(Source):
             self.line(f"{made}.{name} = {expression}")
         return made
 
-    def value(self, type_: WireType, path: str) -> str:
+    def value(self, type_: schema.WireType, path: str) -> str:
         """Emits the reading of one value; returns the variable that holds it once the run is flushed."""
         match type_:
-            case Fixed(code=code):
+            case schema.Fixed(code=code):
                 value = self.variable()
                 self.run.append((code, value))
                 return value
-            case Text(nullable=nullable):
+            case schema.Text(nullable=nullable):
                 return self.sized("h", ".decode()", path, nullable)
-            case Blob(nullable=nullable):
+            case schema.Blob(nullable=nullable):
                 return self.sized("i", "", path, nullable)
-            case RecordsType():
+            case schema.RecordsType():
                 return self.sized("i", "", path, nullable=True, null="b''")
-            case Array():
+            case schema.Array():
                 return self.array(type_, path)
-            case _ if is_message(type_):
+            case _ if schema.is_message(type_):
                 return self.message(type_, path)
             case _:
                 raise TypeError(f"{self.title}: {type_!r} is not a wire type")
@@ -119,7 +108,7 @@ class DecoderSource(Source):
             self.indent -= 1
         return value
 
-    def array(self, type_: Array, path: str) -> str:
+    def array(self, type_: schema.Array, path: str) -> str:
         count, value = self.variable(), self.variable()
         self.run.append(("i", count))
         self.flush()
@@ -135,7 +124,7 @@ class DecoderSource(Source):
         if self.limited:
             self.line(f"n += {count}")
             self.line(f"if n > {MAX_ELEMENTS}: {self.bind(_too_many)}({self.title!r}, {path!r})")
-        if isinstance(type_.element, Fixed):
+        if isinstance(type_.element, schema.Fixed):
             unpack = self.bind(struct.unpack_from)
             self.line(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
             self.line(f"p += {count} * {type_.element.size}")
@@ -153,16 +142,16 @@ class DecoderSource(Source):
 
 
 def _truncated(title: str, error: Exception) -> NoReturn:
-    raise ProtocolError(f"{title} cannot be decoded: {error}") from error
+    raise schema.ProtocolError(f"{title} cannot be decoded: {error}") from error
 
 
 def _left_over(title: str, count: int) -> NoReturn:
-    raise ProtocolError(f"{title} is followed by {count} bytes that do not belong to it")
+    raise schema.ProtocolError(f"{title} is followed by {count} bytes that do not belong to it")
 
 
 def _too_many(title: str, path: str) -> NoReturn:
-    raise ProtocolError(f"{title}: more than {MAX_ELEMENTS} elements, the last in {path}")
+    raise schema.ProtocolError(f"{title}: more than {MAX_ELEMENTS} elements, the last in {path}")
 
 
 def _bad_length(title: str, path: str, length: int, left: int) -> NoReturn:
-    raise ProtocolError(f"{title}: {path} has length {length}, but {left} bytes are left")
+    raise schema.ProtocolError(f"{title}: {path} has length {length}, but {left} bytes are left")

@@ -4,20 +4,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from assay.system_under_test.protocol.schema import (
-    Array,
-    Blob,
-    Fixed,
-    ProtocolError,
-    Records,
-    RecordsType,
-    Text,
-    WireType,
-    is_message,
-)
+from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, rows
 
-Encoder = Callable[[Any, list[Records]], int]
+Encoder = Callable[[Any, list[schema.Records]], int]
 """Appends the message's chunks to the list; returns how many of them are slices."""
 
 
@@ -47,19 +37,19 @@ class EncoderSource(Source):
         for row in rows(cls, self.version):
             self.value(row.type, f"{variable}.{row.name}")
 
-    def value(self, type_: WireType, expression: str) -> None:
+    def value(self, type_: schema.WireType, expression: str) -> None:
         match type_:
-            case Fixed(code=code):
+            case schema.Fixed(code=code):
                 self.run.append((code, expression))
-            case Text(nullable=nullable):
+            case schema.Text(nullable=nullable):
                 self.sized("h", expression, ".encode()", nullable)
-            case Blob(nullable=nullable):
+            case schema.Blob(nullable=nullable):
                 self.sized("i", expression, "", nullable)
-            case RecordsType():
+            case schema.RecordsType():
                 self.records(expression)
-            case Array():
+            case schema.Array():
                 self.array(type_, expression)
-            case _ if is_message(type_):
+            case _ if schema.is_message(type_):
                 self.message(type_, expression)
             case _:
                 raise TypeError(f"{self.title}: {type_!r} is not a wire type")
@@ -88,13 +78,13 @@ class EncoderSource(Source):
         self.flush()
         self.line(f"if {size}: write({value})")
 
-    def array(self, type_: Array, expression: str) -> None:
+    def array(self, type_: schema.Array, expression: str) -> None:
         value, element = self.variable(), self.variable()
         self.line(f"{value} = {expression}")
         count = f"-1 if {value} is None else len({value})" if type_.nullable else f"len({value})"
         self.run.append(("i", count))
         self.flush()
-        if isinstance(type_.element, Fixed):
+        if isinstance(type_.element, schema.Fixed):
             pack = self.bind(struct.pack)
             self.line(f"if {value}: write({pack}('>%d{type_.element.code}' % len({value}), *{value}))")
             return
@@ -109,4 +99,4 @@ class EncoderSource(Source):
 
 
 def _encoding_failed(title: str, error: Exception) -> NoReturn:
-    raise ProtocolError(f"{title} cannot be encoded: {error}") from error
+    raise schema.ProtocolError(f"{title} cannot be encoded: {error}") from error

@@ -16,14 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kazoo.exceptions import (
-    EXCEPTIONS,
-    ConnectionClosedError,
-    ConnectionLoss,
-    NodeExistsError,
-    NoNodeError,
-    SessionExpiredError,
-)
+from kazoo import exceptions
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 
@@ -122,14 +115,14 @@ class SimZooKeeper:
             return
         if self._writer is not None:
             # without an answer the session ends by itself, later
-            with contextlib.suppress(TimeoutError, ConnectionLoss, SessionExpiredError):
+            with contextlib.suppress(TimeoutError, exceptions.ConnectionLoss, exceptions.SessionExpiredError):
                 await asyncio.wait_for(self._ask("close"), CLOSE_TIMEOUT)
         self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._announced_session = 0
-        self._fail_all(ConnectionLoss("the client was closed"))
+        self._fail_all(exceptions.ConnectionLoss("the client was closed"))
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
         data, stat = await self._read("get", path, watch, self._data_watches)
@@ -149,7 +142,7 @@ class SimZooKeeper:
         operation = ["create", path, value, ephemeral, sequence]
         try:
             created: str = (await self._ask("multi", [operation]))[0]
-        except NoNodeError:
+        except exceptions.NoNodeError:
             if not makepath:
                 raise
             await self._make_parents(path)
@@ -176,7 +169,7 @@ class SimZooKeeper:
         for depth in range(1, len(parts) + 1):
             try:
                 await self._ask("multi", [["create", "/" + "/".join(parts[:depth]), b"", False, False]])
-            except NodeExistsError:
+            except exceptions.NodeExistsError:
                 continue
 
     async def _read(self, verb: str, path: str, watch: Watch | None, table: WatchTable) -> Any:
@@ -188,9 +181,9 @@ class SimZooKeeper:
 
     async def _ask(self, *request: Any, on_answer: Callable[[int], None] | None = None) -> Any:
         if self._closed:
-            raise ConnectionClosedError("the client was closed")
+            raise exceptions.ConnectionClosedError("the client was closed")
         if self._task is None:
-            raise ConnectionClosedError("the client was never connected")
+            raise exceptions.ConnectionClosedError("the client was never connected")
         self._xid += 1
         future = asyncio.get_running_loop().create_future()
         pending = _Request(self._xid, wire.pack([self._xid, *request]), future, on_answer)
@@ -293,7 +286,7 @@ class SimZooKeeper:
 
     def _suspended(self, writer: asyncio.StreamWriter) -> None:
         self._writer = None
-        self._fail(self._flight, ConnectionLoss(f"connection of session {self._session:#x} lost"))
+        self._fail(self._flight, exceptions.ConnectionLoss(f"connection of session {self._session:#x} lost"))
         self._tell(KazooState.SUSPENDED, self._session)
         tables = (self._child_watches, self._data_watches)
         lost = [watch for table in tables for watches in table.values() for watch in watches]
@@ -304,7 +297,7 @@ class SimZooKeeper:
     def _expired(self) -> None:
         expired, self._session = self._session, 0
         self._tell(KazooState.LOST, 0)
-        self._fail_all(SessionExpiredError(f"session {expired:#x} expired"))
+        self._fail_all(exceptions.SessionExpiredError(f"session {expired:#x} expired"))
 
     def _tell(self, state: str, session: int) -> None:
         """The session's id changes for the user when the user is notified of it, not before."""
@@ -339,7 +332,7 @@ class SimZooKeeper:
         if request.future.done():
             return
         if code:
-            request.future.set_exception(EXCEPTIONS[code](result))
+            request.future.set_exception(exceptions.EXCEPTIONS[code](result))
         else:
             request.future.set_result(result)
 

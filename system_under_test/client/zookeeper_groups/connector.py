@@ -20,14 +20,8 @@ from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import ClientError, Outcome
 from assay.system_under_test.client.membership import CommitFailed, Membership
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
+from assay.system_under_test.client.zookeeper_groups import offsets
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.offsets import (
-    NO_OFFSET,
-    DualOffsets,
-    OffsetStore,
-    TopicOffsets,
-    ZooKeeperOffsets,
-)
 from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
@@ -109,11 +103,11 @@ class ConsumerConnector:
         self._background = Background(self._failed)
         self._closed = False
 
-    def _store(self) -> OffsetStore:
-        zookeeper = ZooKeeperOffsets(self._zookeeper, self._config.group, self._registration)
-        topic = TopicOffsets(self._membership)
+    def _store(self) -> offsets.OffsetStore:
+        zookeeper = offsets.ZooKeeperOffsets(self._zookeeper, self._config.group, self._registration)
+        topic = offsets.TopicOffsets(self._membership)
         if self._config.dual_commit:
-            return DualOffsets(zookeeper, topic)
+            return offsets.DualOffsets(zookeeper, topic)
         return zookeeper if self._config.offsets_storage == "zookeeper" else topic
 
     # -- what an application calls ---------------------------------------------------------------------------------
@@ -269,7 +263,7 @@ class ConsumerConnector:
         committed = await self._offsets.take_over(list(wanted))
         positions = dict(committed)
         for partition, thread in wanted.items():
-            if committed[partition] == NO_OFFSET:
+            if committed[partition] == offsets.NO_OFFSET:
                 stream = self._streams.get((partition[0], thread)) or self._streams[None, thread]
                 positions[partition] = await stream.start(partition)
         return positions
