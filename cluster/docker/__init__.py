@@ -1,8 +1,8 @@
 """A cluster of containers on this machine's Docker engine.
 
-In this order: ``engine`` (how it is reached, labels, how an entry of the journal is undone), ``layer`` and ``image``
-(the node image), ``source`` (the code that nodes are given), ``network`` and ``disk`` (made for each run), ``cluster``
-(puts them together), ``freezer`` (freezes a container). Nodes are those of ``cluster.ssh``.
+In this order: ``engine`` (how it is reached, labels, how an entry of the journal is undone, how a container is frozen),
+``layer`` and ``image`` (the node image), ``source`` (the code that nodes are given), ``network`` and ``disk`` (made for
+each run), ``cluster`` (puts them together). Nodes are those of ``cluster.ssh``.
 """
 
 from assay.cluster.docker.cluster import DockerCluster

@@ -23,8 +23,7 @@ import paramiko
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, layer, network, source
-from assay.cluster.docker.engine import EngineError, engine, labels, perform
-from assay.cluster.docker.freezer import DockerFreezer
+from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import node_name
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import process

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from assay.system_under_test.client import errors
-from assay.system_under_test.client.cluster_view import ClusterView
 from assay.system_under_test.client.connection import CallError, Connection, NotSent, Unknown
-from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.metadata import BACK_OFF, ClusterView, Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.protocol import control
 from assay.system_under_test.protocol import topics as messages

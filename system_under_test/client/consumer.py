@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.cluster_view import Node
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
 from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
-from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
 from assay.system_under_test.client.multi_fetch import MultiFetch
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.protocol import fetch

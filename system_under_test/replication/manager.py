@@ -21,9 +21,8 @@ from assay.system_under_test.replication.fetcher import LeaderFetcher
 from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
-from assay.system_under_test.replication.replicas import Replicas
+from assay.system_under_test.replication.replicas import Replicas, Upkeep
 from assay.system_under_test.replication.traits import ReplicationTraits
-from assay.system_under_test.replication.upkeep import Upkeep
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import Background
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.client.cluster_view import Node
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.connection import NotSent, Unknown
 from assay.system_under_test.client.delivery import Delivery
@@ -25,6 +24,7 @@ from assay.system_under_test.client.errors import (
     outcome,
 )
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
+from assay.system_under_test.client.metadata import Node
 from assay.system_under_test.client.pool import Address
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.group_offsets import (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.groups.committed import CommittedOffsets
-from assay.system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
+from assay.system_under_test.groups.records import VALUE, CommittedOffsets, OffsetRecord, OffsetValue
 
 
 def record(offset: int, *, expires: int = 100) -> OffsetRecord:
