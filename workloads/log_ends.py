@@ -15,8 +15,9 @@ from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol.control import PartitionName
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.internal import EndOffsetQuery, EndOffsetsRequest
+from assay.system_under_test.protocol.internal import EndOffsetsRequest
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LogEnds:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         leader = await self._metadata.leader(topic, partition, deadline)
-        query = EndOffsetsRequest(partitions=[EndOffsetQuery(topic=topic, partition=partition)])
+        query = EndOffsetsRequest(partitions=[PartitionName(topic=topic, partition=partition)])
         try:
             connection = await self._pool.get(leader.address, deadline - loop.time())
             response = await connection.call(query, 0, deadline - loop.time())

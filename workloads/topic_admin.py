@@ -27,9 +27,9 @@ from typing import Any, Final
 
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
-from assay.system_under_test.client.cluster_view import Node
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.metadata import Node
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads.log_names import described, error_name, node_name, split, topic_name
 

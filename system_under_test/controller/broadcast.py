@@ -14,6 +14,7 @@ from assay.system_under_test.controller.channel import Channel
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
 from assay.system_under_test.controller.term import Replaced, Term
 from assay.system_under_test.protocol import internal
+from assay.system_under_test.protocol.control import PartitionName
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.tasks import Background
@@ -107,7 +108,7 @@ class Broadcast:
 
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
         """A replica's (last epoch, log end); None when it is not available now."""
-        query = internal.EndOffsetQuery(topic=partition[0], partition=partition[1])
+        query = PartitionName(topic=partition[0], partition=partition[1])
         answer = self._send(broker_id, partial(internal.LogEndRequest, partitions=[query]))
         if answer is None:
             return None

@@ -6,8 +6,8 @@ Offsets are committed and fetched with the public requests, in the draft's gener
 
 from typing import Final
 
+from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.groups import AssignedTopic, GroupCoordinatorResponse
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request
 
 COORDINATOR_STARTUP_NOT_COMPLETE: Final = ErrorCode.GROUP_LOAD_IN_PROGRESS
@@ -16,7 +16,7 @@ UNKNOWN_CONSUMER: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @request(key=1030, versions=(0, 0))
-class ConsumerMetadataRequest(Request[GroupCoordinatorResponse]):
+class ConsumerMetadataRequest(Request[groups.GroupCoordinatorResponse]):
     """Who coordinates the group?"""
 
     group_id: str
@@ -29,7 +29,7 @@ class DraftJoinGroupResponse:
     error_code: Int16
     generation_id: Int32
     consumer_id: str
-    partitions_to_own: list[AssignedTopic]
+    partitions_to_own: list[groups.AssignedTopic]
 
 
 @request(key=1031, versions=(0, 0))
@@ -43,24 +43,14 @@ class DraftJoinGroupRequest(Request[DraftJoinGroupResponse]):
     """``range`` or ``roundrobin``; the same for all of a group."""
 
 
-@message
-class DraftHeartbeatResponse:
-    error_code: Int16
-
-
 @request(key=1032, versions=(0, 0))
-class DraftHeartbeatRequest(Request[DraftHeartbeatResponse]):
+class DraftHeartbeatRequest(Request[groups.HeartbeatResponse]):
     group_id: str
     generation_id: Int32
     consumer_id: str
 
 
-@message
-class DraftLeaveGroupResponse:
-    error_code: Int16
-
-
 @request(key=1033, versions=(0, 0))
-class DraftLeaveGroupRequest(Request[DraftLeaveGroupResponse]):
+class DraftLeaveGroupRequest(Request[groups.LeaveGroupResponse]):
     group_id: str
     consumer_id: str

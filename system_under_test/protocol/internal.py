@@ -184,12 +184,6 @@ class EpochEndRequest(Request[EpochEndResponse]):
 
 
 @message
-class EndOffsetQuery:
-    topic: str
-    partition: Int32
-
-
-@message
 class EndOffsetAnswer:
     topic: str
     partition: Int32
@@ -207,7 +201,7 @@ class EndOffsetsResponse:
 class EndOffsetsRequest(Request[EndOffsetsResponse]):
     """ListOffsets -1 for testers: the answer has the leader's epoch, too."""
 
-    partitions: list[EndOffsetQuery]
+    partitions: list[control.PartitionName]
 
 
 @message
@@ -232,7 +226,7 @@ class LogEndRequest(Request[LogEndResponse]):
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Int64
-    partitions: list[EndOffsetQuery]
+    partitions: list[control.PartitionName]
 
 
 INTERNAL_APIS: Mapping[int, Api] = api_table(

@@ -12,8 +12,9 @@ A live group moves from one to the other in two rolling steps, back in the same 
 """
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import SetData
@@ -31,18 +32,21 @@ TRIES = 3
 """Of a commit to ZooKeeper whose znodes come or go during it."""
 
 
-class OffsetStore(Protocol):
+class OffsetStore(ABC):
+    @abstractmethod
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Raises ``CommitFailed``; its ``outcome`` is that of all of them together."""
 
+    @abstractmethod
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """What was committed last; ``NO_OFFSET`` where nothing was. Raises ``ReadFailed``."""
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The same for a new owner: no later fetch returns less than this did. Raises ``CommitFailed`` as well."""
+        return await self.fetch(partitions)
 
 
-class ZooKeeperOffsets:
+class ZooKeeperOffsets(OffsetStore):
     """/consumers/G/offsets/T/P, a number as text. A commit is one transaction, void once the session is over."""
 
     def __init__(self, zookeeper: ZooKeeper, group: str, registration: Registration) -> None:
@@ -78,9 +82,6 @@ class ZooKeeperOffsets:
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         return {partition: await self._read(partition) for partition in partitions}
 
-    async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        return await self.fetch(partitions)
-
     async def _change(self, partition: Partition, offset: int) -> Any:
         path, data = paths.consumer_offset(self._group, *partition), str(offset).encode()
         if path in self._known or await self._zookeeper.exists(path) is not None:
@@ -101,7 +102,7 @@ class ZooKeeperOffsets:
             raise ReadFailed(f"znode {path}: {type(error).__name__}: {error}") from error
 
 
-class TopicOffsets:
+class TopicOffsets(OffsetStore):
     """The offsets topic, as a client that is no member of a group of the new design. Nothing fences a commit there."""
 
     def __init__(self, membership: Membership) -> None:
@@ -114,11 +115,8 @@ class TopicOffsets:
         found = await self._membership.committed(list(partitions))
         return {partition: position.offset for partition, position in found.items()}
 
-    async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        return await self.fetch(partitions)
 
-
-class DualOffsets:
+class DualOffsets(OffsetStore):
     """Both of them. What is fenced comes first: one whose session is over writes to neither."""
 
     def __init__(self, zookeeper: ZooKeeperOffsets, topic: TopicOffsets) -> None:

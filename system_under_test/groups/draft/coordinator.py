@@ -168,21 +168,19 @@ class DraftCoordinator:
 
     async def _heartbeat(
         self, request: draft_groups.DraftHeartbeatRequest, context: Context
-    ) -> draft_groups.DraftHeartbeatResponse:
+    ) -> groups.HeartbeatResponse:
         try:
             handed = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
         except GroupError as error:
-            return draft_groups.DraftHeartbeatResponse(error_code=error.code)
+            return groups.HeartbeatResponse(error_code=error.code)
         if handed is not None:
             context.after_response(handed)
-            return draft_groups.DraftHeartbeatResponse(error_code=draft_groups.ILLEGAL_GENERATION)
-        return draft_groups.DraftHeartbeatResponse(error_code=ErrorCode.NONE)
+            return groups.HeartbeatResponse(error_code=draft_groups.ILLEGAL_GENERATION)
+        return groups.HeartbeatResponse(error_code=ErrorCode.NONE)
 
-    async def _leave(
-        self, request: draft_groups.DraftLeaveGroupRequest, _: Context
-    ) -> draft_groups.DraftLeaveGroupResponse:
+    async def _leave(self, request: draft_groups.DraftLeaveGroupRequest, _: Context) -> groups.LeaveGroupResponse:
         try:
             self._group(request.group_id).leave(request.consumer_id)
         except GroupError as error:
-            return draft_groups.DraftLeaveGroupResponse(error_code=error.code)
-        return draft_groups.DraftLeaveGroupResponse(error_code=ErrorCode.NONE)
+            return groups.LeaveGroupResponse(error_code=error.code)
+        return groups.LeaveGroupResponse(error_code=ErrorCode.NONE)
