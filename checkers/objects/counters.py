@@ -26,9 +26,9 @@ from assay.checkers.sql import RETURNED, first_rows, late_calls, order_by, previ
 ROWS: Final = View(
     "counter_rows",
     f"""
-    select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'counter-add' then 1 else 0 end as adds,
-        case when e.outcome = 'ok' then e.value end as value, e.call as call,
-        {RETURNED} as ret, e.outcome as outcome
+    select e.op, e.sub, e.key, case when e.kind = 'counter-add' then 1 else 0 end as adds,
+        case when e.outcome = 'ok' then e.value end as value, e.call,
+        {RETURNED} as ret, e.outcome
     from effects e where (e.kind = 'counter-add' and e.outcome <> 'fail')
         or (e.kind = 'counter-read' and e.outcome = 'ok' and e.value is not null)
     """,
@@ -45,7 +45,7 @@ UNCLEAR: Final = View(
 KNOWN: Final = View(
     "counter_known",
     """
-    select r.key as key, r.value as value, r.adds as adds, r.op as op, r.sub as sub, r.call as call, r.ret as ret
+    select r.key, r.value, r.adds, r.op, r.sub, r.call, r.ret
     from counter_rows r left join counter_unclear u on r.key = u.key
     where r.outcome = 'ok' and r.value >= 0 and u.key is null
     """,
@@ -117,9 +117,8 @@ COUNTER_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.before as before, f.first_ret as first_ret, f.overtaken as overtaken,
-            min(a.op) as first_op, min(a.value) as value, min(a.adds) as adds, min(b.op) as late_op,
-            min(b.value) as late_value, min(b.adds) as late_adds
+        select f.key, f.before, f.first_ret, f.overtaken, min(a.op) as first_op, min(a.value) as value,
+            min(a.adds) as adds, min(b.op) as late_op, min(b.value) as late_value, min(b.adds) as late_adds
         from {first_rows("found_counter_order", "key, before")} f
             join counter_known b on b.key = f.key and b.call = f.before
             join counter_known a on a.key = f.key and a.ret = f.first_ret
@@ -156,8 +155,7 @@ COUNTER_PHANTOM: Final = Check(
         View(
             "counter_spare",
             f"""
-            select r.key as key, r.op as op, r.call as call,
-                {row_number(by="r.key", order="r.call, r.op, r.sub")} as turn
+            select r.key, r.op, r.call, {row_number(by="r.key", order="r.call, r.op, r.sub")} as turn
             from counter_rows r where r.outcome = 'info'
             """,
             keep=True,
@@ -183,8 +181,8 @@ COUNTER_PHANTOM: Final = Check(
         View(
             "found_counter_phantom",
             """
-            select l.key as key, l.value as value, l.bound as bound, l.needed as needed, s.call as late,
-                s.op as late_op, coalesce(t.spare, 0) as spare, cast(null as bigint) as below_op
+            select l.key, l.value, l.bound, l.needed, s.call as late, s.op as late_op, coalesce(t.spare, 0) as spare,
+                cast(null as bigint) as below_op
             from counter_levels l left join counter_spares t on l.key = t.key
                 left join counter_spare s on l.key = s.key and l.needed = s.turn
             where l.missing > 0 and (s.key is null or s.call > l.bound)
@@ -196,9 +194,8 @@ COUNTER_PHANTOM: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.bound as bound, f.needed as needed, f.late as late,
-            f.late_op as late_op, f.spare as spare, coalesce(f.below_op, min(t.op)) as first_op,
-            min(t.value) as first_value, min(t.adds) as first_adds
+        select f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare,
+            coalesce(f.below_op, min(t.op)) as first_op, min(t.value) as first_value, min(t.adds) as first_adds
         from {first_rows("found_counter_phantom", "key, value")} f
             left join counter_known t on f.key = t.key and f.bound = t.ret and t.value >= f.value
         group by f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare, f.below_op

@@ -37,9 +37,8 @@ INITIAL: Final = -INFINITY
 ROWS: Final = View(
     "max_rows",
     f"""
-    select e.op as op, e.sub as sub, e.key as key, case when e.kind = 'max-read' then 1 else 0 end as reads,
-        coalesce(e.value, {INITIAL}) as value, e.call as call,
-        {RETURNED} as ret
+    select e.op, e.sub, e.key, case when e.kind = 'max-read' then 1 else 0 end as reads,
+        coalesce(e.value, {INITIAL}) as value, e.call, {RETURNED} as ret
     from effects e
     where (e.kind = 'max-write' and e.outcome <> 'fail' and e.value is not null)
         or (e.kind = 'max-read' and e.outcome = 'ok')
@@ -89,7 +88,7 @@ MAX_PHANTOM: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.read_op as read_op, f.looked as looked, min(w.op) as failed_op
+        select f.key, f.value, f.read_op, f.looked, min(w.op) as failed_op
         from {first_rows("found_max_phantom", "key, value")} f
             left join (select key, value, op from effects where kind = 'max-write' and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
@@ -138,9 +137,8 @@ MAX_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.before as before, f.first_ret as first_ret, f.overtaken as overtaken,
-            min(a.op) as first_op, min(a.value) as value, min(a.reads) as reads, min(b.op) as late_op,
-            min(b.value) as late_value, min(b.reads) as late_reads
+        select f.key, f.before, f.first_ret, f.overtaken, min(a.op) as first_op, min(a.value) as value,
+            min(a.reads) as reads, min(b.op) as late_op, min(b.value) as late_value, min(b.reads) as late_reads
         from {first_rows("found_max_order", "key, before")} f
             join max_places p on p.key = f.key and p.last_call = f.before
             join max_rows b on b.key = p.key and b.value = p.value and b.reads = p.reads and b.call = f.before

@@ -27,8 +27,7 @@ from assay.checkers.sql import RETURNED, first_rows, order_by, row_number, sum_s
 ROWS: Final = View(
     "queue_rows",
     f"""
-    select e.op as op, e.sub as sub, e.key as key, e.kind as kind, e.value as value, e.call as call,
-        {RETURNED} as ret, e.outcome as outcome
+    select e.op, e.sub, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
     from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
     """,
     keep=True,
@@ -67,7 +66,7 @@ EXCUSES: Final = View(
 UNDRAINED: Final = View(
     "queue_undrained",
     """
-    select o.key as key
+    select o.key
     from (select key from effect_kinds where kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') group by key) o
         left join queue_drains d on o.key = d.key
     where d.key is null
@@ -98,8 +97,7 @@ QUEUE_LOST: Final = Check(
         View(
             "queue_acked",
             """
-            select a.key as key, a.value as value, a.op as op, a.sub as sub, a.call as call, a.ret as ret,
-                d.drained as drained
+            select a.key, a.value, a.op, a.sub, a.call, a.ret, d.drained
             from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
             """,
             keep=True,
@@ -122,8 +120,8 @@ QUEUE_LOST: Final = Check(
                 count(*) over (partition by key {order_by("key")}
                     rows between unbounded preceding and unbounded following) as losses
             from (
-                select a.key as key, a.value as value, a.op as op, a.sub as sub, a.ret as ret, a.drained as drained,
-                    s.short as short, {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
+                select a.key, a.value, a.op, a.sub, a.ret, a.drained, s.short,
+                    {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
                     count(*) over (partition by a.key, a.value {order_by("a.call")}
                         rows between unbounded preceding and unbounded following) as copies
                 from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
@@ -133,16 +131,14 @@ QUEUE_LOST: Final = Check(
         View(
             "found_queue_lost",
             """
-            select l.key as key, l.value as value, l.op as op, l.sub as sub, l.ret as ret, l.drained as drained,
-                l.losses as losses, coalesce(x.excuses, 0) as excuses
+            select l.key, l.value, l.op, l.sub, l.ret, l.drained, l.losses, coalesce(x.excuses, 0) as excuses
             from queue_losses l left join queue_excuses x on l.key = x.key where l.number > coalesce(x.excuses, 0)
             """,
             keep=True,
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.ret as ret, f.drained as drained, f.losses as losses,
-            f.excuses as excuses, f.op as add_op, f.sub as sub, min(d.op) as drain_op
+        select f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op as add_op, f.sub, min(d.op) as drain_op
         from {first_rows("found_queue_lost", "key, op, sub")} f
             join queue_rows d on f.key = d.key and d.kind = 'queue-drained' and f.drained = d.call
         group by f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op, f.sub
@@ -173,7 +169,7 @@ QUEUE_DUPLICATE: Final = Check(
         View(
             "found_queue_duplicate",
             """
-            select t.key as key, t.value as value, t.takes as takes, a.adds as adds
+            select t.key, t.value, t.takes, a.adds
             from (select key, value, count(*) as takes from queue_takes group by key, value) t
                 join (select key, value, count(*) as adds from queue_adds group by key, value) a
                 on t.key = a.key and t.value = a.value
@@ -183,8 +179,7 @@ QUEUE_DUPLICATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.takes as takes, f.adds as adds, min(t.op) as first_op,
-            min(u.op) as again_op
+        select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op
         from {first_rows("found_queue_duplicate", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and t.turn = 1
             join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
@@ -216,7 +211,7 @@ QUEUE_PHANTOM: Final = Check(
         View(
             "found_queue_phantom",
             """
-            select t.key as key, t.value as value, min(t.turn) as turn
+            select t.key, t.value, min(t.turn) as turn
             from queue_takes t left join queue_adds a on t.key = a.key and t.value = a.value and t.turn = a.turn
                 left join (select key, value from queue_adds where turn = 1) e on t.key = e.key and t.value = e.value
             where e.key is null or a.call > t.ret group by t.key, t.value
@@ -225,8 +220,8 @@ QUEUE_PHANTOM: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.turn as turn, min(t.op) as take_op, min(t.ret) as ret,
-            min(a.op) as add_op, min(x.op) as failed_op
+        select f.key, f.value, f.turn, min(t.op) as take_op, min(t.ret) as ret, min(a.op) as add_op,
+            min(x.op) as failed_op
         from {first_rows("found_queue_phantom", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and f.turn = t.turn
             left join queue_adds a on f.key = a.key and f.value = a.value and f.turn = a.turn

@@ -28,8 +28,7 @@ from assay.checkers.sql import RETURNED, first_rows, order_by, sum_so_far
 ROWS: Final = View(
     "set_rows",
     f"""
-    select e.op as op, e.key as key, e.kind as kind, e.value as value, e.call as call,
-        {RETURNED} as ret, e.outcome as outcome
+    select e.op, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
     from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
         or (e.kind = 'set-read' and e.outcome = 'ok')
     """,
@@ -93,8 +92,7 @@ DUE: Final = View(
 MISSING: Final = View(
     "set_missing",
     """
-    select s.key as key, s.value as value, s.by_read as by_read, min(s.since) as since,
-        min(d.due) - count(w.op) as missing
+    select s.key, s.value, s.by_read, min(s.since) as since, min(d.due) - count(w.op) as missing
     from set_since s join set_due d on s.key = d.key and s.since = d.moment
         left join set_shown w on s.key = w.key and s.value = w.value and w.call > s.since
     group by s.key, s.value, s.by_read having min(d.due) > count(w.op)
@@ -112,11 +110,11 @@ def _evidence(found: str) -> str:
     return f"""
         with few as {first_rows(found, "key, value")},
         lacking as (
-            select f.key as key, f.value as value, min(r.call) as call from few f join set_reads r on f.key = r.key
+            select f.key, f.value, min(r.call) as call from few f join set_reads r on f.key = r.key
                 left join set_shown w on f.key = w.key and f.value = w.value and r.op = w.op
             where r.call > f.since and w.op is null group by f.key, f.value)
-        select f.key as key, f.value as value, f.since as since, f.seen as seen, f.missing as missing,
-            f.known_by as known_by, min(k.op) as known_op, min(r.op) as reader_op, min(w.op) as shown_op
+        select f.key, f.value, f.since, f.seen, f.missing, f.known_by, min(k.op) as known_op, min(r.op) as reader_op,
+            min(w.op) as shown_op
         from few f join lacking l on f.key = l.key and f.value = l.value
             join set_reads r on l.key = r.key and l.call = r.call
             join set_rows k on f.key = k.key and f.value = k.value and f.since = k.ret and f.known_by = k.kind
@@ -130,7 +128,7 @@ def _found(name: str, condition: str) -> View:
     return View(
         name,
         f"""
-        select m.key as key, m.value as value, m.since as since, e.seen as seen, m.missing as missing,
+        select m.key, m.value, m.since, e.seen, m.missing,
             case when m.by_read = 1 then 'set-read' else 'set-add' end as known_by
         from set_missing m join set_elements e on m.key = e.key and m.value = e.value
             left join (select key, value from set_missing where by_read = 1) v on m.key = v.key and m.value = v.value
@@ -208,8 +206,7 @@ SET_PHANTOM: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.seen as seen, f.added as added, min(w.op) as reader_op,
-            min(a.op) as add_op, min(x.op) as failed_op
+        select f.key, f.value, f.seen, f.added, min(w.op) as reader_op, min(a.op) as add_op, min(x.op) as failed_op
         from {first_rows("found_set_phantom", "key, value")} f
             join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
             left join set_rows a on f.key = a.key and f.value = a.value and f.added = a.call and a.kind = 'set-add'

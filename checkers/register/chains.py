@@ -62,15 +62,13 @@ def kept_round(number: int, frontier: str) -> tuple[View, ...]:
     """Takes from the doubtful what a CAS of ``frontier`` expected. Names alternate: no table is made of itself."""
     old, new = number % 2, (number + 1) % 2
     taken = f"""
-        select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
-            d.version as version, d.call as call, d.ret as ret
+        select d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
         from register_doubtful_{old} d join {frontier} f on d.key = f.key and d.value = f.expected
         where f.kind = 'cas'
         group by d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
         """
     left = f"""
-        select d.key as key, d.value as value, d.op as op, d.sub as sub, d.kind as kind, d.expected as expected,
-            d.version as version, d.call as call, d.ret as ret
+        select d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
         from register_doubtful_{old} d left join register_taken_{old} t on d.key = t.key and d.value = t.value
         where t.key is null
         """
@@ -109,7 +107,7 @@ def climb(engine: Engine) -> int:
 def climb_start() -> tuple[View, ...]:
     """Each value of a CAS points at what was expected; versions make chains unnecessary."""
     pointers = """
-        select c.key as key, c.value as value, c.expected as up, cast(1 as bigint) as steps, 1 as unrooted
+        select c.key, c.value, c.expected as up, cast(1 as bigint) as steps, 1 as unrooted
         from register_clusters c left join register_versioned v on c.key = v.key
         where c.chained = 1 and v.key is null
         """
@@ -123,7 +121,7 @@ def climb_round(number: int) -> tuple[View, ...]:
     """
     new = number + 1
     doubled = f"""
-        select j.key as key, j.value as value, coalesce(u.up, j.up) as up, j.steps + coalesce(u.steps, 0) as steps,
+        select j.key, j.value, coalesce(u.up, j.up) as up, j.steps + coalesce(u.steps, 0) as steps,
             coalesce(u.unrooted, 0) as unrooted
         from register_open_{number} j
             left join ({_climbed(number)}) u on j.key = u.key and j.up = u.value

@@ -121,7 +121,7 @@ STALE_READ: Final = Check(
         View(
             "register_first_zones",
             """
-            select z.key as key, z.first_ret as first_ret, z.last_call as last_call
+            select z.key, z.first_ret, z.last_call
             from register_zones z join register_first f on z.key = f.key
             where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
             group by z.key, z.first_ret, z.last_call
@@ -131,8 +131,7 @@ STALE_READ: Final = Check(
         View(
             "register_first_moments",
             """
-            select m.key as key, m.moment as moment, m.is_return as is_return, m.op as op, m.kind as kind,
-                m.value as value
+            select m.key, m.moment, m.is_return, m.op, m.kind, m.value
             from register_moments m join (
                 select key, reach as moment from register_first
                 union select key, there from register_first
@@ -143,10 +142,9 @@ STALE_READ: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.reach as reach, f.there as there, f.overtaken as overtaken, f.across as across,
-            f.versioned as versioned, min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
-            min(t.op) as there_op, min(t.value) as value, min(z.first_ret) as begun, min(b.op) as begun_op,
-            min(b.value) as begun_value, min(e.op) as last_op
+        select f.key, f.reach, f.there, f.overtaken, f.across, f.versioned, min(l.op) as late_op,
+            min(l.kind) as late_kind, min(l.value) as late_value, min(t.op) as there_op, min(t.value) as value,
+            min(z.first_ret) as begun, min(b.op) as begun_op, min(b.value) as begun_value, min(e.op) as last_op
         from register_first f
             left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
             left join register_first_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1

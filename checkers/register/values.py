@@ -72,8 +72,7 @@ MISSING_WRITER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.why as why, f.seen_op as seen_op, f.observed as observed,
-            f.low_version as low_version, f.high_version as high_version, min(w.op) as failed_op
+        select f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version, min(w.op) as failed_op
         from {first_rows("found_missing_writer", "key, value, why")} f
             left join (select * from register_rows where kind in ('write', 'cas') and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
@@ -152,8 +151,7 @@ LOST_UPDATE: Final = Check(
                 coalesce({previous("value", by="key", order="low_version, value")},
                     {INITIAL}) as former
             from (
-                select c.key as key, c.value as value, c.expected as expected, c.chained as chained,
-                    c.low_version as low_version
+                select c.key, c.value, c.expected, c.chained, c.low_version
                 from register_clusters c join register_versioned v on c.key = v.key
                 where c.value <> {INITIAL}) as versions
             """,
@@ -178,8 +176,7 @@ LOST_UPDATE: Final = Check(
         View(
             "register_leaps",
             f"""
-            select o.key as key, o.low_version as version, o.expected as expected, o.former as low_value,
-                o.value as high_value
+            select o.key, o.low_version as version, o.expected, o.former as low_value, o.value as high_value
             from register_order o
                 left join register_clashes c on o.key = c.key and o.low_version = c.version
                 left join register_clusters e on o.key = e.key and o.expected = e.value
@@ -213,9 +210,8 @@ LOST_UPDATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.why as why, f.expected as expected, f.version as version, f.low_op as low_op,
-            f.high_op as high_op, coalesce(f.low_value, a.value) as low_value,
-            coalesce(f.high_value, b.value) as high_value, f.rivals as rivals
+        select f.key, f.why, f.expected, f.version, f.low_op, f.high_op, coalesce(f.low_value, a.value) as low_value,
+            coalesce(f.high_value, b.value) as high_value, f.rivals
         from {first_rows("found_lost_update", "key, why, expected, version")} f
             left join register_links a on f.key = a.key and f.low_op = a.op and f.expected = a.expected
             left join register_links b on f.key = b.key and f.high_op = b.op and f.expected = b.expected

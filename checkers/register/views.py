@@ -34,12 +34,12 @@ INITIAL: Final = -INFINITY
 ROWS: Final = View(
     "register_rows",
     f"""
-    select e.op as op, e.sub as sub, e.process as process, e.key as key,
+    select e.op, e.sub, e.process, e.key,
         case e.kind when 'register-write' then 'write' when 'register-read' then 'read' when 'register-cas' then 'cas'
             when 'commit' then 'write' else 'read' end as kind,
         coalesce(e.value, {INITIAL}) as value, coalesce(e.expected, {INITIAL}) as expected,
-        e.version as version, e.call as call,
-        {RETURNED} as ret, e.outcome as outcome
+        e.version, e.call,
+        {RETURNED} as ret, e.outcome
     from effects e
     where e.kind in ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')
     """,
@@ -71,8 +71,7 @@ UNCLEAR: Final = View(
 READS: Final = View(
     "register_reads",
     f"""
-    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.version as version, r.call as call,
-        r.ret as ret
+    select r.key, r.value, r.op, r.sub, r.version, r.call, r.ret
     from register_rows r left join register_unclear u on r.key = u.key
     where r.kind = 'read' and r.outcome = 'ok' and r.ret < {INFINITY} and u.key is null
     """,
@@ -87,7 +86,7 @@ DOUBTED: Final = View(
 CONFIRMED: Final = View(
     "register_confirmed",
     """
-    select d.key as key, d.value as value
+    select d.key, d.value
     from register_doubted d join register_reads r on d.key = r.key and d.value = r.value group by d.key, d.value
     """,
     keep=True,
@@ -97,8 +96,7 @@ CONFIRMED: Final = View(
 WRITTEN: Final = View(
     "register_written",
     """
-    select w.key as key, w.value as value, w.op as op, w.sub as sub, w.kind as kind, w.expected as expected,
-        w.version as version, w.call as call, w.ret as ret,
+    select w.key, w.value, w.op, w.sub, w.kind, w.expected, w.version, w.call, w.ret,
         case when w.outcome = 'ok' or c.value is not null then 1 else 0 end as certain
     from register_writers w
         left join register_confirmed c on w.key = c.key and w.value = c.value
@@ -114,8 +112,7 @@ SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
 SEEN: Final = View(
     "register_seen",
     """
-    select r.key as key, r.value as value, r.op as op, r.sub as sub, r.version as version, r.call as call,
-        r.ret as ret, w.op as write_op, w.call as write_call
+    select r.key, r.value, r.op, r.sub, r.version, r.call, r.ret, w.op as write_op, w.call as write_call
     from register_reads r left join register_kept w on r.key = w.key and r.value = w.value
     """,
     keep=True,
@@ -124,8 +121,7 @@ SEEN: Final = View(
 LINKS: Final = View(
     "register_links",
     """
-    select c.key as key, c.value as value, c.expected as expected, c.op as op, c.sub as sub, c.version as version,
-        c.call as call, c.ret as ret, w.op as write_op, w.call as write_call
+    select c.key, c.value, c.expected, c.op, c.sub, c.version, c.call, c.ret, w.op as write_op, w.call as write_call
     from register_kept c left join register_kept w on c.key = w.key and c.expected = w.value
     where c.kind = 'cas'
     """,
@@ -170,7 +166,7 @@ CLUSTER_VIEWS: Final = (SEEN, LINKS, CLUSTERS, VERSIONED)
 PLACED: Final = View(
     "register_placed",
     f"""
-    select c.key as key, c.value as value, c.first_ret as first_ret, c.last_call as last_call,
+    select c.key, c.value, c.first_ret, c.last_call,
         case when v.key is not null then {INITIAL} else coalesce(a.up, c.value) end as chain,
         case when v.key is null then coalesce(a.steps, 0) when c.value = {INITIAL} then {INITIAL}
             else c.low_version end as place,

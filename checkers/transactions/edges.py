@@ -42,7 +42,7 @@ ENDS: Final = View("txn_ends", "select key, max(run) as run from txn_slots group
 LAST: Final = View(
     "txn_last",
     """
-    select s.key as key, s.op as op, max(s.value) as value
+    select s.key, s.op, max(s.value) as value
     from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
     """,
     keep=True,
@@ -53,7 +53,7 @@ FOLLOWERS: Final = View(
     "txn_followers",
     f"""
     select key, version, op, min(sub) as sub, min(value) as value, min(call) as call from (
-        select w.key as key, cast(0 as bigint) as version, w.op as op, w.sub as sub, w.value as value, w.call as call
+        select w.key, cast(0 as bigint) as version, w.op, w.sub, w.value, w.call
         from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
             left join txn_disordered d on w.key = d.key left join txn_last l on w.key = l.key and w.op = l.op
         where w.listed = 1 and s.key is null and d.key is null and l.op is null
@@ -72,7 +72,7 @@ FOLLOWERS: Final = View(
 SOURCES: Final = View(
     "txn_sources",
     f"""
-    select s.key as key, cast(0 as bigint) as version, s.op as op, {RW} as kind, s.value as low
+    select s.key, cast(0 as bigint) as version, s.op, {RW} as kind, s.value as low
     from txn_list_seen s left join txn_ends e on s.key = e.key
     where s.run = coalesce(e.run, 0) and (s.writer is null or s.writer <> s.op)
     union all
@@ -88,8 +88,7 @@ SOURCES: Final = View(
 FANS: Final = View(
     "txn_fans",
     f"""
-    select n.key as key, n.version as version, n.many as many, n.least as least, n.call as call,
-        0 - f.op * {_MANY_SUBS} - f.sub - 1 as node, f.value as value
+    select n.key, n.version, n.many, n.least, n.call, 0 - f.op * {_MANY_SUBS} - f.sub - 1 as node, f.value
     from (
         select key, version, count(*) as many, min(op) as least, min(call) as call
         from txn_followers group by key, version) n
@@ -101,7 +100,7 @@ FANS: Final = View(
 TIED: Final = View(
     "txn_tied",
     """
-    select s.key as key, s.version as version, s.op as op, min(s.low) as low
+    select s.key, s.version, s.op, min(s.low) as low
     from txn_sources s join txn_followers f on s.key = f.key and s.version = f.version and s.op = f.op
     group by s.key, s.version, s.op
     """,
@@ -112,7 +111,7 @@ TIED: Final = View(
 REPEATS: Final = View(
     "txn_repeats",
     """
-    select r.key as key, r.op as first_op, max(coalesce(r.writer, f.writer)) as second_op, min(f.value) as low,
+    select r.key, r.op as first_op, max(coalesce(r.writer, f.writer)) as second_op, min(f.value) as low,
         min(r.value) as high
     from txn_register_seen r join txn_register_seen f on r.key = f.key and r.op = f.op
     where f.turn = 1 and r.turn > 1 and r.writer is distinct from f.writer
@@ -189,7 +188,7 @@ WINDOWED: Final = View(
         rows between unbounded preceding and current row) as bigint) as place
     from (select node, process, call, ret,
             case when reached is null or reached < call then 1 else 0 end as begins from (
-        select n.node as node, n.process as process, n.call as call, n.ret as ret, max(s.until) over (
+        select n.node, n.process, n.call, n.ret, max(s.until) over (
             {order_by("n.call, n.node")} rows between unbounded preceding and 1 preceding) as reached
         from txn_nodes n left join txn_spans s on n.node = s.node) as reaching) as begun
     """,
@@ -199,7 +198,7 @@ WINDOWED: Final = View(
 CANDIDATES: Final = View(
     "txn_candidates",
     """
-    select n.node as node, n.process as process, n.call as call, n.ret as ret, n.place as place
+    select n.node, n.process, n.call, n.ret, n.place
     from txn_windowed n join (select place from txn_windowed group by place having count(*) > 1) w on n.place = w.place
     """,
     keep=True,
@@ -210,7 +209,7 @@ EDGE_VIEWS: Final = (
 )  # fmt: skip
 
 CANDIDATE_EDGES: Final = """
-    select e.source as source, e.target as target, min(e.kind) as kind
+    select e.source, e.target, min(e.kind) as kind
     from txn_edges e join txn_candidates s on e.source = s.node
         join txn_candidates t on e.target = t.node and s.place = t.place
     where e.source <> e.target group by e.source, e.target

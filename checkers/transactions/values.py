@@ -41,7 +41,7 @@ G1A: Final = Check(
         View(
             "found_g1a",
             """
-            select f.key as key, f.value as value, f.op as read_op, min(w.op) as write_op, f.reads as reads
+            select f.key, f.value, f.op as read_op, min(w.op) as write_op, f.reads
             from txn_foreign f join txn_written w on f.key = w.key and f.value = w.value
             group by f.key, f.value, f.op, f.reads
             """,
@@ -69,7 +69,7 @@ GARBAGE_READ: Final = Check(
         View(
             "found_garbage_read",
             """
-            select f.key as key, f.value as value, f.op as read_op, f.reads as reads
+            select f.key, f.value, f.op as read_op, f.reads
             from txn_foreign f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
             """,
             keep=True,
@@ -110,8 +110,7 @@ G1B: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.write_op as write_op, f.read_op as read_op, f.reads as reads,
-            w.value as last
+        select f.key, f.value, f.write_op, f.read_op, f.reads, w.value as last
         from {first_rows("found_g1b", "key, value")} f
             join txn_writers w on f.key = w.key and f.write_op = w.op and w.final = 1
         {order_by("f.key, f.value")}
@@ -138,7 +137,7 @@ INTERNAL: Final = Check(
         View(
             "txn_own_lists",
             """
-            select w.key as key, w.op as op, w.value as value, w.sub as sub, r.read_sub as read_sub
+            select w.key, w.op, w.value, w.sub, r.read_sub
             from txn_writers w join (
                 select op, key, read_sub from txn_elements where position = 0
                 union all
@@ -151,7 +150,7 @@ INTERNAL: Final = Check(
         View(
             "txn_own_registers",
             """
-            select r.op as op, r.key as key, r.sub as read_sub, r.value as read_value, max(w.sub) as sub
+            select r.op, r.key, r.sub as read_sub, r.value as read_value, max(w.sub) as sub
             from txn_register_reads r join txn_writers w on r.op = w.op and r.key = w.key
             where w.sub < r.sub group by r.op, r.key, r.sub, r.value
             """,
@@ -159,7 +158,7 @@ INTERNAL: Final = Check(
         View(
             "found_internal",
             f"""
-            select o.key as key, o.op as read_op, o.value as value, min(o.read_sub) as sub,
+            select o.key, o.op as read_op, o.value, min(o.read_sub) as sub,
                 case when o.sub < o.read_sub then 'lacks' else 'early' end as why
             from txn_own_lists o left join txn_elements e
                 on o.op = e.op and o.read_sub = e.read_sub and o.key = e.key and o.value = e.value
@@ -176,8 +175,7 @@ INTERNAL: Final = Check(
             select key, op, value, sub, 'order' from (
                 select key, op, value, sub, position, {previous("position", by="key, op", order="sub")} as former
                 from (
-                    select w.key as key, w.op as op, w.value as value, w.sub as sub,
-                        coalesce(s.position, {INFINITY}) as position
+                    select w.key, w.op, w.value, w.sub, coalesce(s.position, {INFINITY}) as position
                     from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
                         left join txn_disordered d on w.key = d.key
                     where w.listed = 1 and d.key is null) as placed) as paired
@@ -212,7 +210,7 @@ DUPLICATE_ELEMENTS: Final = Check(
             "found_duplicate_elements",
             """
             select key, value, min(op) as read_op, count(*) as reads from (
-                select e.key as key, e.value as value, e.op as op, e.read_sub as read_sub
+                select e.key, e.value, e.op, e.read_sub
                 from txn_elements e join (
                     select key, value from txn_cells group by key, value having count(*) > 1) c
                     on e.key = c.key and e.value = c.value
@@ -247,7 +245,7 @@ INCOMPATIBLE_ORDER: Final = Check(
         View(
             "found_incompatible_order",
             """
-            select c.key as key, c.position as position, min(c.value) as low, max(c.value) as high, count(*) as rivals
+            select c.key, c.position, min(c.value) as low, max(c.value) as high, count(*) as rivals
             from txn_ordered_cells c join (
                     select key, min(position) as position from (
                         select key, position from txn_ordered_cells
@@ -260,8 +258,7 @@ INCOMPATIBLE_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.position as position, f.low as low, f.high as high, f.rivals as rivals,
-            min(a.op) as low_op, min(b.op) as high_op
+        select f.key, f.position, f.low, f.high, f.rivals, min(a.op) as low_op, min(b.op) as high_op
         from {first_rows("found_incompatible_order", "key")} f
             join txn_ordered_cells a on f.key = a.key and f.position = a.position and f.low = a.value
             join txn_ordered_cells b on f.key = b.key and f.position = b.position and f.high = b.value

@@ -67,8 +67,7 @@ UNCLEAR: Final = View(
 POSSIBLE: Final = View(
     "txn_possible",
     """
-    select w.key as key, w.value as value, w.op as op, w.sub as sub, w.call as call, w.outcome as outcome,
-        w.listed as listed, w.final as final
+    select w.key, w.value, w.op, w.sub, w.call, w.outcome, w.listed, w.final
     from txn_written w left join txn_unclear u on w.key = u.key where w.outcome <> 'fail' and u.key is null
     """,
     keep=True,
@@ -84,7 +83,7 @@ LISTS: Final = View(
 ELEMENTS: Final = View(
     "txn_elements",
     """
-    select r.op as op, r.sub - r.position as read_sub, r.key as key, r.position as position, r.value as value
+    select r.op, r.sub - r.position as read_sub, r.key, r.position, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is not null and u.key is null
     """,
@@ -101,7 +100,7 @@ CELLS: Final = View(
 REGISTER_READS: Final = View(
     "txn_register_reads",
     """
-    select r.op as op, r.sub as sub, r.key as key, r.value as value
+    select r.op, r.sub, r.key, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null and l.key is null
     """,
@@ -111,8 +110,7 @@ REGISTER_READS: Final = View(
 FOREIGN: Final = View(
     "txn_foreign",
     """
-    select s.key as key, s.value as value, min(s.op) as op, cast(sum(s.reads) as bigint) as reads,
-        max(s.listed) as listed
+    select s.key, s.value, min(s.op) as op, cast(sum(s.reads) as bigint) as reads, max(s.listed) as listed
     from (
         select key, value, op, reads, 1 as listed from txn_cells
         union all select key, value, op, 1, 0 from txn_register_reads where value is not null) s
@@ -125,8 +123,7 @@ FOREIGN: Final = View(
 RANKED: Final = View(
     "txn_ranked",
     f"""
-    select e.op as op, e.read_sub as read_sub, e.key as key, e.value as value,
-        {row_number(by="e.op, e.read_sub", order="e.position")} - 1 as position
+    select e.op, e.read_sub, e.key, e.value, {row_number(by="e.op, e.read_sub", order="e.position")} - 1 as position
     from txn_elements e join (select key from txn_foreign where listed = 1 group by key) k on e.key = k.key
         left join txn_foreign f on e.key = f.key and e.value = f.value
     where f.key is null
@@ -138,7 +135,7 @@ RANKED: Final = View(
 ORDERED: Final = View(
     "txn_ordered_cells",
     """
-    select c.key as key, c.position as position, c.value as value, c.op as op
+    select c.key, c.position, c.value, c.op
     from txn_cells c left join (select key from txn_foreign group by key) k on c.key = k.key where k.key is null
     union all select key, position, value, min(op) from txn_ranked group by key, position, value
     """,
@@ -159,7 +156,7 @@ DISORDERED: Final = View(
 OBSERVED: Final = View(
     "txn_observed",
     """
-    select p.op as op from (select key, value, op from txn_possible where outcome = 'info') p join (
+    select p.op from (select key, value, op from txn_possible where outcome = 'info') p join (
         select key, value from txn_cells union all select key, value from txn_register_reads) s
         on p.key = s.key and p.value = s.value
     group by p.op
@@ -170,8 +167,7 @@ OBSERVED: Final = View(
 WRITERS: Final = View(
     "txn_writers",
     """
-    select p.key as key, p.value as value, p.op as op, p.sub as sub, p.call as call, p.listed as listed,
-        p.final as final
+    select p.key, p.value, p.op, p.sub, p.call, p.listed, p.final
     from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
     """,
     keep=True,
@@ -186,7 +182,7 @@ SLOTS: Final = View(
         select key, position, value, op, sub, final, former, former_value,
             case when former is null or former <> op then 1 else 0 end as changed
         from (
-            select c.key as key, c.position as position, c.value as value, w.op as op, w.sub as sub, w.final as final,
+            select c.key, c.position, c.value, w.op, w.sub, w.final,
                 {previous("w.op", by="c.key", order="c.position")} as former,
                 {previous("w.value", by="c.key", order="c.position")} as former_value
             from txn_ordered_cells c join txn_writers w on c.key = w.key and c.value = w.value
@@ -200,7 +196,7 @@ SLOTS: Final = View(
 LIST_READS: Final = View(
     "txn_list_reads",
     """
-    select e.op as op, e.key as key, e.read_sub as read_sub, max(e.position) + 1 as length
+    select e.op, e.key, e.read_sub, max(e.position) + 1 as length
     from txn_elements e left join (select key from txn_foreign group by key) k on e.key = k.key
     where k.key is null group by e.op, e.key, e.read_sub
     union all
@@ -218,8 +214,7 @@ LIST_READS: Final = View(
 LIST_SEEN: Final = View(
     "txn_list_seen",
     """
-    select r.op as op, r.read_sub as sub, r.key as key, r.length as length, s.value as value, s.op as writer,
-        s.final as final, coalesce(s.run, 0) as run
+    select r.op, r.read_sub as sub, r.key, r.length, s.value, s.op as writer, s.final, coalesce(s.run, 0) as run
     from txn_list_reads r left join txn_slots s on r.key = s.key and r.length - 1 = s.position
         left join txn_disordered d on r.key = d.key
     where d.key is null
@@ -236,8 +231,7 @@ OWN_WRITES: Final = View(
 REGISTER_SEEN: Final = View(
     "txn_register_seen",
     f"""
-    select r.op as op, r.sub as sub, r.key as key, r.value as value, w.op as writer, w.final as final,
-        {row_number(by="r.op, r.key", order="r.sub")} as turn
+    select r.op, r.sub, r.key, r.value, w.op as writer, w.final, {row_number(by="r.op, r.key", order="r.sub")} as turn
     from txn_register_reads r left join txn_first_writes f on r.op = f.op and r.key = f.key
         left join txn_writers w on r.key = w.key and r.value = w.value
         left join txn_foreign x on r.key = x.key and r.value = x.value
