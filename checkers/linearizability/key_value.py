@@ -21,9 +21,7 @@ from typing import Any, ClassVar, Final
 
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
-READ: Final = 0
-WRITE: Final = 1
-APPEND: Final = 2
+READ, WRITE, APPEND = range(3)
 
 State = tuple[str | None, int]
 """A string that was read, and how many of its characters are there; no string, and 0: lost."""

@@ -9,10 +9,7 @@ from assay.checkers.linearizability.fifo_queue import FifoQueue
 from assay.checkers.linearizability.key_value import KeyValue
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
-READ: Final = 0
-WRITE: Final = 1
-CAS: Final = 2
-CAS_REFUSED: Final = 3
+READ, WRITE, CAS, CAS_REFUSED = range(4)
 
 
 class Register(Model):

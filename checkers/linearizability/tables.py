@@ -15,27 +15,10 @@ from assay.checkers.linearizability.layout import Layout
 
 Ints = NDArray[np.int64]
 
-# Places in ``counters``.
-EVENT: Final = 0
-PHASE: Final = 1
-AT: Final = 2
-CURRENT: Final = 3
-SEEN: Final = 4
-NEXT: Final = 5
-HEAD: Final = 6
-"""How many of ``current`` (phase 1) or ``seen`` (phase 2) are dealt with."""
-TRAIL: Final = 7
-PENDING: Final = 8
-READS: Final = 9
-OPEN: Final = 10
-GENERATION: Final = 11
-STAMP: Final = 12
-REQUESTS: Final = 13
-BUDGET: Final = 14
-WIDEST: Final = 15
-LARGEST: Final = 16
-"""The largest set of configurations kept at one return."""
-EXPLORED: Final = 17
+# Places in ``counters``. ``HEAD``: how many of ``current`` (phase 1) or ``seen`` (phase 2) are dealt with.
+# ``LARGEST``: the largest set of configurations kept at one return.
+EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
+READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, WIDEST, LARGEST, EXPLORED = range(9, 18)
 COUNTERS: Final = 18
 
 

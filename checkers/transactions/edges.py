@@ -27,11 +27,7 @@ from assay.checkers.check import View
 from assay.checkers.sql import order_by
 from assay.checkers.transactions.views import INITIAL
 
-WW: Final = 0
-WR: Final = 1
-FIRST: Final = 2
-RW: Final = 3
-THEN: Final = 4
+WW, WR, FIRST, RW, THEN = range(5)
 """Kinds of edges, the strongest evidence first; ``THEN`` leads from a fan to its followers."""
 
 _MANY_SUBS: Final = 2**20

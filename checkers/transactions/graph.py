@@ -35,11 +35,7 @@ Flags = NDArray[np.bool_]
 ORDER: Final = 5
 """The kind of edges that time draws, in addition to those of ``txn_edges``."""
 
-G0: Final = 0
-G1C: Final = 1
-G_SINGLE: Final = 2
-G_NONADJACENT: Final = 3
-G2_ITEM: Final = 4
+G0, G1C, G_SINGLE, G_NONADJACENT, G2_ITEM = range(5)
 CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
 """The strongest first: each is ruled out by every isolation level that rules out a later one."""
 

@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,11 +64,11 @@ def add(commands: Any) -> None:
         help=f"what the operations are of ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it",
     )  # fmt: skip
     parser.add_argument(
-        "--time-limit", type=_seconds, metavar="SECONDS",
+        "--time-limit", dest="seconds", type=_seconds, metavar="SECONDS",
         help="that the search by --model may take for each key; beyond it the key is unknown (300)",
     )  # fmt: skip
     parser.add_argument(
-        "--memory-limit", type=_bytes, metavar="SIZE",
+        "--memory-limit", dest="bytes", type=_bytes, metavar="SIZE",
         help="that the search may take on this machine, all cores together, without the history: 2GB, 512MB (4GiB)",
     )  # fmt: skip
     parser.add_argument(
@@ -78,7 +79,7 @@ def add(commands: Any) -> None:
         "--order", choices=ORDERS, default=ORDERS[0], help="time: by :time, where there is one; file: as in the file"
     )
     parser.add_argument(
-        "--cas-refusals", action="store_true",
+        "--cas-refusals", dest="refusals", action="store_true",
         help="a cas that ended :fail without an error found another value there (default: it says nothing)",
     )  # fmt: skip
     parser.add_argument(
@@ -117,17 +118,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def request(arguments: argparse.Namespace) -> Request:
     """What the arguments ask for."""
-    return Request(
-        path=arguments.path,
-        format=arguments.format,
-        model=arguments.model,
-        keys=arguments.keys,
-        order=arguments.order,
-        refusals=arguments.cas_refusals,
-        family=arguments.family,
-        seconds=arguments.time_limit,
-        bytes=arguments.memory_limit,
-    )
+    return Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})
 
 
 def _model(text: str) -> str:

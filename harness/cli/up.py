@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from assay.harness.cli.command import Exit, InputError, note, positive, reading, system_option
-from assay.harness.run.systems import system_named
+from assay.harness.run.systems import system_named, with_defect
 
 if TYPE_CHECKING:
     from assay.cluster.system import System
@@ -50,7 +50,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _system(arguments: argparse.Namespace) -> System:
     """Raises ``SettingsError``, ``InputError``."""
     from assay.cluster.system import Standalone
-    from assay.harness.run.variant import with_defect
 
     system = system_named(arguments.system)
     if isinstance(system, Standalone):

@@ -3,7 +3,7 @@
 Read them in this order:
 
 - ``read``: a file to its operations; ``recognise``: which format a file has, by how it begins.
-- ``jepsen_edn`` (``history.edn``) and ``jepsen_log`` (lines of ``jepsen.log``), both on ``edn`` (the notation).
+- ``jepsen_log`` (lines of ``jepsen.log``), on ``edn`` (the notation), in which ``history.edn`` is written, too.
 - ``entry`` (what one map or line says), ``keys`` (which object it is about), ``pairing`` (calls and completions to
   operations), ``shapes`` (what each model's operations look like).
 - ``plain`` (values as JSON), ``source`` (the text of a file, in pieces), ``malformed`` (errors with line and column).

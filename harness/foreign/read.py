@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from assay.harness.foreign import jepsen_edn
+from assay.harness.foreign.edn import Reader
+from assay.harness.foreign.entry import Entry, from_map
 from assay.harness.foreign.jepsen_log import LogReader
 from assay.harness.foreign.keys import Keys
 from assay.harness.foreign.pairing import Order, Pairing
 from assay.harness.foreign.recognise import Format
 from assay.harness.foreign.shapes import MODELS
-from assay.harness.foreign.source import Read
+from assay.harness.foreign.source import Read, pieces
 
 __all__ = ["Foreign", "Format", "read"]
 
@@ -56,6 +58,12 @@ def read(
     begun = time.perf_counter()
     pairing = Pairing(path, MODELS.get(model), model, keys, order, refusals=refusals)
     log = LogReader(path)
-    for entry in jepsen_edn.entries(path, progress) if format is Format.EDN else log.entries(progress):
+    for entry in _maps(path, progress) if format is Format.EDN else log.entries(progress):
         pairing.add(entry)
     return Foreign(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)
+
+
+def _maps(path: Path, progress: Read) -> Iterator[Entry]:
+    """Of Jepsen's ``history.edn`` and its like: a vector of maps, or maps one by one; one operation each."""
+    for place, value in Reader(path, pieces(path, progress)).values():
+        yield from_map(path, place, value)

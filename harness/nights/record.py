@@ -51,13 +51,8 @@ def record(folder: Path) -> Run:
         seed=info.seed,
         started=info.started,
         status=_status(info),
-        verdict=None,
         problem=info.problem,
         run_seconds=_seconds(info),
-        check_seconds=None,
-        engine=None,
-        operations=None,
-        effects=None,
         digest=info.digest,
     )
     if run.status not in (store.FINISHED, store.INTERRUPTED):
@@ -195,18 +190,9 @@ def _unreadable(folder: Path) -> Run:
         workload=str(settings.get("experiment", UNKNOWN)),
         nemesis="+".join(map(str, nemesis)) or NONE if isinstance(nemesis, list) else UNKNOWN,
         defect=str(chosen.get("defect") or NONE),
-        cluster=None,
-        seed=None,
         started=_stamp(folder).isoformat(),
         status=DAMAGED,
-        verdict=None,
         problem="run.json is missing or damaged",
-        run_seconds=None,
-        check_seconds=None,
-        engine=None,
-        operations=None,
-        effects=None,
-        digest=None,
     )
 
 

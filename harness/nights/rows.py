@@ -7,7 +7,8 @@ nanoseconds since the run began, as in its history, unless a name says seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from types import UnionType
+from typing import Any, Final, get_args, get_origin
 
 import msgspec
 import pyarrow as pa
@@ -76,21 +77,21 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     nemesis: str
     defect: str
-    cluster: str | None
-    seed: int | None
+    cluster: str | None = None
+    seed: int | None = None
     started: str
     """ISO 8601, UTC."""
     status: str
     """As in ``run.json``, or ``damaged``, or ``abandoned``."""
-    verdict: str | None
+    verdict: str | None = None
     problem: str | None
-    run_seconds: float | None
+    run_seconds: float | None = None
     """Of the wall's clock, with set-up; a simulated run's own time is another."""
-    check_seconds: float | None
-    engine: str | None
-    operations: int | None
-    effects: int | None
-    digest: str | None
+    check_seconds: float | None = None
+    engine: str | None = None
+    operations: int | None = None
+    effects: int | None = None
+    digest: str | None = None
     unknown: tuple[str, ...] = ()
     findings: tuple[Found, ...] = ()
     faults: tuple[FaultLife, ...] = ()
@@ -100,68 +101,23 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 _TEXT: Final = pa.string()
 _NUMBER: Final = pa.int64()
 
-SCHEMA: Final = pa.schema(
-    {
-        "run": _TEXT,
-        "folder": _TEXT,
-        "test": _TEXT,
-        "workload": _TEXT,
-        "nemesis": _TEXT,
-        "defect": _TEXT,
-        "cluster": _TEXT,
-        "seed": _NUMBER,
-        "started": _TEXT,
-        "status": _TEXT,
-        "verdict": _TEXT,
-        "problem": _TEXT,
-        "run_seconds": pa.float64(),
-        "check_seconds": pa.float64(),
-        "engine": _TEXT,
-        "operations": _NUMBER,
-        "effects": _NUMBER,
-        "digest": _TEXT,
-        "unknown": pa.list_(_TEXT),
-        "findings": pa.list_(
-            pa.struct(
-                {
-                    "anomaly": _TEXT,
-                    "forbidden": pa.bool_(),
-                    "instances": _NUMBER,
-                    "time": _NUMBER,
-                    "since_fault": _NUMBER,
-                }
-            )
-        ),
-        "faults": pa.list_(
-            pa.struct(
-                {
-                    "id": _NUMBER,
-                    "fault": _TEXT,
-                    "targets": pa.list_(_TEXT),
-                    "intended": _NUMBER,
-                    "injected": _NUMBER,
-                    "healed": _NUMBER,
-                    "recovered": _NUMBER,
-                    "took_effect": pa.bool_(),
-                    "failed": pa.bool_(),
-                }
-            )
-        ),
-        "returns": pa.list_(
-            pa.struct(
-                {
-                    "fault_id": _NUMBER,
-                    "fault": _TEXT,
-                    "key": _TEXT,
-                    "change": _TEXT,
-                    "look": _TEXT,
-                    "changed": _NUMBER,
-                    "looked": _NUMBER,
-                }
-            )
-        ),
-    }
-)
+
+def _columns(kind: type[msgspec.Struct]) -> dict[str, pa.DataType]:
+    return {field.name: _parquet(field.type) for field in msgspec.structs.fields(kind)}
+
+
+def _parquet(kind: Any) -> pa.DataType:
+    """How Parquet keeps a field of this type, which may be None in any row."""
+    if get_origin(kind) is tuple:
+        return pa.list_(_parquet(get_args(kind)[0]))
+    if isinstance(kind, UnionType):
+        return _parquet(get_args(kind)[0])
+    if issubclass(kind, msgspec.Struct):
+        return pa.struct(_columns(kind))
+    return {str: _TEXT, int: _NUMBER, float: pa.float64(), bool: pa.bool_()}[kind]
+
+
+SCHEMA: Final = pa.schema(_columns(Run))
 """``Run`` in Parquet."""
 FORMER: Final = {"took_effect": "bit"}
 """Columns of faults in data sets from before, where they had other names."""

@@ -86,7 +86,12 @@ def pytest_configure(config: pytest.Config) -> None:
         options = read_options(config)
         if any(call.get_hookimpls() for call in _added(config)):
             registry_of(config)  # now, where what is wrong with it ends the session with a usage error
-        if options.nemesis or options.nemesis_target or options.replay or options.nemesis_trigger != DEFAULT_TRIGGER:
+        if (
+            options.nemesis
+            or options.settings.nemesis_target
+            or options.settings.replay
+            or options.settings.nemesis_trigger != DEFAULT_TRIGGER
+        ):
             _check_faults(options, registry_of(config).faults)
         if options.explore is not None:
             _check_search(options)
@@ -319,8 +324,8 @@ def _combinations(options: Options, faults: Catalogue) -> tuple[tuple[str, ...],
     """The faults of each test."""
     from assay.harness.run.faults import combinations, fault_names, replayed
 
-    if options.replay is not None:
-        return (fault_names(replayed(options.replay, faults)),)
+    if options.settings.replay is not None:
+        return (fault_names(replayed(options.settings.replay, faults)),)
     return combinations(options.nemesis, faults)
 
 
@@ -334,15 +339,15 @@ def _mixes(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
 def _check_faults(options: Options, faults: Catalogue) -> None:
     from assay.harness.run.faults import check_target, check_trigger
 
-    if options.replay is not None and (options.nemesis or options.nemesis_target):
+    if options.settings.replay is not None and (options.nemesis or options.settings.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
     _combinations(options, faults)
-    check_target(options.nemesis_target)
-    check_trigger(options.nemesis_trigger)
+    check_target(options.settings.nemesis_target)
+    check_trigger(options.settings.nemesis_trigger)
 
 
 def _check_search(options: Options) -> None:
-    if options.replay is not None or options.nemesis_target or options.repeat > 1:
+    if options.settings.replay is not None or options.settings.nemesis_target or options.repeat > 1:
         raise SettingsError("--explore draws its own schedules; leave out --replay, --nemesis-target and --repeat")
     if options.cluster == DOCKER:
         raise SettingsError(

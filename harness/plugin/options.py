@@ -6,37 +6,13 @@ environment that has the plugin, also where no experiment is tested.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import pytest
 
-from assay.harness.run.command_line import (
-    DEFAULT_CONCURRENCY,
-    DEFAULT_INTERVAL,
-    DEFAULT_NODES,
-    DEFAULT_TIME_LIMIT,
-    DEFAULT_TIMEOUT,
-    DEFAULT_TRIGGER,
-    DEFAULT_ZOOKEEPERS,
-)
-from assay.harness.run.settings import (
-    CLUSTERS,
-    ENGINES,
-    KEEP,
-    Budget,
-    Settings,
-    parse_budget,
-    parse_choice,
-    parse_concurrency,
-    parse_count,
-    parse_engine,
-    parse_rate,
-    parse_seconds,
-    parse_seed,
-    parse_setting,
-    repeated_seed,
-)
+from assay.harness.run import command_line
+from assay.harness.run import settings as parsing
+from assay.harness.run.settings import CLUSTERS, ENGINES, KEEP, Budget, Settings, repeated_seed
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -51,7 +27,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
              "'none' (default), 'all'")  # fmt: skip
-    add("--nemesis-interval", default=DEFAULT_INTERVAL, metavar="S", help="seconds from injection to injection (10)")
+    add(
+        "--nemesis-interval",
+        default=command_line.DEFAULT_INTERVAL,
+        metavar="S",
+        help="seconds from injection to injection (10)",
+    )
     add("--nemesis-target", default=None, metavar="WHO",
         help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
         "consumer, consumers, zookeeper, zookeepers, origin, or nodes by name: n2, n1+n3 (docs/faults.md)")  # fmt: skip
@@ -59,7 +40,7 @@ def add_options(parser: pytest.Parser) -> None:
         help="play the schedule of this file (a run's schedule.json, or one written by hand)")  # fmt: skip
     add(
         "--nemesis-trigger",
-        default=DEFAULT_TRIGGER,
+        default=command_line.DEFAULT_TRIGGER,
         metavar="WHEN",
         help="'every' interval (default), 'after:N' acknowledged operations, 'event:NAME' or 'event:NAME:KEY', "
         "'hold:NAME' or 'hold:NAME:KEY': exactly at the event (--nemesis-list has some)",
@@ -70,13 +51,18 @@ def add_options(parser: pytest.Parser) -> None:
         "run, repeating the option makes separate tests; 'none' (default), 'all' (a test for each that a workload "
         "takes), 'random' (drawn from the seed; docs/mixes.md)")  # fmt: skip
     add("--workload-mix-list", action="store_true", help="list the mixes of the tests that are collected, and exit")
-    add("--time-limit", default=DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
+    add("--time-limit", default=command_line.DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
     add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
-    add("--operation-timeout", default=DEFAULT_TIMEOUT, metavar="S",
+    add("--operation-timeout", default=command_line.DEFAULT_TIMEOUT, metavar="S",
         help="seconds after which an operation's outcome counts as unknown (5)")  # fmt: skip
-    add("--concurrency", default=DEFAULT_CONCURRENCY, metavar="N", help="workers: 6, or 2n for two per node (2n)")
-    add("--nodes", default=DEFAULT_NODES, metavar="N", help="nodes of each role of the system (3)")
-    add("--zookeepers", default=DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
+    add(
+        "--concurrency",
+        default=command_line.DEFAULT_CONCURRENCY,
+        metavar="N",
+        help="workers: 6, or 2n for two per node (2n)",
+    )
+    add("--nodes", default=command_line.DEFAULT_NODES, metavar="N", help="nodes of each role of the system (3)")
+    add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
     add("--workers", default=None, metavar="N",
         help="nodes for clients that live on nodes of their own (default: as many as --nodes, at most 3)")  # fmt: skip
     add("--seed", default=None, metavar="N", help="repeat a run; in the simulation exactly (default: drawn)")
@@ -105,29 +91,17 @@ def add_options(parser: pytest.Parser) -> None:
 class Options:
     """The session's options, judged. ``cluster`` None: whichever there is; ``seed`` None: to be drawn."""
 
+    settings: Settings
+    """All that is the same in each run of the session."""
     nemesis: tuple[str, ...]
-    nemesis_interval: float
-    nemesis_target: str | None
-    time_limit: float
-    rate: float | None
-    operation_timeout: float
-    concurrency: int
-    nodes: int
-    zookeepers: int
+    """As given: each a combination."""
+    workload_mix: tuple[str, ...]
     seed: int | None
     repeat: int
     cluster: str | None
-    store: Path
-    keep_cluster: str
-    defect: str | None
     engine: str
     spark_master: str | None
-    replay: Path | None
-    nemesis_trigger: str
-    configuration: tuple[str, ...]
     explore: Budget | None
-    client_nodes: int | None = None
-    workload_mix: tuple[str, ...] = ()
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -141,31 +115,36 @@ def read_options(config: pytest.Config) -> Options:
         return None if value is None else str(value)
 
     cluster, seed = optional("--cluster"), optional("--seed")
-    nodes = parse_count("--nodes", text("--nodes"))
-    return Options(
-        nemesis=tuple(config.getoption("--nemesis")),
-        nemesis_interval=parse_seconds("--nemesis-interval", text("--nemesis-interval")),
+    nodes = parsing.parse_count("--nodes", text("--nodes"))
+    explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
+    settings = Settings(
+        seed=0,
+        nemesis_interval=parsing.parse_seconds("--nemesis-interval", text("--nemesis-interval")),
         nemesis_target=optional("--nemesis-target"),
-        time_limit=parse_seconds("--time-limit", text("--time-limit")),
-        rate=parse_rate(optional("--rate")),
-        operation_timeout=parse_seconds("--operation-timeout", text("--operation-timeout")),
-        concurrency=parse_concurrency(text("--concurrency"), nodes),
+        time_limit=parsing.parse_seconds("--time-limit", text("--time-limit")),
+        rate=parsing.parse_rate(optional("--rate")),
+        operation_timeout=parsing.parse_seconds("--operation-timeout", text("--operation-timeout")),
+        concurrency=parsing.parse_concurrency(text("--concurrency"), nodes),
         nodes=nodes,
-        zookeepers=parse_count("--zookeepers", text("--zookeepers")),
-        seed=None if seed is None else parse_seed(seed),
-        repeat=parse_count("--repeat", text("--repeat")),
-        cluster=None if cluster is None else parse_choice("--cluster", cluster, CLUSTERS),
+        zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
         store=config.rootpath / text("--store"),
-        keep_cluster=parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
+        keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
         defect=optional("--defect"),
-        engine=parse_engine(text("--engine"), optional("--spark-master")),
-        spark_master=optional("--spark-master"),
-        replay=None if (replay := optional("--replay")) is None else config.invocation_params.dir / replay,
+        replay=None if replay is None else config.invocation_params.dir / replay,
         nemesis_trigger=text("--nemesis-trigger"),
-        configuration=tuple(parse_setting("--set", word) for word in config.getoption("--set")),
-        explore=None if (explore := optional("--explore")) is None else parse_budget("--explore", explore),
-        client_nodes=None if (count := optional("--workers")) is None else parse_count("--workers", count),
+        configuration=tuple(parsing.parse_setting("--set", word) for word in config.getoption("--set")),
+        client_nodes=None if workers is None else parsing.parse_count("--workers", workers),
+    )
+    return Options(
+        settings=settings,
+        nemesis=tuple(config.getoption("--nemesis")),
         workload_mix=tuple(config.getoption("--workload-mix")),
+        seed=None if seed is None else parsing.parse_seed(seed),
+        repeat=parsing.parse_count("--repeat", text("--repeat")),
+        cluster=None if cluster is None else parsing.parse_choice("--cluster", cluster, CLUSTERS),
+        engine=parsing.parse_engine(text("--engine"), optional("--spark-master")),
+        spark_master=optional("--spark-master"),
+        explore=None if explore is None else parsing.parse_budget("--explore", explore),
     )
 
 
@@ -173,24 +152,6 @@ def settings_for(
     options: Options, *, cluster: str, seed: int, nemesis: tuple[str, ...], mix: tuple[str, ...], number: int
 ) -> Settings:
     """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes."""
-    return Settings(
-        seed=repeated_seed(seed, number),
-        cluster=cluster,
-        nodes=options.nodes,
-        zookeepers=options.zookeepers,
-        nemesis=nemesis,
-        nemesis_interval=options.nemesis_interval,
-        nemesis_target=options.nemesis_target,
-        time_limit=options.time_limit,
-        rate=options.rate,
-        operation_timeout=options.operation_timeout,
-        concurrency=options.concurrency,
-        defect=options.defect,
-        keep_cluster=options.keep_cluster,
-        store=options.store,
-        replay=options.replay,
-        nemesis_trigger=options.nemesis_trigger,
-        configuration=options.configuration,
-        client_nodes=options.client_nodes,
-        workload_mix=mix,
+    return replace(
+        options.settings, seed=repeated_seed(seed, number), cluster=cluster, nemesis=nemesis, workload_mix=mix
     )

@@ -19,20 +19,7 @@ from assay.harness.core.blocking import adapt
 from assay.harness.core.client import Client
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.core.report import describe
-from assay.harness.remote.messages import (
-    LONGEST,
-    PORT,
-    Answer,
-    Answered,
-    Greet,
-    Invoke,
-    Open,
-    Opened,
-    Raised,
-    Request,
-    encode,
-    receive,
-)
+from assay.harness.remote import messages
 from assay.harness.remote.runtime import loaded
 
 GREETING: Final = 1.0
@@ -51,7 +38,9 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m assay.harness.remote", description=__doc__)
     parser.add_argument("--client", required=True, metavar="MODULE:CLASS", help="the workload's client")
     parser.add_argument("--zookeeper", metavar="MODULE:CALLABLE", help="the ZooKeeper client that it gets, if any")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"where to listen ({PORT})")
+    parser.add_argument(
+        "--port", type=int, default=messages.PORT, metavar="N", help=f"where to listen ({messages.PORT})"
+    )
     return parser.parse_args(words)
 
 
@@ -67,7 +56,7 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _Session(make, runtime, reader, writer).run()
 
-    server = await asyncio.start_server(accept, "0.0.0.0", options.port, limit=LONGEST)
+    server = await asyncio.start_server(accept, "0.0.0.0", options.port, limit=messages.LONGEST)
     try:
         await server.serve_forever()
     except asyncio.CancelledError:
@@ -75,13 +64,13 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
     return 0
 
 
-async def ready(address: str, port: int = PORT) -> bool:
+async def ready(address: str, port: int = messages.PORT) -> bool:
     """Does the worker process there answer? Raises ``OSError`` when it cannot be reached."""
     async with asyncio.timeout(GREETING):
         reader, writer = await asyncio.open_connection(address, port)
         try:
-            writer.write(encode(Greet()))
-            return await receive(reader, Answer) is not None
+            writer.write(messages.encode(messages.Greet()))
+            return await messages.receive(reader, messages.Answer) is not None
         finally:
             writer.close()
 
@@ -121,13 +110,13 @@ class _Session:
             await self._close()
 
     def _next(self) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(receive(self._reader, Request))
+        return asyncio.get_running_loop().create_task(messages.receive(self._reader, messages.Request))
 
-    async def _carry_out(self, request: Request, following: asyncio.Task[Any]) -> bytes | None:
+    async def _carry_out(self, request: messages.Request, following: asyncio.Task[Any]) -> bytes | None:
         """The answer; None when no one waits for it. ``following`` ends with the connection, not before."""
-        if isinstance(request, Greet):
-            return encode(Opened())
-        if isinstance(request, Open):
+        if isinstance(request, messages.Greet):
+            return messages.encode(messages.Opened())
+        if isinstance(request, messages.Open):
             self._limit = request.limit
         task = asyncio.get_running_loop().create_task(self._attempt(request))
         try:
@@ -139,38 +128,38 @@ class _Session:
         finally:
             task.cancel()
 
-    async def _outlive(self, request: Open | Invoke, task: asyncio.Task[bytes]) -> None:
+    async def _outlive(self, request: messages.Open | messages.Invoke, task: asyncio.Task[bytes]) -> None:
         """The harness has given it up, which does not undo what is under way."""
-        what = f"operation {request.operation.f}" if isinstance(request, Invoke) else "open"
+        what = f"operation {request.operation.f}" if isinstance(request, messages.Invoke) else "open"
         await asyncio.wait([task], timeout=self._limit)
         came_to = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
         _log.info("%s, for which no one waited any more: %s", what, came_to[:500])
 
-    async def _attempt(self, request: Open | Invoke) -> bytes:
+    async def _attempt(self, request: messages.Open | messages.Invoke) -> bytes:
         try:
-            if isinstance(request, Open):
-                return encode(await self._open(request))
-            return encode(await self._invoke(request.operation))
+            if isinstance(request, messages.Open):
+                return messages.encode(await self._open(request))
+            return messages.encode(await self._invoke(request.operation))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return encode(_raised(error))  # one of the client's own, that it let escape
+            return messages.encode(_raised(error))  # one of the client's own, that it let escape
         except Exception as error:  # noqa: BLE001 - the client's; it goes to the harness with its traceback
-            return encode(_raised(error))
+            return messages.encode(_raised(error))
 
-    async def _open(self, request: Open) -> Opened:
+    async def _open(self, request: messages.Open) -> messages.Opened:
         client = self._client = adapt(self._make())
         async with asyncio.timeout(request.limit):
             await client.open(request.endpoint, self._runtime)
-        return Opened()
+        return messages.Opened()
 
-    async def _invoke(self, operation: Operation) -> Answered:
+    async def _invoke(self, operation: Operation) -> messages.Answered:
         assert self._client is not None, "an operation came before a client was opened"
         completion = await self._client.invoke(operation)
         if not isinstance(completion, Completion):
             raise TypeError(f"invoke returned {completion!r}, not a Completion")
-        return Answered(completion)
+        return messages.Answered(completion)
 
     async def _close(self) -> None:
         client, self._client = self._client, None
@@ -183,5 +172,5 @@ class _Session:
             _log.info("closing a client: %s", describe(error))
 
 
-def _raised(error: BaseException) -> Raised:
-    return Raised(describe(error), "".join(traceback.format_exception(error)))
+def _raised(error: BaseException) -> messages.Raised:
+    return messages.Raised(describe(error), "".join(traceback.format_exception(error)))

@@ -2,12 +2,12 @@
 
 - what: ``experiment`` (the decorator), ``workload_mix`` (what it can take on in addition), ``settings``, ``registry``
   (faults, checks, models and systems of a session), ``faults`` (which runs the options ask for, and the schedule of
-  each), ``variant`` (a system with a defect or settings), ``command_line``
+  each), ``command_line``
 - where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines),
   with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)
 - on disk: ``store``, ``versions``
-- objects by name: ``named``, ``systems``
+- objects by name: ``named``, ``systems`` (also with a defect or settings)
 
 Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:
 stored, search, nights, plugin, cli, and by the workloads.

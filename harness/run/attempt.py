@@ -33,8 +33,8 @@ from assay.harness.run.progress import Progress, Silent
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
+from assay.harness.run.systems import configured, with_defect
 from assay.harness.run.trial import Ended, Trial, Unavailable
-from assay.harness.run.variant import configured, with_defect
 from assay.harness.run.versions import versions
 from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, open_world

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +25,12 @@ class WithClientNodes:
     capability of it finds it.
     """
 
+    name: str
+    defects: Sequence[str]
+    set_up: Callable[[Cluster], Coroutine[Any, Any, None]]
+    find: Callable[..., Coroutine[Any, Any, Node | None]]
+    keys: Callable[[], Sequence[str]]
+
     def __init__(self, system: System, client: type[Any]) -> None:
         """Raises ``ValueError`` for a client that another process could not import, or a system with such a role."""
         if CLIENT_ROLE in system.roles:
@@ -45,16 +51,8 @@ class WithClientNodes:
         return f"{self._system!r} with clients {self._client} on nodes of their own"
 
     @property
-    def name(self) -> str:
-        return self._system.name
-
-    @property
     def roles(self) -> Sequence[str]:
         return (*self._system.roles, CLIENT_ROLE)
-
-    @property
-    def defects(self) -> Sequence[str]:
-        return self._system.defects
 
     @property
     def source(self) -> Sequence[str]:
@@ -84,15 +82,6 @@ class WithClientNodes:
         if list(argv) == self._argv:
             return await server.entry(runtime, self._argv[3:])
         return await self._system.entry(runtime, argv)
-
-    async def set_up(self, cluster: Cluster) -> None:
-        await self._system.set_up(cluster)
-
-    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        return await self._system.find(cluster, what, key)
-
-    def keys(self) -> Sequence[str]:
-        return self._system.keys()
 
 
 def importable(client: type[Any]) -> str:

@@ -99,22 +99,6 @@ class Collector:
 
     def _record(self, node: Node, line: Line) -> None:
         """A node's clock is taken to be the harness's: true in containers and in the simulation, for display only."""
-        self._history.event(
-            time=int((line.time - self._stamps.loop_time(0)) * NANOSECONDS),
-            node=node.name,
-            incarnation=line.incarnation,
-            seq=line.seq,
-            event=line.event,
-            key=line.key,
-            epoch=line.epoch,
-            controller_epoch=line.controller_epoch,
-            zxid=line.zxid,
-            position=line.position,
-            value=line.value,
-            owner=line.owner,
-            detail=line.detail,
-            high_watermark=line.high_watermark,
-            log_start=line.log_start,
-            log_end=line.log_end,
-            topic_id=line.topic_id,
-        )
+        fields = msgspec.structs.asdict(line)
+        time = int((fields.pop("time") - self._stamps.loop_time(0)) * NANOSECONDS)
+        self._history.event(time=time, node=node.name, **fields)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, StrikePoints, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
-from assay.harness.run.variant import configured
+from assay.harness.run.systems import configured
 from assay.nemesis.catalogue import Catalogue, FaultNameError, unsuited
 from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census

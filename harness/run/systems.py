@@ -1,4 +1,4 @@
-"""Which system a command works with when no run names one."""
+"""Which system a command works with when no run names one; and a system with a defect or settings, as options ask."""
 
 from __future__ import annotations
 
@@ -43,3 +43,32 @@ def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
     if not isinstance(system, DefectsDescribed):
         raise SettingsError(f"--system={name} describes no defects: it has no described_defects")
     return system.described_defects
+
+
+def with_defect(system: System, name: str | None) -> System:
+    """The system with one of its defects switched on. Raises ``TypeError`` for one that cannot switch them."""
+    from assay.cluster.system import Switchable
+
+    if name is None:
+        return system
+    if not isinstance(system, Switchable):
+        raise TypeError(f"{system.name} lists defects, but has no with_defect(name) that switches one on")
+    return system.with_defect(name)
+
+
+def configured(system: System, configuration: Sequence[str]) -> System:
+    """The system with other settings of its own, each ``name=value``.
+
+    Raises ``SettingsError`` for a setting that it does not have, or a value of another type.
+    """
+    from assay.cluster.system import Configurable
+
+    for text in configuration:
+        name, _, value = text.partition("=")
+        if not isinstance(system, Configurable):
+            raise SettingsError(f"--set={text}: {system.name} has no settings to be set here")
+        try:
+            system = system.with_setting(name, value)
+        except ValueError as error:
+            raise SettingsError(f"--set={text}: {error}") from None
+    return system

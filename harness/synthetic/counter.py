@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pyarrow.compute as pc
 
@@ -15,8 +13,7 @@ from assay.harness.synthetic.slots import INFO
 from assay.harness.synthetic.state import Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
-ADD: Final = 0
-READ: Final = 1
+ADD, READ = range(2)
 
 
 class CounterTraffic(Traffic):

@@ -31,12 +31,7 @@ from assay.harness.synthetic.state import Cursors, Latest, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import offset_of
 
-SEND: Final = 0
-POLL: Final = 1
-COMMIT: Final = 2
-FETCH: Final = 3
-END: Final = 4
-ENTER: Final = 5
+SEND, POLL, COMMIT, FETCH, END, ENTER = range(6)
 PARTITIONS: Final = 8
 """Of one group, at most."""
 SEATS: Final = 4

@@ -21,17 +21,13 @@ from assay.harness.synthetic.slots import FAIL, OK
 from assay.harness.synthetic.state import Latest, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
-ACQUIRE: Final = 0
-RENEW: Final = 1
-GUARDED: Final = 2
-RELEASE: Final = 3
+ACQUIRE, RENEW, GUARDED, RELEASE = range(4)
 RIVALS: Final = 2
 """Clients that want a lease, if there are so many."""
 NOTHING: Final = 0
 """No token, in the arrays; the first one is 1."""
 FAILURES: Final = ("held", "stale-epoch")
-HELD: Final = 0
-STALE: Final = 1
+HELD, STALE = range(2)
 LOST: Final = "lost"
 """Reported by an operation that failed, and true."""
 

@@ -24,14 +24,10 @@ from assay.harness.synthetic.slots import EVENTS, Schedule, Slots
 from assay.harness.synthetic.state import Cursors, Latest, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
-SEND: Final = 0
-POLL: Final = 1
-END: Final = 2
+SEND, POLL, END = range(3)
 
 NEVER: Final = -1
-APPENDED: Final = 0
-CONTROLLED: Final = 1
-OBEYED: Final = 2
+APPENDED, CONTROLLED, OBEYED = range(3)
 WORDS: Final = ("first-append-in-epoch", "became-controller", "request-obeyed")
 
 

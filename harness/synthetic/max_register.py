@@ -20,8 +20,7 @@ from assay.harness.synthetic.segments import Number
 from assay.harness.synthetic.state import Highest
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
-WRITE: Final = 0
-READ: Final = 1
+WRITE, READ = range(2)
 STEP: Final = 4
 SPREAD: Final = 8
 """Levels between the least and the largest value that are written at one time."""

@@ -21,10 +21,7 @@ from assay.harness.synthetic.state import Latest, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import offset_of
 
-COMMIT: Final = 0
-FETCH: Final = 1
-ADVANCE: Final = 2
-RESUME: Final = 3
+COMMIT, FETCH, ADVANCE, RESUME = range(4)
 MOST_READ: Final = 5
 """Offsets between one commit of a reader and the next."""
 CLEAR: Final = MOST_READ + 2

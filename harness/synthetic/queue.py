@@ -22,8 +22,7 @@ from assay.harness.synthetic.state import Cursors, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at
 
-ENQUEUE: Final = 0
-DEQUEUE: Final = 1
+ENQUEUE, DEQUEUE = range(2)
 EMPTY: Final = "empty"
 
 

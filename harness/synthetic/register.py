@@ -20,9 +20,7 @@ from assay.harness.synthetic.slots import FAIL, OK
 from assay.harness.synthetic.state import Latest
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
-READ: Final = 0
-WRITE: Final = 1
-CAS: Final = 2
+READ, WRITE, CAS = range(3)
 CAS_FAILS: Final = 0.3
 CAS_SHOWS: Final = 0.5
 

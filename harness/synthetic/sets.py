@@ -17,8 +17,7 @@ from assay.harness.synthetic.state import Lives
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at
 
-ADD: Final = 0
-READ: Final = 1
+ADD, READ = range(2)
 LIFE: Final = 50
 """Operations on one set, on average."""
 

@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from assay.harness.synthetic.plan import CLUSTER, Plan
 from assay.harness.synthetic.segments import Flags, Ints, Number
 
-OK: Final = 0
-INFO: Final = 1
-FAIL: Final = 2
+OK, INFO, FAIL = range(3)
 OUTCOMES: Final = ("ok", "info", "fail")
 
 CHUNK: Final = 100_000

@@ -49,21 +49,35 @@ StepFunction = Callable[[Any, Context], tuple[Operation | None, Any]]
 Source: TypeAlias = "Generator | Operation | Callable[[Context], Operation | None] | Sequence[Any] | None"
 
 
-class Nothing(Generator, frozen=True):
-    """Exhausted from the start."""
-
-    def op(self, context: Context) -> tuple[Answer, Generator]:
-        return EXHAUSTED, self
+class Leaf(Generator, frozen=True):
+    """A generator that is made of no others, and heeds no events."""
 
     @property
     def listens(self) -> bool:
         return False
 
 
+class Around(Generator, frozen=True):
+    """A generator that changes what another one does, and heeds no events itself."""
+
+    source: Generator
+
+    @property
+    def listens(self) -> bool:
+        return self.source.listens
+
+
+class Nothing(Leaf, frozen=True):
+    """Exhausted from the start."""
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        return EXHAUSTED, self
+
+
 NOTHING = Nothing()
 
 
-class One(Generator, frozen=True):
+class One(Leaf, frozen=True):
     """One operation, once."""
 
     operation: Operation
@@ -73,12 +87,8 @@ class One(Generator, frozen=True):
             return PENDING, self
         return Invoke(self.operation, context.pick()), NOTHING
 
-    @property
-    def listens(self) -> bool:
-        return False
 
-
-class Unfold(Generator, frozen=True):
+class Unfold(Leaf, frozen=True):
     """See :func:`unfold`."""
 
     step: StepFunction
@@ -92,12 +102,8 @@ class Unfold(Generator, frozen=True):
             return EXHAUSTED, NOTHING
         return Invoke(operation, context.pick()), Unfold(self.step, state)
 
-    @property
-    def listens(self) -> bool:
-        return False
 
-
-class Call(Generator, frozen=True):
+class Call(Leaf, frozen=True):
     """A function of the context, asked for one operation after the other."""
 
     function: Callable[[Context], Operation | None]
@@ -109,10 +115,6 @@ class Call(Generator, frozen=True):
         if operation is None:
             return EXHAUSTED, NOTHING
         return Invoke(operation, context.pick()), self
-
-    @property
-    def listens(self) -> bool:
-        return False
 
 
 class InSequence(Generator, frozen=True):

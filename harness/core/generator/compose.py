@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
 from assay.harness.core.generator.context import (
     EXHAUSTED,
     Answer,
@@ -80,10 +80,9 @@ class Mix(Generator, frozen=True):
         return any(part.listens for part in self.parts)
 
 
-class Limit(Generator, frozen=True):
+class Limit(Around, frozen=True):
     """See :func:`limit`."""
 
-    source: Generator
     left: int
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
@@ -95,15 +94,10 @@ class Limit(Generator, frozen=True):
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return Limit(self.source.update(context, event), self.left)
 
-    @property
-    def listens(self) -> bool:
-        return self.source.listens
 
-
-class Repeat(Generator, frozen=True):
+class Repeat(Around, frozen=True):
     """See :func:`repeat`. ``fresh``: the current round has emitted nothing yet."""
 
-    source: Generator
     current: Generator
     left: int | None
     fresh: bool = True
@@ -124,29 +118,20 @@ class Repeat(Generator, frozen=True):
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return Repeat(self.source, self.current.update(context, event), self.left, self.fresh)
 
-    @property
-    def listens(self) -> bool:
-        return self.source.listens
 
-
-class Transform(Generator, frozen=True):
+class Transform(Around, frozen=True):
     """See :func:`transform`."""
 
     function: Callable[[Operation], Operation]
-    source: Generator
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         answer, after = self.source.op(context)
         if isinstance(answer, Invoke):
             answer = Invoke(self.function(answer.operation), answer.worker, answer.scheduled)
-        return answer, self if after is self.source else Transform(self.function, after)
+        return answer, self if after is self.source else Transform(after, self.function)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
-        return Transform(self.function, self.source.update(context, event))
-
-    @property
-    def listens(self) -> bool:
-        return self.source.listens
+        return Transform(self.source.update(context, event), self.function)
 
 
 def mix(*sources: Source, weights: Sequence[int] | None = None) -> Generator:
@@ -185,7 +170,7 @@ def repeat(source: Source, times: int | None = None) -> Generator:
 
 def transform(function: Callable[[Operation], Operation], source: Source) -> Generator:
     """``source`` with ``function``, which must be pure, applied to each operation."""
-    return Transform(function, as_generator(source))
+    return Transform(as_generator(source), function)
 
 
 def in_phase(phase: Phase | str, source: Source) -> Generator:

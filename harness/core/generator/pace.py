@@ -7,15 +7,14 @@ A closed loop slows down with the system and so hides how long callers would hav
 
 from __future__ import annotations
 
-from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
 from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, OperationEvent, Pending, sooner
 from assay.harness.core.stamps import NANOSECONDS
 
 
-class TimeLimit(Generator, frozen=True):
+class TimeLimit(Around, frozen=True):
     """See :func:`time_limit`. ``end`` is set when it is first asked."""
 
-    source: Generator
     span: int
     end: int | None = None
 
@@ -31,15 +30,10 @@ class TimeLimit(Generator, frozen=True):
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return TimeLimit(self.source.update(context, event), self.span, self.end)
 
-    @property
-    def listens(self) -> bool:
-        return self.source.listens
 
-
-class Stagger(Generator, frozen=True):
+class Stagger(Around, frozen=True):
     """See :func:`stagger`. ``due`` is when the next operation may come."""
 
-    source: Generator
     mean: int
     due: int = 0
 
@@ -55,17 +49,12 @@ class Stagger(Generator, frozen=True):
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return Stagger(self.source.update(context, event), self.mean, self.due)
 
-    @property
-    def listens(self) -> bool:
-        return self.source.listens
 
-
-class Rate(Generator, frozen=True):
+class Rate(Around, frozen=True):
     """See :func:`rate`. Operation *n* is due at ``start + n / per_second``, computed from the start each time: no
     drift.
     """
 
-    source: Generator
     per_second: float
     start: int | None = None
     count: int = 0
@@ -82,10 +71,6 @@ class Rate(Generator, frozen=True):
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return Rate(self.source.update(context, event), self.per_second, self.start, self.count)
-
-    @property
-    def listens(self) -> bool:
-        return self.source.listens
 
 
 def time_limit(seconds: float, source: Source) -> Generator:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator
+from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
 from assay.harness.core.generator.compose import Mix, transform
 from assay.harness.core.generator.context import (
     EXHAUSTED,
@@ -28,10 +28,9 @@ from assay.harness.core.operation import Operation
 Copies = tuple[tuple[int, Generator] | None, ...]
 
 
-class EachProcess(Generator, frozen=True):
+class EachProcess(Around, frozen=True):
     """See :func:`each_process`. ``copies[worker]`` is the process that the copy is for, and the copy."""
 
-    source: Generator
     copies: Copies = ()
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
@@ -59,10 +58,6 @@ class EachProcess(Generator, frozen=True):
         copies = list(self.copies)
         copies[event.worker] = (entry[0], entry[1].update(context.restrict(1 << event.worker), event))
         return EachProcess(self.source, tuple(copies))
-
-    @property
-    def listens(self) -> bool:
-        return self.source.listens
 
     def _copy(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> Generator:
         entry = copies[worker]
