@@ -67,6 +67,12 @@ class Evidence:
         known = self._known(op)
         return "no known time" if known is None or known.ret is None else seconds(known.ret)
 
+    def unmade(self, failed: int | None, noun: str, verb: str) -> str:
+        """Why what was seen should not be there: its making ``failed``, else there was none."""
+        if failed is None:
+            return f"nobody {verb} it"
+        return f"its {noun} by {self.who(failed)} at {self.called(failed)} had definitely failed"
+
     def _known(self, op: int | None) -> Involved | None:
         return None if op is None else self.operations.get(op)
 

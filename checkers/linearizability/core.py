@@ -23,7 +23,7 @@ or its budget is spent, and goes on from there when called again.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,26 +56,17 @@ from assay.checkers.linearizability.tables import (
 
 Ints = NDArray[np.int64]
 
-# What ``advance`` returns.
-PLACED: Final = 0
-"""Every operation has its place."""
-STUCK: Final = 1
-"""The operation ``AT`` has none; ``current`` and ``seen`` are what was possible before it."""
-FULL_ROWS: Final = 2
-FULL_TRAIL: Final = 3
-MISSING: Final = 4
-"""Of ``requests`` the transitions are wanted."""
-SPENT: Final = 5
-WRONG_READ: Final = 6
-"""The action ``AT`` reads, and changed the state."""
-WRONG_BLIND: Final = 7
-"""The action ``AT`` is blind, and was refused, or left another state than before."""
-WIDE: Final = 8
-"""The set is larger than ``WIDEST``; the caller may set a part of it aside."""
-WRONG_TOTAL: Final = 9
-"""The action ``AT`` is total, and was refused."""
-WRONG_LOST: Final = 10
-"""The action ``AT`` leads out of the lost state, and is not blind."""
+PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, WIDE, WRONG_TOTAL, WRONG_LOST = range(11)
+"""What ``advance`` returns.
+
+- ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT`` has none; ``current`` and ``seen`` are what
+  was possible before it.
+- ``MISSING``: of ``requests`` the transitions are wanted. ``WIDE``: the set is larger than ``WIDEST``; the caller may
+  set a part of it aside.
+- The action ``AT`` is not what its model says. ``WRONG_READ``: it reads, and changed the state. ``WRONG_BLIND``: it is
+  blind, and was refused, or left another state than before. ``WRONG_TOTAL``: it is total, and was refused.
+  ``WRONG_LOST``: it leads out of the lost state, and is not blind.
+"""
 
 
 @compiled

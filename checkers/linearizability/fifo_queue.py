@@ -15,11 +15,7 @@ from typing import Any, ClassVar, Final
 
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
-ENQUEUE: Final = 0
-DEQUEUE: Final = 1
-EMPTY: Final = 2
-DEQUEUE_UNKNOWN: Final = 3
-NEVER: Final = 4
+ENQUEUE, DEQUEUE, EMPTY, DEQUEUE_UNKNOWN, NEVER = range(5)
 
 UNREAD: Final = -1
 """Stands for all values that no dequeue returned: they are all alike."""

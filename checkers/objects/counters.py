@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, build, doubts, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, doubts, seconds
 from assay.checkers.engine import Engine, Row
-from assay.checkers.objects.kinds import applies
+from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, late_calls, order_by, previous, row_number, total_of
 
 ROWS: Final = View(
@@ -207,11 +207,7 @@ COUNTER_PHANTOM: Final = Check(
 )
 
 
-COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
-
-
-def _prepare(engine: Engine) -> list[str]:
-    build(engine, COUNTER_VIEWS)
+def _doubts(engine: Engine) -> list[str]:
     return doubts(
         engine,
         "counter_unclear",
@@ -222,12 +218,8 @@ def _prepare(engine: Engine) -> list[str]:
     )
 
 
-COUNTERS: Final = Family(
-    name="counter",
-    checks=(COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM),
-    applies=applies("counter"),
-    prepare=_prepare,
-)
+COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
+COUNTERS: Final = family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _doubts)
 
 COUNTER_ANOMALIES: Final = COUNTERS.anomalies
 """Everything that these checks can report."""

@@ -6,9 +6,10 @@ keys whose object the reader could not find out are reported here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from assay.checkers.check import View
+from assay.checkers.check import Check, Family, View, build
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import empty
 from assay.harness.core.history import EFFECTS, HistoryReader
@@ -46,6 +47,18 @@ def applies(family: str) -> str:
     """SQL of the number of keys that are objects of this family."""
     kinds = among(OF_FAMILY[family])
     return f"select count(*) as examined from (select key from effect_kinds where kind in ({kinds}) group by key) as k"
+
+
+def family(
+    name: str, checks: tuple[Check, ...], views: tuple[View, ...], doubts: Callable[[Engine], list[str]] = lambda _: []
+) -> Family:
+    """A family of objects; its views are made when a history is known to have some. ``doubts``: once they are there."""
+
+    def prepare(engine: Engine) -> list[str]:
+        build(engine, views)
+        return doubts(engine)
+
+    return Family(name=name, checks=checks, applies=applies(name), prepare=prepare)
 
 
 def log_effects(engine: Engine) -> None:

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, build, seconds
-from assay.checkers.engine import INFINITY, Engine, Row
-from assay.checkers.objects.kinds import applies
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, late_calls, order_by, total_of
 
 INITIAL: Final = -INFINITY
@@ -65,11 +65,7 @@ def _held(value: int) -> str:
 
 def _phantom(row: Row, evidence: Evidence) -> Explanation:
     reader, failed = row["read_op"], row["failed_op"]
-    why = (
-        "nobody wrote it"
-        if failed is None
-        else f"its write by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed"
-    )
+    why = evidence.unmade(failed, "write", "wrote")
     claim = f"{row['key']}: {evidence.who(reader)} read {row['value']} at {evidence.called(reader)}, but {why}."
     return Explanation(claim, (reader, failed), row["looked"] - 1)
 
@@ -151,19 +147,7 @@ MAX_ORDER: Final = Check(
 )
 
 MAX_VIEWS: Final = (ROWS, LEVELS)
-
-
-def _prepare(engine: Engine) -> list[str]:
-    build(engine, MAX_VIEWS)
-    return []
-
-
-MAX_REGISTERS: Final = Family(
-    name="max-register",
-    checks=(MAX_PHANTOM, MAX_ORDER),
-    applies=applies("max-register"),
-    prepare=_prepare,
-)
+MAX_REGISTERS: Final = family("max-register", (MAX_PHANTOM, MAX_ORDER), MAX_VIEWS)
 
 MAX_REGISTER_ANOMALIES: Final = MAX_REGISTERS.anomalies
 """Everything that these checks can report."""

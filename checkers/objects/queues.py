@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, build, doubts, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, doubts, seconds
 from assay.checkers.engine import Engine, Row
-from assay.checkers.objects.kinds import applies
+from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, order_by, row_number, sum_so_far
 
 ROWS: Final = View(
@@ -197,10 +197,8 @@ def _phantom(row: Row, evidence: Evidence) -> Explanation:
     if add is not None:
         which = "" if row["turn"] == 1 else f" for the {row['turn']}. time"
         claim = f"{seen}before {evidence.who(add)} began to enqueue it{which} at {evidence.called(add)}."
-    elif failed is not None:
-        claim = f"{seen}but its enqueue by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed."
     else:
-        claim = f"{seen}but nobody enqueued it."
+        claim = f"{seen}but {evidence.unmade(failed, 'enqueue', 'enqueued')}."
     return Explanation(f"{row['key']}: {claim}", (take, add, failed))
 
 
@@ -235,9 +233,8 @@ QUEUE_PHANTOM: Final = Check(
 )
 
 
-def _prepare(engine: Engine) -> list[str]:
+def _doubts(engine: Engine) -> list[str]:
     """Without the end of a drain it is not known what was still to come."""
-    build(engine, QUEUE_VIEWS)
     return doubts(
         engine,
         "queue_undrained",
@@ -246,12 +243,7 @@ def _prepare(engine: Engine) -> list[str]:
     )
 
 
-QUEUES: Final = Family(
-    name="queue",
-    checks=(QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM),
-    applies=applies("queue"),
-    prepare=_prepare,
-)
+QUEUES: Final = family("queue", (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM), QUEUE_VIEWS, _doubts)
 
 QUEUE_ANOMALIES: Final = QUEUES.anomalies
 """Everything that these checks can report."""

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, build, seconds
-from assay.checkers.engine import Engine, Row
-from assay.checkers.objects.kinds import applies
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import Row
+from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, order_by, sum_so_far
 
 ROWS: Final = View(
@@ -188,10 +188,8 @@ def _phantom(row: Row, evidence: Evidence) -> Explanation:
     seen = f"{row['value']} was in a read by {evidence.who(reader)} that returned at {seconds(row['seen'])}, "
     if adder is not None:
         claim = f"{seen}before {evidence.who(adder)} began to add it at {seconds(row['added'])}."
-    elif failed is not None:
-        claim = f"{seen}but its add by {evidence.who(failed)} at {evidence.called(failed)} had definitely failed."
     else:
-        claim = f"{seen}but nobody added it."
+        claim = f"{seen}but {evidence.unmade(failed, 'add', 'added')}."
     return Explanation(f"{row['key']}: {claim}", (reader, adder, failed))
 
 
@@ -220,17 +218,7 @@ SET_PHANTOM: Final = Check(
 )
 
 
-def _prepare(engine: Engine) -> list[str]:
-    build(engine, SET_VIEWS)
-    return []
-
-
-SETS: Final = Family(
-    name="set",
-    checks=(SET_LOST, SET_STALE, SET_VANISHED, SET_PHANTOM),
-    applies=applies("set"),
-    prepare=_prepare,
-)
+SETS: Final = family("set", (SET_LOST, SET_STALE, SET_VANISHED, SET_PHANTOM), SET_VIEWS)
 
 SET_ANOMALIES: Final = SETS.anomalies
 """Everything that these checks can report."""

@@ -22,13 +22,8 @@ def _missing(row: Row, evidence: Evidence) -> Explanation:
         claim += "the CAS operations that lead to it go round in a circle: nobody ever began it."
     elif row["why"] == "version":
         claim += f"at versions {row['low_version']} and {row['high_version']}, though it was written once."
-    elif row["failed_op"] is not None:
-        claim += (
-            f"its write by {evidence.who(row['failed_op'])} at {evidence.called(row['failed_op'])} "
-            "had definitely failed."
-        )
     else:
-        claim += "nobody wrote it."
+        claim += f"{evidence.unmade(row['failed_op'], 'write', 'wrote')}."
     return Explanation(capital(claim), (row["seen_op"], row["failed_op"]), row["observed"] - 1)
 
 
