@@ -20,6 +20,19 @@ OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
 
 NANOSECONDS: Final = 1_000_000_000
 
+AT_REST: Final = (
+    "move_deadline",
+    "rejoin_deadline",
+    "obedience_deadline",
+    "deletion_deadline",
+    "retention_deadline",
+)
+"""The deadlines of what is looked at when a run is over."""
+DEADLINES: Final = ("rebalance_deadline", *AT_REST, "group_deadline")
+"""Those that may be left out."""
+SPARE: Final = 5 * NANOSECONDS
+"""So much longer than the longest of them: a few looks."""
+
 
 class Toleration(msgspec.Struct, frozen=True):
     """Anomalies that are forbidden, but not in a run with one of these faults, which the design cannot survive."""
@@ -43,6 +56,22 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the heal of a fault to the first acknowledged send, and to the first poll that reaches the end."""
     rebalance_deadline: float | None = None
     """Seconds that a partition of a living group may be without an owner; None: ``recovery_deadline``."""
+    move_deadline: float | None = None
+    """Seconds in which a move that was accepted ends, once nothing hinders it; None: ``recovery_deadline``. This and
+    the next ones count while the cluster is at rest: every fault healed, no client at work (docs/anomalies.md).
+    """
+    rejoin_deadline: float | None = None
+    """Seconds in which a replica that can is in the in-sync set again; None: ``recovery_deadline``."""
+    obedience_deadline: float | None = None
+    """Seconds in which replicas obey a state that was written; None: ``recovery_deadline``."""
+    deletion_deadline: float | None = None
+    """Seconds in which a topic that is deleted is gone everywhere; None: ``recovery_deadline``."""
+    retention_deadline: float | None = None
+    """Seconds that a segment which is due may stay, after the interval at which it is looked for; None:
+    ``recovery_deadline``."""
+    group_deadline: float | None = None
+    """Seconds in which a group whose members poll has read every partition to its end; None: half of
+    ``recovery_deadline``, since the drain does not wait for longer than that."""
     fenced_by_requests: bool = False
     """Whether the guard of what a lease protects learns newer tokens only from requests made to it under them."""
     minimum_operations: int = 10
@@ -85,8 +114,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         if self.recovery_deadline <= 0:
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
-        if self.rebalance_deadline is not None and self.rebalance_deadline <= 0:
-            raise ValueError(f"rebalance_deadline is {self.rebalance_deadline} s; it must be positive")
+        for name in DEADLINES:
+            seconds = getattr(self, name)
+            if seconds is not None and seconds <= 0:
+                raise ValueError(f"{name} is {seconds} s; it must be positive")
 
     def tolerate(self, *anomalies: str) -> Contract:
         """The same contract with these anomalies counted and reported, but not failing the run."""
@@ -141,6 +172,18 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     def rebalance(self) -> int:
         """``rebalance_deadline`` in nanoseconds."""
         return self.deadline if self.rebalance_deadline is None else int(self.rebalance_deadline * NANOSECONDS)
+
+    def within(self, deadline: str) -> int:
+        """A deadline that may be left out, by its field's name, in nanoseconds."""
+        seconds = getattr(self, deadline)
+        if seconds is not None:
+            return int(seconds * NANOSECONDS)
+        return self.deadline // 2 if deadline == "group_deadline" else self.deadline
+
+    @property
+    def rest(self) -> int:
+        """How long a system is looked at, in nanoseconds, until everything must have come to its end."""
+        return max(self.within(name) for name in AT_REST) + SPARE
 
     def to_json(self) -> bytes:
         """As ``settings.json`` holds it."""

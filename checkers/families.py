@@ -27,6 +27,7 @@ from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
+from assay.checkers.rest.family import REST
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
 OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
@@ -42,6 +43,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     OFFSETS,
     REPLICAS,
     *REPLICATION,
+    REST,
     *TRANSACTION_FAMILIES,
 )
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from assay.checkers.check import View, build
-from assay.checkers.contract import Contract
+from assay.checkers.contract import DEADLINES, Contract
 from assay.checkers.damage import readable
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.objects.kinds import KINDS, log_effects
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.history.reader import plainly
 
-OPTIONAL: Final = ("faults", "events", "replicas")
+OPTIONAL: Final = ("faults", "events", "replicas", "looks")
 """Data sets that a history from elsewhere may lack; they are empty then."""
 
 
@@ -26,7 +26,7 @@ def open_history(folder: Path) -> HistoryReader:
 
 
 def register_history(engine: Engine, folder: Path, family: str | None = None) -> HistoryReader:
-    """Makes the views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas``, and the table ``effect_kinds``.
+    """Makes the views ``ops``, ``effects``, ``faults``, ``events``, ``replicas`` and ``looks``, and ``effect_kinds``.
 
     ``family``: of its objects, where a history of format 1 does not say it. Raises ``HistoryError`` naming the file
     when a data set is missing, damaged or has other columns.
@@ -75,6 +75,8 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
     )
     engine.view("queue_declared", f"select {int(contract.linearizable_queues)} as linearizable_queues")
+    deadlines = ", ".join(f"{contract.within(name)} as {name}" for name in DEADLINES)
+    engine.view("deadlines_declared", f"select {deadlines}")
     engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
     log_effects(engine)
 

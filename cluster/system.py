@@ -216,6 +216,57 @@ class Replicated(Protocol):
         """
 
 
+class SeenAtRest(Protocol):
+    """One thing that was seen of a system at rest; the columns of the data set ``looks``, with ``what`` it is.
+
+    ``zxid`` distinguishes one life of it from another.
+    """
+
+    @property
+    def what(self) -> str: ...
+    @property
+    def key(self) -> str | None: ...
+    @property
+    def node(self) -> str | None: ...
+    @property
+    def epoch(self) -> int | None: ...
+    @property
+    def value(self) -> int | None: ...
+    @property
+    def zxid(self) -> int | None: ...
+    @property
+    def position(self) -> int | None: ...
+    @property
+    def log_end(self) -> int | None: ...
+    @property
+    def timestamp(self) -> int | None: ...
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def replicas(self) -> str | None: ...
+    @property
+    def members(self) -> str | None: ...
+    @property
+    def retention_ms(self) -> int | None: ...
+    @property
+    def retention_bytes(self) -> int | None: ...
+    @property
+    def retention_check_ms(self) -> int | None: ...
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """A system that can be looked at once it is at rest: has everything that was begun come to its end?"""
+
+    async def look(self, cluster: Cluster, runtime: Any) -> Sequence[SeenAtRest]:
+        """Everything there is, or ``OSError``; ``runtime`` is a client's."""
+        ...
+
+    def unsettled(self, seen: Sequence[SeenAtRest], wall_ms: int) -> int:
+        """How much of that has not come to its end; ``wall_ms``: milliseconds since 1970. 0 ends the looking."""
+        ...
+
+
 @runtime_checkable
 class Durable(Protocol):
     """A system that says where its data are as a whole; a real node needs that to have its power cut."""

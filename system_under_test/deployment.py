@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from assay.system_under_test import disks, questions
+from assay.system_under_test import at_rest, disks, questions
 from assay.system_under_test.broker import entry
 from assay.system_under_test.config import (
     OFFSETS_TOPIC,
@@ -173,10 +173,9 @@ class Broker:
         return ["python3", "-m", "assay.system_under_test", "broker", "--config", CONFIG_FILE, "--event-log", EVENT_LOG]
 
     def files(self, node: _Node, cluster: _Cluster) -> Mapping[str, bytes]:
-        servers = ",".join(f"{n.address}:2181" for n in cluster.nodes if n.role == ZOOKEEPER)
         config = BrokerConfig(
             broker_id=node.index,
-            zookeeper=servers,
+            zookeeper=_zookeepers(cluster),
             host=node.address,
             port=PORT,
             topic=self.topic_config,
@@ -242,6 +241,13 @@ class Broker:
             for index in assigned
             for record in await disks.replica(brokers[index], key, mark, in_sync)
         ]
+
+    async def look(self, cluster: _Cluster, runtime: Any) -> Sequence[at_rest.Seen]:
+        brokers = [node for node in cluster.nodes if node.role == BROKER]
+        return await at_rest.look(at_rest.Place(brokers, _zookeepers(cluster), PORT, CONFIG_FILE, DATA), runtime)
+
+    def unsettled(self, seen: Sequence[at_rest.Seen], wall_ms: int) -> int:
+        return at_rest.unsettled(seen, wall_ms)
 
     async def _state(self, brokers: Mapping[int, _Node], key: str) -> tuple[Sequence[int], Sequence[int], int]:
         """In-sync set, assignment and high watermark, by the leader; no set and -1 where there is none that answers."""
@@ -334,6 +340,10 @@ class Broker:
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None
         return next((node for node in brokers if node.index == ranked[0][0]), None)
+
+
+def _zookeepers(cluster: _Cluster) -> str:
+    return ",".join(f"{node.address}:2181" for node in cluster.nodes if node.role == ZOOKEEPER)
 
 
 def _leader(answer: MetadataResponse, key: str) -> int:

@@ -22,7 +22,7 @@ from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataR
 from assay.system_under_test.protocol.offsets import ListOffsetsRequest
 from assay.system_under_test.protocol.produce import ProduceRequest
 from assay.system_under_test.protocol.schema import Request, request_info
-from assay.system_under_test.replication import fetch, offsets, produce
+from assay.system_under_test.replication import fetch, offsets, produce, roles
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 
@@ -44,6 +44,7 @@ def handlers(
         internal.EpochEndRequest: partial(offsets.epoch_end, manager),
         internal.EndOffsetsRequest: partial(offsets.end_offsets, manager, zookeeper),
         internal.LogEndRequest: partial(offsets.log_end, manager),
+        internal.RolesRequest: partial(roles.roles, manager),
         ProduceRequest: partial(produce.produce, manager),
         FetchRequest: partial(fetch.fetch, manager, zookeeper),
         ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),

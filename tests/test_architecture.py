@@ -36,7 +36,18 @@ ALLOWED = {
 }  # fmt: skip
 """Part of the project -> the other parts that it may import."""
 
-TOP = ("broker", "handlers", "registrar", "questions", "deployment", "disks", "first_topics", "process", "__main__")
+TOP = (
+    "at_rest",
+    "broker",
+    "handlers",
+    "registrar",
+    "questions",
+    "deployment",
+    "disks",
+    "first_topics",
+    "process",
+    "__main__",
+)
 LAYERS = {
     "controller": {"replication", "zookeeper", "network", "protocol"},
     "replication": {"log", "records", "storage", "zookeeper", "network", "protocol"},

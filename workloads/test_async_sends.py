@@ -14,6 +14,7 @@ from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
+from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
@@ -26,7 +27,7 @@ from assay.workloads.mixes import LOG_MIXES
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # No set has a second record from which it could be split.
 ANOMALIES = [anomaly for anomaly in LOG_ANOMALIES if anomaly != "send-skip"]
-CONTRACT = forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES)
+CONTRACT = forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, *LIVENESS_ANOMALIES)
 
 
 @experiment(system=SYSTEM, client=BurstClient, contract=CONTRACT, mixes=LOG_MIXES)

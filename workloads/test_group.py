@@ -17,6 +17,7 @@ from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.register.family import REGISTER
+from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
@@ -36,6 +37,7 @@ CONTRACT = forbid(
     *OWNERSHIP_ANOMALIES,
     *REPLICA_ANOMALIES,
     *REPLICATION_ANOMALIES,
+    *LIVENESS_ANOMALIES,
     may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
 )
 

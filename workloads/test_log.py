@@ -7,6 +7,7 @@ pytest workloads/test_log.py --cluster=sim --nemesis=kill --repeat=300 -q
 from __future__ import annotations
 
 from assay import (
+    LIVENESS_ANOMALIES,
     LOG_ANOMALIES,
     OWNERSHIP_ANOMALIES,
     REPLICA_ANOMALIES,
@@ -23,7 +24,7 @@ from assay.workloads.log_operations import traffic
 from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES)
+CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, *LIVENESS_ANOMALIES)
 
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)

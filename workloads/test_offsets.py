@@ -15,6 +15,7 @@ from assay.checkers.contract import forbid
 from assay.checkers.groups.family import GROUP_ANOMALIES
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.register.family import REGISTER
+from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
@@ -28,7 +29,9 @@ KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PART
 IDLE = KEYS[0]
 """Its offset is as old as that of a group whose members have nothing to read."""
 BUSY = KEYS[1:]
-CONTRACT = forbid(*REGISTER.anomalies, *GROUP_ANOMALIES, *OWNERSHIP_ANOMALIES, may_stall=["power-loss"])
+CONTRACT = forbid(
+    *REGISTER.anomalies, *GROUP_ANOMALIES, *OWNERSHIP_ANOMALIES, *LIVENESS_ANOMALIES, may_stall=["power-loss"]
+)
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 
 

@@ -19,6 +19,7 @@ from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
+from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
@@ -37,7 +38,12 @@ SYSTEM = (
 )
 # Where all lose power none serves until it is back, and that is the purpose.
 CONTRACT = forbid(
-    *LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, may_stall=["power-loss"]
+    *LOG_ANOMALIES,
+    *OWNERSHIP_ANOMALIES,
+    *REPLICA_ANOMALIES,
+    *REPLICATION_ANOMALIES,
+    *LIVENESS_ANOMALIES,
+    may_stall=["power-loss"],
 )
 UNIT = 48
 """Bytes of the smallest record on the disk; others are twice or three times as large."""

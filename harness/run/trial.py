@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Cluster, Node, NodeError, by_role
-from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, DeploymentError, Replicated, System
+from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, DeploymentError, Observable, Replicated, System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
 from assay.harness.core.history import HistoryWriter
@@ -37,6 +37,7 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import schedule
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress, Tally
+from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.store import RunFolder
 from assay.harness.run.worlds import World
@@ -185,6 +186,8 @@ class Trial:
                     self.tally.stage = "drain"
                     await interpreter.run(phases(*later), stop=stop)
                 if not self.interrupt.requested:
+                    await self._come_to_rest(history, stamps)
+                if not self.interrupt.requested:
                     await self._read_replicas(history)
                 return interpreter.report
         finally:
@@ -225,6 +228,15 @@ class Trial:
                         await asyncio.sleep(READY_EVERY)
         except TimeoutError:
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal")
+
+    async def _come_to_rest(self, history: HistoryWriter, stamps: Stamps) -> None:
+        """Has a system looked at until it is at rest, or until all deadlines for that are over."""
+        if isinstance(self.system, Observable):
+            self.tally.stage = "coming to rest"
+            watch = Watch(self.system, self.cluster, self.world.runtime(), history, stamps)
+            trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self.interrupt.requested)
+            if trouble is not None:
+                self._problems.append(trouble)
 
     async def _read_replicas(self, history: HistoryWriter) -> None:
         """What lies on the nodes' disks, of a system that can read them; all of it or, with a reason to doubt, none."""

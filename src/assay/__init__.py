@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from assay.checkers.objects.queues import QUEUE_ANOMALIES
     from assay.checkers.objects.sets import SET_ANOMALIES
     from assay.checkers.register.family import REGISTER_ANOMALIES
+    from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.node import Cluster, Node, NodeError, ProcessState, ProcessStatus, by_role
     from assay.cluster.runtime import Runtime
-    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, Grouped, Holdable, Movable, Replicated, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
+    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, Grouped, Holdable, Movable, Observable, Replicated, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
     from assay.harness.core.generator import (EXHAUSTED, NOTHING, PENDING, Answer, Context, Exhausted, Generator, Invoke, OperationEvent, Pending, Source, as_generator, by_key, each_process, in_phase, keyed, limit, mix, on_event, once, phases, rate, repeat, reserve, sequence, simulate, stagger, time_limit, transform, unfold, until)
@@ -70,13 +71,14 @@ _HOMES = {
     "assay.checkers.objects.queues": "QUEUE_ANOMALIES",
     "assay.checkers.objects.sets": "SET_ANOMALIES",
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
+    "assay.checkers.rest.family": "LIVENESS_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.node": "Cluster Node NodeError ProcessState ProcessStatus by_role",
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
-        "DeploymentError Durable Entry Eventful Grouped Holdable Movable Replicated Standalone StoredRecord "
-        "StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
+        "DeploymentError Durable Entry Eventful Grouped Holdable Movable Observable Replicated "
+        "SeenAtRest Standalone StoredRecord StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -104,16 +106,16 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Check", "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
     "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
     "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "Family", "Fault", "GROUP_ANOMALIES",
-    "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES",
-    "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Operation",
-    "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState", "ProcessStatus", "Proof",
-    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICA_ANOMALIES", "REPLICATION_ANOMALIES", "Replicated", "Row", "Runtime", "SET_ANOMALIES",
-    "ScheduleError", "Scope", "Settings", "Source", "Standalone", "StoredRecord", "StrikePoints", "Switchable",
-    "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT",
-    "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
-    "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate",
-    "repeat", "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until",
-    "zookeeper_servers",
+    "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
+    "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES",
+    "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState",
+    "ProcessStatus", "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES",
+    "Replicated", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Source",
+    "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target",
+    "Toleration", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients",
+    "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed",
+    "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve",
+    "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

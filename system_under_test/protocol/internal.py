@@ -229,6 +229,26 @@ class LogEndRequest(Request[LogEndResponse]):
     partitions: list[control.PartitionName]
 
 
+@message
+class ReplicaRole:
+    """``leader_epoch``: the highest that this replica obeys."""
+
+    topic: str
+    partition: Int32
+    leader_epoch: Int32
+    high_watermark: Int64
+
+
+@message
+class RolesResponse:
+    partitions: list[ReplicaRole]
+
+
+@request(key=1007, versions=(0, 0))
+class RolesRequest(Request[RolesResponse]):
+    """For testers: all replicas that this broker has."""
+
+
 INTERNAL_APIS: Mapping[int, Api] = api_table(
     [
         LeaderAndIsrRequest,
@@ -238,6 +258,7 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         EpochEndRequest,
         EndOffsetsRequest,
         LogEndRequest,
+        RolesRequest,
         changes.CreatePartitionsRequest,
         changes.AlterConfigsRequest,
         changes.DescribeConfigsRequest,

@@ -4,8 +4,8 @@ To read in this order: ``replica`` (a partition's log on this broker and what is
 in-sync set), ``leading`` and ``following`` (what a role does in one term), ``partition`` (changes of role), ``fetcher``
 (fetches from a leader), ``isr_writer`` (carries in-sync sets to ZooKeeper), ``replicas`` (all partitions on this
 broker's disk), ``cleaner`` (compacts their logs), ``manager`` (obeys the controller). Requests of clients and followers
-are answered by ``produce``, ``fetch`` and ``offsets``; those that wait are in ``purgatory``. ``errors`` has what is
-raised, ``traits`` what a historic defect changes.
+are answered by ``produce``, ``fetch`` and ``offsets``, of testers by ``roles``; those that wait are in ``purgatory``.
+``errors`` has what is raised, ``traits`` what a historic defect changes.
 
 Imports ``log``, ``records``, ``storage``, ``zookeeper``, ``network`` and ``protocol``. The controller, groups and the
 broker itself import it.

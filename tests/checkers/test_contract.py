@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.contract import NO_RECOVERY, Contract, forbid
+from assay.checkers.contract import DEADLINES, NO_RECOVERY, Contract, forbid
 from assay.checkers.log.family import LOG_ANOMALIES
 
 names = st.lists(st.sampled_from(LOG_ANOMALIES), unique=True)
@@ -70,5 +70,20 @@ def test_what_a_design_cannot_survive_is_tolerated_under_those_faults_alone() ->
 def test_a_rebalance_has_the_recoverys_time_unless_it_has_its_own() -> None:
     assert Contract(recovery_deadline=7).rebalance == 7_000_000_000
     assert Contract(recovery_deadline=7, rebalance_deadline=0.5).rebalance == 500_000_000
-    with pytest.raises(ValueError, match=r"rebalance_deadline is 0 s; it must be positive"):
-        Contract(rebalance_deadline=0)
+    for name in DEADLINES:
+        with pytest.raises(ValueError, match=rf"{name} is 0 s; it must be positive"):
+            Contract(**{name: 0})
+
+
+def test_what_must_end_has_the_recoverys_time_unless_it_has_its_own() -> None:
+    contract = Contract(recovery_deadline=8, move_deadline=0.5, deletion_deadline=20)
+    assert {name: contract.within(name) / 1e9 for name in DEADLINES} == {
+        "rebalance_deadline": 8,
+        "move_deadline": 0.5,
+        "rejoin_deadline": 8,
+        "obedience_deadline": 8,
+        "deletion_deadline": 20,
+        "retention_deadline": 8,
+        "group_deadline": 4,
+    }
+    assert contract.rest > 20e9, "until then a system is looked at"

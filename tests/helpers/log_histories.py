@@ -115,7 +115,7 @@ def write(folder: Path, rows: Sequence[Row], *, format: int = FORMAT, **others: 
         for row in rows
     }
     parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": list(ops.values()), **others}
-    schemas = SCHEMAS if format == FORMAT else {name: format_1.schema(name) for name in SCHEMAS}
+    schemas = SCHEMAS if format == FORMAT else {name: format_1.schema(name) for name in format_1.COLUMNS}
     for name, schema in schemas.items():
         (folder / name).mkdir(parents=True)
         plain = [{column: row.get(column) for column in schema.names} for row in parts.get(name, ())]

@@ -1,6 +1,6 @@
 """Histories on disk. Read them in this order:
 
-- ``schema``: the five data sets and their columns; the number of the format.
+- ``schema``: the six data sets and their columns; the number of the format.
 - ``kinds``: what effects are called.
 - ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
@@ -17,6 +17,7 @@ from assay.harness.core.history.schema import (
     EVENTS,
     FAULTS,
     FORMAT,
+    LOOKS,
     OPS,
     REPLICAS,
     SCHEMAS,
@@ -31,6 +32,7 @@ __all__ = [
     "EVENTS",
     "FAULTS",
     "FORMAT",
+    "LOOKS",
     "OPS",
     "REPLICAS",
     "SCHEMAS",

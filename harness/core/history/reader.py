@@ -18,7 +18,16 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history import format_1
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, SCHEMAS, HistoryError, before_3
+from assay.harness.core.history.schema import (
+    CLOSED,
+    DIGESTED,
+    FORMAT,
+    FORMAT_KEY,
+    LATER,
+    SCHEMAS,
+    HistoryError,
+    before_3,
+)
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 
 if TYPE_CHECKING:
@@ -45,7 +54,7 @@ class HistoryReader:
         self._folder = Path(folder)
         if not self._folder.is_dir():
             raise HistoryError(f"{self._folder} is not a folder: a history is a folder with {', '.join(SCHEMAS)}")
-        self._paths = {name: self._find(name, name in optional) for name in SCHEMAS}
+        self._paths = {name: self._find(name, name in optional or name in LATER) for name in SCHEMAS}
         parts = {name: [_check(path, name) for path in self._paths[name]] for name in SCHEMAS}
         self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
         self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}

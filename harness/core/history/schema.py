@@ -1,4 +1,4 @@
-"""The five data sets of a history: what every checker reads.
+"""The six data sets of a history: what every checker reads.
 
 Times are nanoseconds since the run began. Every file says in its schema's metadata which ``FORMAT`` it has; files that
 say nothing have format 1, which ``format_1`` translates. Columns are added, and kinds renamed, with a new format only;
@@ -9,6 +9,7 @@ columns that came later than a file read as null.
 - ``faults``: what the nemesis meant, did, undid and saw.
 - ``events``: the nodes' own event logs, each in order of (node, incarnation, seq).
 - ``replicas``: what was on the disks after the run.
+- ``looks``: what was seen of the system at rest, to see whether everything came to its end.
 """
 
 from __future__ import annotations
@@ -170,12 +171,40 @@ One row of each replica is no record, but stands at the log's end, with its ``lo
 missing, as in a compacted log) and the ``high_watermark`` that the node has checkpointed.
 """
 
+LOOKS = _schema(
+    _required("look", pa.int64()),
+    _required("time", pa.int64()),
+    _required("ended", pa.int64()),
+    _required("what", pa.string()),
+    _optional("key", pa.string()),
+    _optional("node", pa.string()),
+    _optional("epoch", pa.int64()),
+    _optional("value", pa.int64()),
+    _optional("zxid", pa.int64()),
+    _optional("position", pa.int64()),
+    _optional("log_end", pa.int64()),
+    _optional("timestamp", pa.int64()),
+    _optional("size", pa.int64()),
+    _optional("replicas", pa.string()),
+    _optional("members", pa.string()),
+    _optional("retention_ms", pa.int64()),
+    _optional("retention_bytes", pa.int64()),
+    _optional("retention_check_ms", pa.int64()),
+)
+"""What was seen of the system once it was at rest, in look 1, 2, ..., each from ``time`` to ``ended``.
+
+``what`` says what the row is about. Each look has one row ``look``, with the time of day in milliseconds as ``value``
+and how much was not settled by the system's own reckoning as ``size``. ``replicas`` and ``members`` are numbers of
+nodes with commas between.
+"""
+
 SCHEMAS: dict[str, pa.Schema] = {
     "ops": OPS,
     "effects": EFFECTS,
     "faults": FAULTS,
     "events": EVENTS,
     "replicas": REPLICAS,
+    "looks": LOOKS,
 }
 
 ADDED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -191,6 +220,9 @@ def before_3(name: str) -> pa.Schema:
     later = ADDED.get(name, ())
     return pa.schema([field for field in SCHEMAS[name] if field.name not in later])
 
+
+LATER: Final = ("looks",)
+"""Data sets that came with format 3; they read as empty where they are missing."""
 
 DIGESTED = ("ops", "effects", "faults")
 """The data sets of which two simulated runs of one seed must agree."""

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.columns import EffectRow, OpRow, effects_batch, op_row, ops_batch, plain_batch, to_json
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import CLOSED, EVENTS, FAULTS, REPLICAS, SCHEMAS, HistoryError
+from assay.harness.core.history.schema import CLOSED, EVENTS, FAULTS, LOOKS, REPLICAS, SCHEMAS, HistoryError
 from assay.harness.core.operation import Completed, Effect
 
 TEXT_COLUMNS = {
@@ -92,6 +92,10 @@ _FURTHER: Final = tuple(FAULTS.names[FAULTS.get_field_index("detail") + 1 :])
 """Columns of ``faults`` that a row may leave out."""
 
 
+_LOOKED: Final = tuple(LOOKS.names[LOOKS.get_field_index("what") + 1 :])
+"""Columns of ``looks`` that a row may leave out."""
+
+
 class HistoryWriter:
     """The history of one run. Not for use from several threads.
 
@@ -126,12 +130,14 @@ class HistoryWriter:
         self._faults = PartWriter(self._folder, "faults", plain_batch(FAULTS))
         self._events = PartWriter(self._folder, "events", plain_batch(EVENTS))
         self._replicas = PartWriter(self._folder, "replicas", plain_batch(REPLICAS))
+        self._looks = PartWriter(self._folder, "looks", plain_batch(LOOKS))
         self._parts = {
             "effects": self._effects,
             "ops": self._ops,
             "faults": self._faults,
             "events": self._events,
             "replicas": self._replicas,
+            "looks": self._looks,
         }
 
     @property
@@ -220,6 +226,17 @@ class HistoryWriter:
         row = (node, key, position, value, crc, epoch, below_hw, in_isr, epoch_start, high_watermark, log_start)
         self._replicas.pending.append(row)
         self._added(self._replicas)
+
+    def look(self, *, look: int, time: int, ended: int, what: str, **columns: Any) -> None:
+        """One thing seen in a look at the system at rest. ``columns``: further ones of ``LOOKS``, null where not given.
+
+        Raises ``HistoryError`` for any other.
+        """
+        unknown = columns.keys() - set(_LOOKED)
+        if unknown:
+            raise HistoryError(f"looks has no column {', '.join(sorted(unknown))}; it has {', '.join(LOOKS.names)}")
+        self._looks.pending.append((look, time, ended, what, *(columns.get(name) for name in _LOOKED)))
+        self._added(self._looks)
 
     def batch(self, name: str, rows: pa.RecordBatch) -> None:
         """Rows of the data set ``name`` that were made column by column, with exactly its schema."""

@@ -26,6 +26,7 @@ from assay.checkers.log.family import LOG, LOG_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
+from assay.checkers.rest.family import REST
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from assay.checkers.validate import validate
@@ -100,7 +101,7 @@ INSTANCE = {
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
 
 HELD = (GENERATIONS[1], HOLDING, FENCING)
-APART = (UNFLUSHED, *OBJECT_FAMILIES, EMPTINESS, HOLDING, FENCING, *TRANSACTION_FAMILIES)
+APART = (UNFLUSHED, *OBJECT_FAMILIES, EMPTINESS, HOLDING, FENCING, REST, *TRANSACTION_FAMILIES)
 """Families that are compared on histories of their own; a query costs Spark much, however few rows it reads."""
 TOGETHER = tuple(family for family in FAMILIES if family not in APART)
 

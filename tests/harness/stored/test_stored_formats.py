@@ -80,7 +80,7 @@ def test_its_files_are_read_as_of_today(folder: Path) -> None:
     """All but the judgement, which takes longer."""
     reader = HistoryReader(folder / "history")
     written = int(folder.parent.name.removeprefix("format_"))
-    assert {reader.format(name) for name in SCHEMAS} == {written}
+    assert {reader.format(name) for name in SCHEMAS if reader.paths(name)} == {written}
     if reader.closed is not None:
         assert reader.digest() == reader.closed.digest
     if (folder / "run.json").exists():

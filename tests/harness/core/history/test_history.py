@@ -416,7 +416,10 @@ def test_a_history_from_elsewhere_may_store_its_columns_otherwise(tmp_path: Path
 def test_closed_json_is_what_the_reader_says(tmp_path: Path) -> None:
     digest = write(tmp_path, [(row(1), [])])
     closed = msgspec.json.decode((tmp_path / "closed.json").read_bytes())
-    assert closed == {"digest": digest, "rows": {"ops": 1, "effects": 0, "faults": 0, "events": 0, "replicas": 0}}
+    assert closed == {
+        "digest": digest,
+        "rows": {"ops": 1, "effects": 0, "faults": 0, "events": 0, "replicas": 0, "looks": 0},
+    }
 
 
 def test_each_file_says_its_format_and_a_newer_one_is_rejected_by_name(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""A topic that is deleted is gone everywhere by the contract's deletion deadline: from ZooKeeper, disks and metadata.
+
+It shows in four ways: the request is still there, although every replica's broker is registered and no move of the
+topic is under way; a disk has files under a partition's name that were made for a topic which is no more; a broker
+still knows the topic; or a client's deletion was acknowledged and the topic is there, although no one can have made it
+again, for which two looks are enough. Topics of one name are distinguished by the zxid of their creation. Clients must
+not be able to make topics by asking for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.rest.looks import first_name, lasting, length, lists, topic_of
+from assay.checkers.sql import first_rows, order_by
+
+WAITING: Final = View(
+    "deletion_waiting",
+    f"""
+    select p.look as look, {topic_of("p.key")} as topic from (
+        select p.look as look, p.key as key, p.replicas as replicas,
+            count(case when {lists("p.replicas", "b.broker")} then 1 end) as living
+        from looks p join rest_brokers b on b.look = p.look
+        where p.what = 'partition' group by p.look, p.key, p.replicas) p
+    where living < {length("p.replicas")}
+    union
+    select look, {topic_of("key")} from looks where what = 'move'
+    """,
+)
+"""Topics whose deletion waits, rightly: for a broker, or for a move."""
+
+ASKED: Final = View(
+    "deletion_asked",
+    """
+    select d.look as look, d.key as key, coalesce(t.zxid, -1) as zxid from looks d
+        left join looks t on t.look = d.look and t.what = 'topic' and t.key = d.key
+        left join deletion_waiting w on w.look = d.look and w.topic = d.key
+    where d.what = 'deletion' and w.topic is null
+    """,
+)
+
+FILES: Final = View(
+    "deletion_files",
+    f"""
+    select f.look as look, f.key as key, f.node as node, f.zxid as zxid from looks f
+        join rest_brokers b on b.look = f.look and b.node = f.node
+        left join looks t on t.look = f.look and t.what = 'topic' and t.key = {topic_of("f.key")} and t.zxid = f.zxid
+    where f.what = 'folder' and t.key is null
+    """,
+)
+
+KNOWN: Final = View(
+    "deletion_known",
+    """
+    select k.look as look, k.key as key, k.node as node from looks k
+        left join looks t on t.look = k.look and t.what = 'topic' and t.key = k.key
+    where k.what = 'known' and t.key is null
+    """,
+)
+
+PROMISED: Final = View(
+    "deletion_promised",
+    f"""
+    select d.topic as topic, d.op as op from (
+        select {first_name("key")} as topic, min(op) as op, min(call) as call from effects
+        where kind = 'topic-delete' and outcome = 'ok' and ret is not null group by {first_name("key")}, op) d
+        left join (
+            select {first_name("key")} as topic,
+                max(case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end) as made
+            from effects where kind = 'topic-create' and outcome <> 'fail' group by {first_name("key")}) c
+            on c.topic = d.topic
+    where coalesce(c.made, 0) < d.call
+    """,
+    keep=True,
+)
+"""Acknowledged deletions after which no one can have made the topic again."""
+
+BROKEN: Final = View(
+    "deletion_broken",
+    """
+    select t.look as look, t.key as key, min(p.op) as op from deletion_promised p
+        join looks t on t.what = 'topic' and t.key = p.topic
+        left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
+    where d.key is null group by t.look, t.key
+    """,
+)
+
+
+def _undeleted(row: Row, evidence: Evidence) -> Explanation:
+    times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
+    if row["arm"] == 1:
+        claim = f"{row['key']} was to be deleted {times}, every broker with a replica of it was there, and it was not"
+    elif row["arm"] == 2:
+        claim = f"{row['node']} had files of {row['key']} {times} that were made for a topic which is no more"
+    elif row["arm"] == 3:
+        claim = f"{row['node']} still knew {row['key']} {times}, although there is no such topic"
+    else:
+        op = row["delete_op"]
+        claim = (
+            f"the deletion of {row['key']} by {evidence.who(op)} was acknowledged at {evidence.returned(op)}, no one "
+            f"made it again, and it was there {times}."
+        )
+    if row["arm"] != 4:
+        claim += f"; the contract's deadline is {seconds(row['deadline'])}."
+    return Explanation(capital(claim), (row["delete_op"],), 0, row["until"])
+
+
+UNDELETED_TOPIC: Final = Check(
+    anomaly="undeleted-topic",
+    meaning="a topic that was deleted was not gone everywhere by the deadline",
+    views=(
+        WAITING,
+        ASKED,
+        FILES,
+        KNOWN,
+        PROMISED,
+        BROKEN,
+        View(
+            "deletion_unended", lasting("select * from deletion_asked", "key, zxid", "d.deletion_deadline"), keep=True
+        ),
+        View(
+            "deletion_uncleaned",
+            lasting("select * from deletion_files", "key, node, zxid", "d.deletion_deadline"),
+            keep=True,
+        ),
+        View(
+            "deletion_remembered",
+            lasting("select * from deletion_known", "key, node", "d.deletion_deadline"),
+            keep=True,
+        ),
+        View("deletion_undone", lasting("select * from deletion_broken", "key, op", "0"), keep=True),
+        View(
+            "found_undeleted_topic",
+            """
+            select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as op, since, until
+            from deletion_unended
+            union all select key, 2, node, cast(null as bigint), since, until from deletion_uncleaned
+            union all select key, 3, node, cast(null as bigint), since, until from deletion_remembered
+            union all select key, 4, cast(null as string), op, since, until from deletion_undone
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.arm as arm, f.node as node, f.op as delete_op, f.since as since, f.until as until,
+            d.deletion_deadline as deadline
+        from {first_rows("found_undeleted_topic", "key, arm, node")} f cross join deadlines_declared d
+        {order_by("f.key, f.arm, f.node")}
+        """,
+    examined="select count(*) as examined from rest_looks",
+    explain=_undeleted,
+    needs_end=True,
+)

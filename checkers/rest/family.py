@@ -1,0 +1,45 @@
+"""The family of checks that read ``looks``: whatever a run began must have come to its end when it is over."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Family, seconds
+from assay.checkers.contract import AT_REST
+from assay.checkers.engine import Engine
+from assay.checkers.rest.deletion import UNDELETED_TOPIC
+from assay.checkers.rest.looks import REST_VIEWS
+from assay.checkers.rest.moves import UNFINISHED_MOVE
+from assay.checkers.rest.obedience import DISOBEYED_STATE
+from assay.checkers.rest.rejoining import NO_REJOIN
+from assay.checkers.rest.retention import RETENTION_UNDONE
+
+
+def _too_short(engine: Engine) -> list[str]:
+    """A system that was not at rest at the last look, and was not looked at for as long as it may take."""
+    (row,) = engine.rows(
+        f"""
+        select min(l.ended) as since, max(l.time) as until, max(d.deadline) as deadline,
+            max(case when l.look = e.look then l.unsettled end) as unsettled
+        from rest_looks l cross join (select max(look) as look from rest_looks) e
+            cross join (select greatest({", ".join(AT_REST)}) as deadline from deadlines_declared) d
+        """
+    )
+    if not row["unsettled"] or row["until"] - row["since"] >= row["deadline"]:
+        return []
+    return [
+        f"not everything had come to its end at {seconds(row['until'])}, and the system was looked at for "
+        f"{seconds(row['until'] - row['since'])} only, not for the contract's {seconds(row['deadline'])}"
+    ]
+
+
+REST: Final = Family(
+    "rest",
+    checks=(UNFINISHED_MOVE, NO_REJOIN, DISOBEYED_STATE, UNDELETED_TOPIC, RETENTION_UNDONE),
+    applies="select count(*) as examined from looks where what = 'look'",
+    views=REST_VIEWS,
+    prepare=_too_short,
+)
+
+LIVENESS_ANOMALIES: Final = REST.anomalies
+"""What may not come to its end, of a system that can be looked at when it is at rest."""

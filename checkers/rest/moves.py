@@ -1,0 +1,156 @@
+"""A move of replicas that was accepted and does not end by the contract's move deadline.
+
+It shows in three ways: the request is still there, although the partition has a leader and every broker that it is
+about is registered; a client's request was acknowledged, nothing replaced it, and the replicas are elsewhere; or the
+move is over, and the files of a replica that went are still on its disk. The second needs no deadline, but two looks,
+since a move may end while one is taken. At rest no client writes, so that the new replicas gain on the leader.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.rest.looks import first_name, lasting, length, lists, topic_of
+from assay.checkers.sql import first_rows, order_by, previous
+
+_NONE_LEFT: Final = " and ".join(
+    f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"
+    for column in ("m.replicas", "m.members", "p.replicas")
+)
+"""Each of these lists is registered as a whole."""
+
+PENDING: Final = View(
+    "move_pending",
+    f"""
+    select m.look as look, m.key as key, m.replicas as target, m.members as going, p.epoch as epoch
+    from (
+        select look, key, replicas, coalesce(members, '') as members from looks where what = 'move'
+        group by look, key, replicas, coalesce(members, '')) m
+        join rest_led p on p.look = m.look and p.key = m.key
+        join rest_brokers b on b.look = m.look
+        left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {topic_of("m.key")}
+    where d.key is null
+    group by m.look, m.key, m.replicas, m.members, p.epoch, p.replicas having {_NONE_LEFT}
+    """,
+)
+
+ACCEPTED: Final = View(
+    "move_accepted",
+    f"""
+    select a.key as key, a.op as op, a.target as target from (
+        select key, op, call, replicas as target, ended,
+            {previous("ended", by="key", order="ended, op")} as former,
+            lead(op) over (partition by key {order_by("ended, op")}) as later
+        from (
+            select key, op, call, replicas,
+                case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as ended
+            from effects where kind = 'move' and outcome <> 'fail') as asked) a
+        left join (
+            select {first_name("key")} as topic from effects
+            where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {first_name("key")}) t
+            on t.topic = {topic_of("a.key")}
+        cross join (select count(*) as times from faults where fault = 'move-replicas') n
+    where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
+        and n.times = 0 and a.target is not null
+    """,
+    keep=True,
+)
+"""The last request for each partition, where it is clear which one that is: no other one may have come after it, from
+a fault that moves replicas either, and the topic was there all the time."""
+
+FORGOTTEN: Final = View(
+    "move_forgotten",
+    """
+    select p.look as look, a.key as key, a.op as op, a.target as target, p.replicas as present
+    from move_accepted a join looks p on p.key = a.key and p.what = 'partition'
+        left join looks m on m.look = p.look and m.what = 'move' and m.key = p.key
+    where p.replicas <> a.target and m.key is null
+    """,
+)
+
+LEFT_BEHIND: Final = View(
+    "move_left_behind",
+    f"""
+    select f.look as look, f.key as key, f.node as node, p.replicas as present
+    from looks f
+        join rest_brokers b on b.look = f.look and b.node = f.node
+        join looks p on p.look = f.look and p.what = 'partition' and p.key = f.key and p.zxid = f.zxid
+        left join rest_busy m on m.look = f.look and m.key = f.key
+    where f.what = 'folder' and not {lists("p.replicas", "b.broker")} and m.key is null
+    """,
+)
+
+
+def _unfinished(row: Row, evidence: Evidence) -> Explanation:
+    times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
+    until = f"; the contract's deadline is {seconds(row['deadline'])}."
+    if row["arm"] == 1:
+        going = f", with {row['going']} to be removed" if row["going"] else ""
+        claim = (
+            f"the move of {row['key']} to {row['target']} was under way {times}{going}, although it has a leader and "
+            f"all of these brokers were there{until}"
+        )
+    elif row["arm"] == 2:
+        claim = (
+            f"{evidence.who(row['move_op'])} was promised at {evidence.returned(row['move_op'])} that {row['key']} "
+            f"moves to {row['target']}; {times} it was on {row['present']}, and no move was under way."
+        )
+    else:
+        claim = (
+            f"{row['node']} had files of {row['key']} {times}, although that was on {row['present']} and no move was "
+            f"under way{until}"
+        )
+    return Explanation(claim[0].upper() + claim[1:], (row["move_op"],), 0, row["until"])
+
+
+UNFINISHED_MOVE: Final = Check(
+    anomaly="unfinished-move",
+    meaning="a move of replicas that was accepted did not end by the deadline",
+    views=(
+        PENDING,
+        ACCEPTED,
+        FORGOTTEN,
+        LEFT_BEHIND,
+        View(
+            "move_unended",
+            lasting("select * from move_pending", "key, target, going, epoch", "d.move_deadline"),
+            keep=True,
+        ),
+        View(
+            "move_undone",
+            lasting("select * from move_forgotten", "key, op, target, present", "0"),
+            keep=True,
+        ),
+        View(
+            "move_uncleaned",
+            lasting("select * from move_left_behind", "key, node, present", "d.move_deadline"),
+            keep=True,
+        ),
+        View(
+            "found_unfinished_move",
+            """
+            select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
+                cast(null as bigint) as op, since, until from move_unended
+            union all
+            select key, 2, target, cast(null as string), present, cast(null as string), op, since, until
+            from move_undone
+            union all
+            select key, 3, cast(null as string), cast(null as string), present, node, cast(null as bigint), since,
+                until
+            from move_uncleaned
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.arm as arm, f.target as target, f.going as going, f.present as present, f.node as node,
+            f.op as move_op, f.since as since, f.until as until, d.move_deadline as deadline
+        from {first_rows("found_unfinished_move", "key, arm, node")} f cross join deadlines_declared d
+        {order_by("f.key, f.arm, f.node")}
+        """,
+    examined="select count(*) as examined from rest_looks",
+    explain=_unfinished,
+    needs_end=True,
+)

@@ -1,0 +1,60 @@
+"""A partition's state was written, and a replica that lives does not obey it by the contract's obedience deadline.
+
+Compared are leader epochs: that of the state in ZooKeeper, and the highest that the replica has by its own account.
+Versions of the znode prove nothing, since a leader changes the in-sync set without telling its followers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import Row
+from assay.checkers.rest.looks import lasting, lists
+from assay.checkers.sql import first_rows, order_by
+
+
+def _deaf(row: Row, _: Evidence) -> Explanation:
+    obeyed = "has no replica of it" if row["obeyed"] is None else f"is still in epoch {row['obeyed']}"
+    claim = (
+        f"the state of {row['key']} with leader epoch {row['epoch']} was there from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, no fault was in force, and {row['node']}, which it is about, {obeyed}; the "
+        f"contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(claim, (), 0, row["until"])
+
+
+DISOBEYED_STATE: Final = Check(
+    anomaly="disobeyed-state",
+    meaning="a replica did not obey its partition's state by the deadline",
+    views=(
+        View(
+            "obedience_lacking",
+            f"""
+            select p.look as look, p.key as key, p.epoch as epoch, b.node as node
+            from looks p
+                join rest_brokers b on b.look = p.look
+                join looks a on a.look = p.look and a.what = 'answer' and a.node = b.node
+                left join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = b.node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where p.what = 'partition' and p.epoch >= 0 and {lists("p.replicas", "b.broker")}
+                and coalesce(r.epoch, -1) < p.epoch and m.key is null
+            """,
+        ),
+        View(
+            "found_disobeyed_state",
+            lasting("select * from obedience_lacking", "key, node, epoch", "d.obedience_deadline"),
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.node as node, f.epoch as epoch, f.since as since, f.until as until,
+            r.epoch as obeyed, d.obedience_deadline as deadline
+        from {first_rows("found_disobeyed_state", "key, node")} f cross join deadlines_declared d
+            left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
+        {order_by("f.key, f.node")}
+        """,
+    examined="select count(*) as examined from rest_looks",
+    explain=_deaf,
+    needs_end=True,
+)

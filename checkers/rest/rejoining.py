@@ -1,0 +1,58 @@
+"""A replica that could be in the in-sync set again, and is not, for longer than the contract's rejoin deadline.
+
+It can when it is assigned, its broker is registered, it obeys the present leader epoch, and the leader is registered
+and obeys it, too. At rest no client writes, so that it gains on the leader in any case.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import Row
+from assay.checkers.rest.looks import lasting, lists
+from assay.checkers.sql import first_rows, order_by
+
+
+def _out(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} did not get back into the in-sync set of {row['key']} from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, although no fault was in force and it followed {row['leader_node']} in leader epoch "
+        f"{row['epoch']}; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(claim, (), 0, row["until"])
+
+
+NO_REJOIN: Final = Check(
+    anomaly="no-rejoin",
+    meaning="a replica that could have been in sync again was not by the deadline",
+    views=(
+        View(
+            "rejoin_missing",
+            f"""
+            select p.look as look, p.key as key, p.epoch as epoch, p.leader_node as leader_node, b.node as node
+            from rest_led p
+                join rest_brokers b on b.look = p.look
+                join looks f on f.look = p.look and f.what = 'role' and f.key = p.key and f.node = b.node
+                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where {lists("p.replicas", "b.broker")} and not {lists("p.members", "b.broker")}
+                and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
+            """,
+        ),
+        View(
+            "found_no_rejoin",
+            lasting("select * from rejoin_missing", "key, node, leader_node, epoch", "d.rejoin_deadline"),
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.node as node, f.leader_node as leader_node, f.epoch as epoch, f.since as since,
+            f.until as until, d.rejoin_deadline as deadline
+        from {first_rows("found_no_rejoin", "key, node")} f cross join deadlines_declared d
+        {order_by("f.key, f.node")}
+        """,
+    examined="select count(*) as examined from rest_looks",
+    explain=_out,
+    needs_end=True,
+)

@@ -1,0 +1,86 @@
+"""What retention no longer covers is deleted, by the contract's retention deadline after the broker must have looked.
+
+Judged is the oldest segment of each replica on a disk, if it is sealed (there is one after it) and lies below that
+replica's high watermark. By time it is due when its greatest timestamp is older than ``retention.ms`` and the interval
+at which the broker looks; by size when the segments after it alone have ``retention.bytes``, so up to one segment more
+stays. The time of day is the harness's: nodes' clocks are right when no fault is in force.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import Row
+from assay.checkers.rest.looks import lasting, topic_of
+from assay.checkers.sql import first_rows, order_by
+
+DUE: Final = View(
+    "retention_due",
+    f"""
+    select s.look as look, s.key as key, s.node as node, s.position as position, t.retention_ms as retention_ms,
+        t.retention_bytes as retention_bytes,
+        case when t.retention_ms >= 0 and s.timestamp >= 0
+            and s.timestamp + t.retention_ms + t.retention_check_ms < l.wall_ms then 0
+            else t.retention_check_ms * 1000000 end as wait
+    from looks s
+        join rest_looks l on l.look = s.look
+        join (
+            select look, node, key, min(position) as oldest, max(position) as active,
+                cast(sum(size) as bigint) as size
+            from looks where what = 'segment' group by look, node, key) w
+            on w.look = s.look and w.node = s.node and w.key = s.key and w.oldest = s.position
+        join rest_led p on p.look = s.look and p.key = s.key
+        join looks f on f.look = s.look and f.what = 'folder' and f.key = s.key and f.node = s.node
+            and f.zxid = p.zxid
+        join looks t on t.look = s.look and t.what = 'topic' and t.key = {topic_of("s.key")} and t.zxid = p.zxid
+        join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
+        left join rest_busy m on m.look = s.look and m.key = s.key
+    where s.what = 'segment' and w.oldest < w.active and s.log_end <= r.position and m.key is null and (
+        (t.retention_ms >= 0 and s.timestamp >= 0
+            and s.timestamp + t.retention_ms + t.retention_check_ms < l.wall_ms)
+        or (t.retention_bytes >= 0 and w.size - s.size >= t.retention_bytes))
+    """,
+)
+
+
+def _kept(row: Row, _: Evidence) -> Explanation:
+    limits = [
+        f"{row[name]} {unit}" for name, unit in (("retention_ms", "ms"), ("retention_bytes", "bytes")) if row[name] >= 0
+    ]
+    claim = (
+        f"{row['node']} kept the segment of {row['key']} from offset {row['position']} to {row['log_end']} from "
+        f"{seconds(row['since'])} to {seconds(row['until'])}, when it was due by a retention of "
+        f"{' or '.join(limits)}; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(claim, (), 0, row["until"])
+
+
+RETENTION_UNDONE: Final = Check(
+    anomaly="retention-undone",
+    meaning="a segment that retention no longer covers was not deleted by the deadline",
+    views=(
+        DUE,
+        View(
+            "found_retention_undone",
+            lasting(
+                "select * from retention_due",
+                "key, node, position, retention_ms, retention_bytes, wait",
+                "d.retention_deadline + g.wait",
+            ),
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.node as node, f.position as position, s.log_end as log_end,
+            f.retention_ms as retention_ms, f.retention_bytes as retention_bytes, f.since as since, f.until as until,
+            d.retention_deadline as deadline
+        from {first_rows("found_retention_undone", "key, node")} f cross join deadlines_declared d
+            join looks s on s.look = f.last_look and s.what = 'segment' and s.key = f.key and s.node = f.node
+                and s.position = f.position
+        {order_by("f.key, f.node")}
+        """,
+    examined="select count(*) as examined from rest_looks",
+    explain=_kept,
+    needs_end=True,
+)

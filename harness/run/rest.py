@@ -1,0 +1,76 @@
+"""Looks at a system after a run, again and again until it is at rest: what was begun must come to its end.
+
+The looks go into the history, and what did not come to its end in time is for the checks to say. A system that is at
+rest costs two looks, since what only one of them shows may have changed while it was taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assay.checkers.rest.looks import STALL
+from assay.cluster.node import Cluster, NodeError
+from assay.cluster.system import DeploymentError, Observable
+from assay.harness.core.history import LOOKS, HistoryWriter
+from assay.harness.core.stamps import Stamps
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between the end of a look and the next one."""
+LOOK_SECONDS: Final = 20.0
+"""For one look."""
+MOST_TIMES: Final = 3
+"""How often it may begin again."""
+COLUMNS: Final = tuple(LOOKS.names[LOOKS.get_field_index("what") :])
+
+
+@dataclass
+class Watch:
+    """Of one run."""
+
+    system: Observable
+    cluster: Cluster
+    runtime: Any
+    history: HistoryWriter
+    stamps: Stamps
+    looks: int = 0
+
+    async def until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
+        """Looks for ``patience`` ns at most; after a stall of the harness it begins again.
+
+        Returns what kept it from looking, if it did to the last.
+        """
+        first = since = previous = self.stamps.now()
+        trouble, calm = None, False
+        while not stopped():
+            begun = self.stamps.now()
+            if begun - previous > STALL:
+                since = begun
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    at_rest = await self._look()
+                trouble = None
+            except (NodeError, DeploymentError, OSError) as error:
+                at_rest, trouble = False, f"the system at rest could not be looked at: {error or 'no answer in time'}"
+            previous = self.stamps.now()
+            if (at_rest and calm) or previous - since > patience or previous - first > MOST_TIMES * patience:
+                break
+            calm = at_rest
+            if not calm:
+                await asyncio.sleep(LOOK_EVERY)
+        return trouble
+
+    async def _look(self) -> bool:
+        """Was everything at rest?"""
+        begun, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
+        seen = await self.system.look(self.cluster, self.runtime)
+        ended = self.stamps.now()
+        unsettled = self.system.unsettled(seen, wall_ms)
+        self.looks += 1
+        for one in seen:
+            columns = {name: getattr(one, name) for name in COLUMNS}
+            self.history.look(look=self.looks, time=begun, ended=ended, **columns)
+        self.history.look(look=self.looks, time=begun, ended=ended, what="look", value=wall_ms, size=unsettled)
+        return unsettled == 0

@@ -1,0 +1,21 @@
+"""Which replicas this broker has, and which leader epoch each obeys: an answer for testers."""
+
+from __future__ import annotations
+
+from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
+from assay.system_under_test.replication.manager import ReplicaManager
+
+
+async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> RolesResponse:
+    return RolesResponse(
+        partitions=[
+            ReplicaRole(
+                topic=partition.topic,
+                partition=partition.index,
+                leader_epoch=partition.leader_epoch,
+                high_watermark=partition.high_watermark,
+            )
+            for partition in manager.partitions
+        ]
+    )

@@ -1,0 +1,163 @@
+"""Brokers that begin things and never end them, each broken by hand in one place: the checks name what did not end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.contract import forbid
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.rest.family import LIVENESS_ANOMALIES
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core.generator import Generator, mix, once, sequence, stagger
+from assay.harness.core.operation import Operation
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.settings import Settings
+from assay.system_under_test.controller.deletion import Deletions
+from assay.system_under_test.controller.metadata import MetadataCache
+from assay.system_under_test.controller.reassignment import Reassignments
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import PartitionStateUpdate, UpdateMetadataRequest
+from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.replica import Replica
+from assay.workloads.controller_client import ControllerClient
+from assay.workloads.log_drain import drain
+from assay.workloads.log_operations import traffic
+from assay.workloads.topic_admin import CREATE, DELETE, MOVE
+
+from helpers.attempts import played
+
+SYSTEM = Broker(partitions=1, replication=3, min_insync=2)
+AGING = (
+    SYSTEM.with_setting("segment.bytes", "400")
+    .with_setting("retention.ms", "1000")
+    .with_setting("log.retention.check.interval.ms", "300")
+)
+CONTRACT = forbid(*OWNERSHIP_ANOMALIES, *LIVENESS_ANOMALIES, recovery_deadline=5.0)
+
+
+def come_to_its_end(
+    folder: Path, *operations: Operation, system: Broker = SYSTEM, nemesis: tuple[str, ...] = (), seed: int = 2
+) -> Judgement:
+    """Of a short run in which these are done once, next to the usual traffic."""
+
+    def body(_: Settings) -> Generator:
+        keys = system.keys()
+        return mix(traffic(keys), stagger(0.5, sequence(*map(once, operations)))) | drain(keys, seconds=5.0)
+
+    experiment = Experiment("endings", system, ControllerClient, CONTRACT, body)
+    settings = Settings(seed=seed, time_limit=10.0, rate=20.0, nodes=4, store=folder, nemesis=nemesis)
+    judgement = played(experiment, settings).judgement
+    assert judgement is not None
+    return judgement
+
+
+async def nothing(*_: Any, **__: Any) -> None: ...
+
+
+MADE = Operation(CREATE, "other", {"partitions": 1, "replication": 2})
+DELETED = Operation(DELETE, "other")
+MOVED = [Operation(MOVE, "orders-0", {"replicas": list(replicas)}) for replicas in ((1, 2, 3), (2, 3, 4), (4, 1, 2))]
+
+
+def keeps_the_request(patch: pytest.MonkeyPatch) -> None:
+    async def clean(*_: Any) -> bool:
+        return False
+
+    patch.setattr(Reassignments, "_clean", clean)
+
+
+def promises_moves_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reassignments, "start", nothing)
+
+
+def promises_deletions_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Deletions, "request", nothing)
+
+
+def lets_no_one_in_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaderTerm, "_consider_expansion", lambda *_: None)
+
+
+def keeps_the_files(patch: pytest.MonkeyPatch) -> None:
+    async def delete(self: Log) -> None:
+        await self.close()
+
+    patch.setattr(Log, "delete", delete)
+
+
+def forgets_to_delete(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Deletions, "look", nothing)
+
+
+def knows_topics_for_ever(patch: pytest.MonkeyPatch) -> None:
+    update = MetadataCache.update
+
+    def without_deletions(self: MetadataCache, request: UpdateMetadataRequest) -> None:
+        request.deleted, request.full = [], False
+        update(self, request)
+
+    patch.setattr(MetadataCache, "update", without_deletions)
+
+
+def is_deaf_to_the_controller(patch: pytest.MonkeyPatch) -> None:
+    change = ReplicaManager._change_role
+
+    async def deaf(self: ReplicaManager, update: PartitionStateUpdate, live: Any) -> ErrorCode:
+        known = self._replicas.find(update.topic, update.partition)
+        if known is not None and known.leader_epoch >= 0 and update.leader != self.config.broker_id:
+            return ErrorCode.NONE
+        return await change(self, update, live)
+
+    patch.setattr(ReplicaManager, "_change_role", deaf)
+
+
+def keeps_everything(patch: pytest.MonkeyPatch) -> None:
+    async def retain(_: Replica) -> int:
+        return 0
+
+    patch.setattr(Replica, "retain", retain)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "anomaly", "words", "given"),
+    [
+        (keeps_the_request, "unfinished-move", "was under way", {"operations": MOVED}),
+        (keeps_the_files, "unfinished-move", "had files of orders-0", {"operations": MOVED}),
+        (keeps_the_files, "undeleted-topic", "had files of other-0", {"operations": [MADE, DELETED]}),
+        (promises_moves_alone, "unfinished-move", "was promised at", {"operations": MOVED}),
+        (promises_deletions_alone, "undeleted-topic", "was acknowledged at", {"operations": [MADE, DELETED]}),
+        (forgets_to_delete, "undeleted-topic", "Other was to be deleted", {"operations": [MADE, DELETED]}),
+        (knows_topics_for_ever, "undeleted-topic", "still knew other", {"operations": [MADE, DELETED]}),
+        (lets_no_one_in_again, "no-rejoin", "did not get back", {"nemesis": ("kill",)}),
+        (is_deaf_to_the_controller, "disobeyed-state", "is still in epoch", {"nemesis": ("kill",)}),
+        (keeps_everything, "retention-undone", "from offset 0 to", {"system": AGING}),
+    ],
+)
+def test_what_is_never_ended_is_found_by_name(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    breaks: Callable[[pytest.MonkeyPatch], None],
+    anomaly: str,
+    words: str,
+    given: dict[str, Any],
+) -> None:
+    operations = given.pop("operations", [])
+    breaks(monkeypatch)
+    judgement = come_to_its_end(tmp_path, *operations, **given)
+    assert judgement.verdict is Verdict.FAIL, judgement.unknown
+    assert [finding for finding in judgement.findings if finding.anomaly == anomaly and words in finding.claim], [
+        finding.claim for finding in judgement.findings
+    ]
+
+
+def test_the_correct_broker_ends_all_of_it(tmp_path: Path) -> None:
+    operations = [MADE, *MOVED, DELETED]
+    judgement = come_to_its_end(tmp_path, *operations, system=AGING, nemesis=("kill",))
+    assert judgement.verdict is Verdict.PASS, (judgement.unknown, [one.claim for one in judgement.findings])
