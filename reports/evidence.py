@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NANOSECONDS: Final = 1_000_000_000
 RESULT_WIDTH: Final = 100
+MILLISECONDS: Final = 3
+MICROSECONDS: Final = 6
+"""Digits of seconds: as few as tell the times of a finding's operations apart."""
 
 
 def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
@@ -35,19 +38,21 @@ def operations_of(ops: ds.Dataset, judgement: Judgement) -> EvidenceLines:
 
 def _operations(ops: ds.Dataset, indexes: Sequence[int]) -> dict[int, str]:
     rows = ops.to_table(filter=pc.field("index").isin(list(indexes))).to_pylist()
-    return {row["index"]: operation_line(row) for row in rows}
+    instants = {time for row in rows for time in (row["call"], row["ret"]) if time is not None}
+    digits = MILLISECONDS if len({seconds(time) for time in instants}) == len(instants) else MICROSECONDS
+    return {row["index"]: _line(row, digits) for row in rows}
 
 
-def operation_line(row: dict[str, Any]) -> str:
+def _line(row: dict[str, Any], digits: int) -> str:
     """``op 812: send [17] to orders-3 by process 12, 14.201 - 14.203 s: ok {"offset":4711}``."""
-    until = f" - {seconds(row['ret'])}" if row["ret"] is not None else " -"
+    until = f" - {seconds(row['ret'], digits)}" if row["ret"] is not None else " -"
     text = row["result"] if row["result"] is not None else row["error"] or ""
     if len(text) > RESULT_WIDTH:
         text = text[: RESULT_WIDTH - 1] + "…"
     on = f" on {row['key']}" if row["key"] is not None else ""
     return (
         f"op {row['index']}: {row['f']} {row['argument']}{on} by process {row['process']}, "
-        f"{seconds(row['call'])}{until} s: {row['outcome']} {text}"
+        f"{seconds(row['call'], digits)}{until} s: {row['outcome']} {text}"
     ).rstrip()
 
 
@@ -65,6 +70,6 @@ def _faults(reader: HistoryReader, ids: set[int]) -> dict[int, str]:
     return lines
 
 
-def seconds(time: int) -> str:
+def seconds(time: int, digits: int = MILLISECONDS) -> str:
     """Nanoseconds since the run began, as a reader takes them."""
-    return f"{time / NANOSECONDS:.3f}"
+    return f"{time / NANOSECONDS:.{digits}f}"

@@ -1,0 +1,33 @@
+"""The lines of a finding's operations: their times can be told apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.contract import forbid
+from assay.checkers.source import open_history
+from assay.reports.evidence import look_up
+
+from helpers.judging import judge
+from helpers.log_histories import Book, write
+
+
+@pytest.mark.parametrize(
+    ("unit", "first", "second"),
+    [
+        (1_000_000, "1.000 - 1.001 s", "1.002 - 1.003 s"),
+        (1_000, "0.001000 - 0.001001 s", "0.001002 - 0.001003 s"),
+    ],
+)
+def test_times_have_as_many_digits_as_tell_them_apart(tmp_path: Path, unit: int, first: str, second: str) -> None:
+    book = Book()
+    book.send([1], 0, (1000, 1001), process=1)
+    book.send([2], 0, (1002, 1003), process=2)
+    rows = [{**row, "call": row["call"] // 10**6 * unit, "ret": row["ret"] // 10**6 * unit} for row in book.rows]
+    folder = write(tmp_path / "history", rows)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    lines = look_up(open_history(folder), judgement).operations
+    assert first in lines[0]
+    assert second in lines[1]
