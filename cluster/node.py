@@ -150,6 +150,17 @@ class Powered(Protocol):
 
 
 @runtime_checkable
+class SlowToFsync(Protocol):
+    """A node whose fsyncs can be made slow."""
+
+    async def slow_fsyncs(self, seconds: float) -> None:
+        """From now on each takes so many seconds more; with 0 as long as before. Those under way end as they began."""
+
+    async def fsyncs(self) -> tuple[int, bool]:
+        """How many have been made slow so far, and whether one that was is under way."""
+
+
+@runtime_checkable
 class Clocked(Protocol):
     """A node whose wall clock can be made wrong; its monotonic clock stays right."""
 

@@ -159,7 +159,10 @@ class Configurable(Protocol):
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        """Settings and values of them under which the contract holds: what a search draws from."""
+        """Settings and values of them under which the contract holds: what a search, or a mix, draws from.
+
+        ``"1000..4000"`` is every whole number from 1000 to 4000.
+        """
 
     def with_setting(self, name: str, value: str) -> System:
         """The same system with this setting. Raises ``ValueError`` that says what there is to be set, and to what."""

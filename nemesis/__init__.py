@@ -3,13 +3,14 @@
 What a fault is, in this order: ``target`` (whom it hits), ``trigger``, ``shape`` and ``schedule`` (when; plain data),
 ``impact`` (what it does to its targets), ``fault`` (probe, inject, observe, heal, prove), ``cuts`` (the links cut now).
 
-The faults: of links on ``cutting`` (``partition``, ``one_way``, ``fast_fail``, ``connection``), of processes on
-``process`` (``kill``, ``stop``, ``restart``, ``hold``, ``zookeeper``), of consumers (``consumer``), sessions
-(``expire``), files (``damage``), machines (``freeze``, ``power_loss``, ``clock``), replicas (``move``). ``catalogue``
-has them by name.
+The faults: of links on ``cutting`` (``partition`` with ``links``, ``one_way``, ``fast_fail``, ``connection``), of
+processes on ``process`` (``kill``, ``stop``, ``restart``, ``hold``, ``zookeeper``), of consumers (``consumer``),
+sessions (``expire``), files and disks (``damage``, ``slow_fsync``), machines (``freeze``, ``power_loss``, ``clock``),
+replicas (``move``). ``catalogue`` has them by name.
 
-How a run has them: ``draw`` (a random schedule), ``conductor`` (plays it) with ``waiting`` (triggers), ``ambush``,
-``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it reports, ``plan`` a schedule for displays.
+How a run has them: ``draw`` (a random schedule), ``mix`` (one of many kinds), ``conductor`` (plays it) with
+``waiting`` (triggers), ``ambush``, ``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it
+reports, ``plan`` a schedule for displays.
 
 Imports ``cluster.node`` and the protocols of ``cluster.system`` alone, and knows no time but the running loop's: the
 same code runs on containers and in the simulation. ``harness.run``, ``stored``, ``search``,

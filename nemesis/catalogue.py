@@ -4,7 +4,8 @@ A session has one :class:`Catalogue`, made of the faults that come with the proj
 handed to everything that looks faults up.
 
 ``partition,kill`` combines faults in one run; its canonical id is ``kill+partition``, sorted, so that test ids are
-stable. ``none`` is a run without faults and stands alone. ``all`` means one run per fault.
+stable. ``none`` is a run without faults and stands alone. ``all`` means one run per fault; ``mix`` is one run of many
+kinds (:mod:`assay.nemesis.mix`).
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
+from assay.nemesis.slow_fsync import PowerLossInFsync, SlowFsync
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
 NONE = "none"
 ALL = "all"
+MIX = "mix"
 
 
 class FaultError(ValueError):
@@ -83,9 +86,9 @@ class Catalogue(Mapping[str, Fault]):
         for fault in sorted(faults, key=lambda fault: fault.name):
             if fault.name in self._faults:
                 raise FaultNameError(f"two faults are called {fault.name}: rename one")
-            if fault.name in (NONE, ALL) or not re.fullmatch(r"[\w.-]+", fault.name):
+            if fault.name in (NONE, ALL, MIX) or not re.fullmatch(r"[\w.-]+", fault.name):
                 raise FaultNameError(
-                    f"a fault cannot be called {fault.name!r}: use letters, digits and -, not none or all"
+                    f"a fault cannot be called {fault.name!r}: use letters, digits and -, not none, all or mix"
                 )
             self._faults[fault.name] = fault
         self._apart = frozenset(apart)
@@ -117,16 +120,22 @@ class Catalogue(Mapping[str, Fault]):
             raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
 
     def descriptions(self) -> dict[str, str]:
-        """Name to one line, ``none`` first, as ``--nemesis-list`` prints them."""
-        return {NONE: "no fault at all", **{name: fault.description for name, fault in self.items()}}
+        """Name to one line, ``none`` and ``mix`` first, as ``--nemesis-list`` prints them."""
+        several = {
+            NONE: "no fault at all",
+            MIX: "many kinds by weight, overlapping, with settings of the system drawn too",
+        }
+        return {**several, **{name: fault.description for name, fault in self.items()}}
 
     def parse(self, text: str) -> Combination:
         """One combination: ``partition,kill`` or ``kill+partition`` or ``none``. Raises :class:`FaultNameError`."""
         names = sorted({word.strip() for word in text.replace("+", ",").split(",")})
         if names == [NONE]:
             return Combination(())
-        if NONE in names:
-            raise FaultNameError(f"--nemesis={text}: none stands alone; repeat the option for a run without faults")
+        if names == [MIX]:
+            return Combination((MIX,))
+        for alone in {NONE, MIX} & set(names):
+            raise FaultNameError(f"--nemesis={text}: {alone} stands alone; repeat the option for a run of its own")
         for name in names:
             if name not in self:
                 near = difflib.get_close_matches(name, self, n=1)
@@ -165,8 +174,10 @@ def standard_faults() -> tuple[Fault, ...]:
         Partition(),
         *(Partition(shape) for shape in Shape),
         PowerLoss(),
+        PowerLossInFsync(),
         Restart(),
         RollingRestart(),
+        SlowFsync(),
         Stop(),
         StopConsumer(),
         ZooKeeperExpire(),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,7 +78,8 @@ class Conductor:
         # Drawn now, in the order of the steps: what happens in between must not change who is hit.
         self._seeds = [rng.getrandbits(32) if step.seed is None else step.seed for step in schedule.steps]
         self._last_events: dict[str, Mapping[str, Any]] = {}
-        self._context = FaultContext(cluster, system, Cuts(cluster), self._last_events)
+        self._seen: Counter[str] = Counter()
+        self._context = FaultContext(cluster, system, Cuts(cluster), self._last_events, self._seen)
         self._reporter = Reporter(schedule, catalogue, clients(cluster), record, stamp)
         self._recoveries = Recoveries(system, self._reporter, recovery_seconds)
         self._in_force = InForce(self._context, catalogue)
@@ -111,6 +112,7 @@ class Conductor:
         except msgspec.DecodeError:
             return
         self._last_events[node] = known
+        self._seen[str(known.get("event"))] += 1
         self._waiting.event(node, known)
 
     async def run(self) -> None:

@@ -24,7 +24,8 @@ from assay.cluster.node import Cluster, Flow
 from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
 from assay.nemesis.cuts import Drop, Manner
 from assay.nemesis.cutting import Cutting, probe_counters
-from assay.nemesis.fault import Census, Injection, census, with_key
+from assay.nemesis.fault import Census, Injection, Scope, census, with_key
+from assay.nemesis.partition import leader_for
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
 
@@ -58,6 +59,8 @@ MIXED = (Line.FETCH, Line.ZOOKEEPER)
 class Connection(Cutting):
     """One line, or a mix of those that are never quiet."""
 
+    scope = Scope.CONNECTION
+
     def __init__(self, line: Line | None = None) -> None:
         self._lines: tuple[Line, ...] = (line,) if line is not None else MIXED
         self.name = f"connection-{line}" if line is not None else "connection"
@@ -82,7 +85,10 @@ class Connection(Cutting):
             "lost": rng.random() < 0.5,
             "every": rng.choice(EVERY),
         }
-        return with_key(whom, rng, census), parameters
+        whom = with_key(whom, rng, census)
+        if line is Line.FETCH and whom.key is not None:
+            parameters["key"] = whom.key
+        return whom, parameters
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         troubles = [_trouble(line, census(cluster, system), None) for line in self._lines]
@@ -100,14 +106,10 @@ class Connection(Cutting):
             raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
         others = [node for node in servers(context.cluster, context.system) if node is not opener]
         ends = zookeepers(context.cluster)
-        if self._line(injection) is not Line.ZOOKEEPER:
-            rng = random.Random(injection.seed)
-            ends = [rng.choice(others)] if others else []
-            if self._line(injection) is Line.FETCH:
-                keys = list(context.system.keys())
-                key = injection.step.target.key or (rng.choice(keys) if keys else None)
-                leader = await context.find(str(Kind.LEADER), key)
-                ends = [leader] if leader is not None and leader in others else ends
+        if self._line(injection) is Line.FETCH:
+            ends = [await leader_for(injection)]
+        elif self._line(injection) is Line.CONTROLLER:
+            ends = others and [random.Random(injection.seed).choice(others)]
         if not ends:
             raise TargetError(f"{self.name}: {opener.name} has no one to speak to")
         injection.evidence["ends"] = [node.name for node in ends]

@@ -25,6 +25,8 @@ class Cutting:
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
     manner = Manner.DROP
+    everywhere = False
+    """Does it take any number of nodes, so that another of its scope may find none that is free?"""
     capabilities: Sequence[type] = ()
 
     def links(self, injection: Injection) -> list[Drop]:

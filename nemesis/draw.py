@@ -108,7 +108,9 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     # Faults of ZooKeeper share its nodes as the others share the servers.
     both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
     nodes = census.zookeepers if both_keepers else census.servers
-    return (nodes - 1) // 2 > 1 or first.scope != second.scope
+    if getattr(first, "everywhere", False) or getattr(second, "everywhere", False):
+        return False  # it leaves no one in peace by itself
+    return (nodes - 1) // 2 > 1 or not first.scope.clashes(second.scope)
 
 
 def _leaves_none(first: Step, second: Step) -> bool:

@@ -30,19 +30,25 @@ NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 
 
 class Scope(enum.StrEnum):
-    """What of a node a fault holds: its process, its network, its clock, its replicas, or all of it.
+    """What of a node a fault holds: its process, its network, its clock, its disk, its replicas, or all of it.
 
-    Two faults that clash never hold one node at the same time.
+    Two faults that clash never hold one node at the same time. One connection, or the speed of a disk, is the business
+    of a process that runs: of one that stands still or is gone nothing would show.
     """
 
     PROCESS = "process"
     NETWORK = "network"
     CLOCK = "clock"
+    DISK = "disk"
+    CONNECTION = "connection"
     REPLICAS = "replicas"
     NODE = "node"
 
     def clashes(self, other: Scope) -> bool:
-        return self is other or Scope.NODE in (self, other)
+        return self is other or Scope.NODE in (self, other) or {self, other} in _CLASHING
+
+
+_CLASHING = ({Scope.CONNECTION, Scope.NETWORK}, {Scope.CONNECTION, Scope.PROCESS}, {Scope.DISK, Scope.PROCESS})
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ class FaultContext:
     cuts: Cuts
     last_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The latest line of each node's event log, by name, as far as it has been read."""
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """How often each event has been read, of any node."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
         """What the system's finder says. One that fails knows none: during other faults there may be no node to ask."""

@@ -6,6 +6,9 @@ SSH needs 40 to 70 ms, too slow for "exactly after step X"; the process itself i
 so that they pass the events of a start (registered, recovered, became-follower). The random nemesis always does
 that, since other events may never come; by hand leave it out, and let another step provoke the event.
 
+With ``seen`` the event is one that has been seen often enough in this run to come again. Should it not, half of the
+time, the first target is killed and started for an event of a start, and the evidence says so (``fell_back``).
+
 The order stands on all targets; each stops by itself when it gets there, and one is enough for the fault to have
 taken effect. At the heal the orders are withdrawn first, then the processes that stopped go on.
 
@@ -14,9 +17,10 @@ Proof: the process was seen stopped at the heal, and the last line of its event 
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import Holdable, System
@@ -25,6 +29,9 @@ from assay.nemesis.impact import Impact
 from assay.nemesis.process import draw_target, probe_processes, status, written
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
+
+OFTEN: Final = 3
+"""Of an event that has been read as often, ``seen`` may wait for the next."""
 
 
 class Hold:
@@ -50,20 +57,15 @@ class Hold:
 
     async def inject(self, injection: Injection) -> None:
         system, event, key = _order(injection)
-        injection.evidence["event"] = event
         order = event if key is None else f"{event} {key}"
-
-        async def give(node: Node) -> None:
-            seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
-            seen["before"] = await status(node)
-            await node.write_file(system.hold_file(node), f"{order}\n".encode())
-            if injection.step.parameters.get("restart", False):
-                await node.kill()
-                await node.start()
-
-        await on_each(injection.targets, give)
+        await _give(injection, system, injection.targets, order, bool(injection.step.parameters.get("restart", False)))
+        injection.evidence["event"] = event
+        if injection.step.parameters.get("seen", False):
+            injection.background = asyncio.get_running_loop().create_task(_fall_back(injection, system))
 
     async def observe(self, injection: Injection) -> None:
+        await _end(injection.background)
+
         async def look(node: Node) -> None:
             seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
             seen["at_heal"] = await status(node)
@@ -74,6 +76,7 @@ class Hold:
 
     async def heal(self, injection: Injection) -> None:
         system = injection.context.system
+        await _end(injection.background)
         if not isinstance(system, Holdable):
             return
 
@@ -106,6 +109,9 @@ def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
     if not isinstance(system, Holdable):
         raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
     event, key = parameters.get("event"), parameters.get("key")
+    if event is None and parameters.get("seen", False):
+        often = sorted(event for event, count in injection.context.seen.items() if count >= OFTEN)
+        event = random.Random(injection.seed).choice(often or list(system.start_events))
     if event is None:
         if not parameters.get("restart", False):
             raise TargetError("hold needs the parameter event, or restart=true for an event of a start")
@@ -113,6 +119,39 @@ def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
     if any(word is not None and (not str(word) or len(str(word).split()) != 1) for word in (event, key)):
         raise NodeError(f"hold: event {event!r} and key {key!r} must be one word each")
     return system, str(event), None if key is None else str(key)
+
+
+async def _give(injection: Injection, system: Holdable, nodes: Sequence[Node], order: str, restart: bool) -> None:
+    async def give(node: Node) -> None:
+        seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+        seen["before"] = await status(node)
+        await node.write_file(system.hold_file(node), f"{order}\n".encode())
+        if restart:
+            await node.kill()
+            await node.start()
+
+    await on_each(nodes, give)
+
+
+async def _fall_back(injection: Injection, system: Holdable) -> None:
+    """Half of the time is over: does no target stand, one is to pass the events of a start."""
+    await asyncio.sleep(injection.step.duration / 2)
+    try:
+        for node in injection.targets:
+            if (await node.process()).state is ProcessState.STOPPED:
+                return
+        event = random.Random(injection.seed).choice(list(system.start_events))
+        injection.evidence["fell_back"] = f"{injection.evidence['event']} did not come"
+        injection.evidence["event"] = event
+        await _give(injection, system, injection.targets[:1], event, True)
+    except NodeError as error:
+        injection.evidence["fell_back"] = str(error)
+
+
+async def _end(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _wrong(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:

@@ -11,6 +11,9 @@ Shapes:
 ``majorities-ring``     every server reaches a majority, and no two the same; all reach ZooKeeper (four servers or more)
 ``bridge``              two sides, and one server that both reach; all reach ZooKeeper
 ``from-zookeeper``      the targets from every ZooKeeper node; the servers still reach each other
+``leader-and-follower`` the leader of a key with one other server from the rest, and from ZooKeeper (three servers)
+``follower-from-leader`` a follower of a key from its leader alone; both reach all others and ZooKeeper
+``links``               any subset of the links between servers, ZooKeeper and client nodes, either way or both
 
 Packets are dropped, not rejected, so established connections stall rather than break (:mod:`assay.nemesis.fast_fail` is
 the other kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
@@ -23,11 +26,12 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 
-from assay.cluster.node import Cluster
+from assay.cluster.node import Cluster, Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.nemesis.cuts import Drop, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
-from assay.nemesis.fault import Census, Injection, census, with_key
+from assay.nemesis.fault import Census, Injection, Proof, census, with_key
+from assay.nemesis.links import drawn_links, read_links
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.shape import ISOLATED, Shape
 from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
@@ -42,12 +46,16 @@ DESCRIPTIONS = {
     Shape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
     Shape.BRIDGE: "two sides that only one server, the bridge, both reaches",
     Shape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
+    Shape.LEADER_AND_FOLLOWER: "a leader and one other server cut from the rest, and from ZooKeeper",
+    Shape.FOLLOWER_FROM_LEADER: "a follower of a key cut from its leader alone",
+    Shape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
 }
-MIXED = tuple(shape for shape in Shape if shape is not Shape.RANDOM_HALVES)
-"""What ``partition`` draws from. Random halves may take ZooKeeper from a majority, which no second fault may meet in a
-combined run: then no server at all is left in peace. They have a name of their own."""
-ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE)
-LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4}
+SEPARATE = (Shape.RANDOM_HALVES, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER, Shape.LINKS)
+"""What ``partition`` does not draw from. Some of these may take ZooKeeper from a majority, which no second fault may
+meet in a combined run: then no server at all is left in peace. They have names of their own."""
+MIXED = tuple(shape for shape in Shape if shape not in SEPARATE)
+ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE, Shape.LEADER_AND_FOLLOWER)
+LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4, Shape.LEADER_AND_FOLLOWER: 3}
 """Servers that a shape needs; 2 unless said here."""
 NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
 
@@ -58,6 +66,7 @@ class Partition(Cutting):
     def __init__(self, shape: Shape | None = None) -> None:
         self._shapes: tuple[Shape, ...] = (shape,) if shape is not None else MIXED
         self.name = f"partition-{shape}" if shape is not None else "partition"
+        self.everywhere = shape is Shape.LINKS
         self.description = DESCRIPTIONS[shape] if shape is not None else "links cut: a shape is drawn each time"
         self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is Shape.FROM_ZOOKEEPER else ()
 
@@ -68,6 +77,8 @@ class Partition(Cutting):
         if not possible:
             raise ScheduleError(f"{self.name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
         shape = rng.choice(possible)
+        if shape is Shape.LINKS:
+            return drawn_links(rng, census)
         parameters: dict[str, Parameter] = {"shape": str(shape)}
         if shape is Shape.ONE:
             of_servers = target is None or target.kind not in OF_CLIENTS
@@ -75,11 +86,15 @@ class Partition(Cutting):
             parameters["zookeeper"] = cut_too
         if shape in ORDERED:
             parameters["order"] = rng.getrandbits(16)
+        if shape is Shape.FOLLOWER_FROM_LEADER and census.keys:
+            parameters["key"] = rng.choice(census.keys) if target is None or target.key is None else target.key
         implied = ISOLATED.get(shape, Kind.ONE)
         if shape is Shape.BRIDGE and census.keys:
             # Else the leader may be the bridge, and those on either side may have nothing to say to each other.
             implied = Kind.FOLLOWER
         whom = target if target is not None else Target(implied)
+        if "key" in parameters and whom.kind is Kind.FOLLOWER:
+            whom = Target(Kind.FOLLOWER, key=str(parameters["key"]))
         return with_key(whom, rng, census), parameters
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -88,6 +103,12 @@ class Partition(Cutting):
         if None not in troubles:
             return "; ".join(f"{trouble}" for trouble in troubles)
         return await probe_counters(cluster)
+
+    async def inject(self, injection: Injection) -> None:
+        """Whom a follower follows is asked now."""
+        if self._shape(injection) is Shape.FOLLOWER_FROM_LEADER:
+            injection.evidence["leader"] = (await leader_for(injection)).name
+        await super().inject(injection)
 
     def links(self, injection: Injection) -> list[Drop]:
         """Raises :class:`TargetError` when there is no link between the two sides."""
@@ -103,6 +124,12 @@ class Partition(Cutting):
             return super().sufferers(injection, drops)
         return sorted({name for drop in drops for name in drop})
 
+    def proof(self, injection: Injection) -> Proof:
+        """Not each server of some links need have anything to say on one of these."""
+        proof = super().proof(injection)
+        anything = self._shape(injection) is Shape.LINKS and bool(proof.evidence["dropped"])
+        return Proof(True, proof.evidence) if anything else proof
+
     def _shape(self, injection: Injection) -> Shape:
         """From the parameters; of a fault that has but one, a hand-written step need not say it."""
         word = injection.step.parameters.get("shape", self._shapes[0] if len(self._shapes) == 1 else "")
@@ -110,6 +137,21 @@ class Partition(Cutting):
             return Shape(str(word))
         except ValueError as error:
             raise TargetError(f"partition of unknown shape {word!r}; one of {', '.join(Shape)}") from error
+
+
+async def leader_for(injection: Injection) -> Node:
+    """The leader of the step's key, or some other server where none is known, or the target is it.
+
+    Raises ``TargetError`` when there is no other server.
+    """
+    context, rng = injection.context, random.Random(injection.seed)
+    others = [node for node in servers(context.cluster, context.system) if node.name not in injection.names]
+    if not others:
+        raise TargetError(f"{injection.step.fault}: there is no server besides {', '.join(injection.names)}")
+    fallback, keys = rng.choice(others), list(context.system.keys())
+    key = injection.step.parameters.get("key") or injection.step.target.key or (rng.choice(keys) if keys else None)
+    leader = await context.find(str(Kind.LEADER), None if key is None else str(key))
+    return leader if leader is not None and leader in others else fallback
 
 
 def _from_zookeeper(injection: Injection) -> list[Drop]:
@@ -152,7 +194,25 @@ def _bridge(injection: Injection) -> list[Drop]:
     return both_ways(rest[: len(rest) // 2], rest[len(rest) // 2 :])
 
 
+def _leader_and_follower(injection: Injection) -> list[Drop]:
+    inside, others, keepers = _sides(injection)
+    follower, *rest = _shuffled(injection, others) or [""]
+    return both_ways([*inside, follower], [*rest, *keepers])
+
+
+def _from_leader(injection: Injection) -> list[Drop]:
+    return both_ways(injection.names, [injection.evidence["leader"]])
+
+
+def _some_links(injection: Injection) -> list[Drop]:
+    known = {node.name for node in injection.context.cluster.nodes}
+    return [drop for drop in read_links(injection.step.parameters.get("links", "")) if set(drop) <= known]
+
+
 _LINKS: dict[Shape, Callable[[Injection], list[Drop]]] = {
+    Shape.LEADER_AND_FOLLOWER: _leader_and_follower,
+    Shape.FOLLOWER_FROM_LEADER: _from_leader,
+    Shape.LINKS: _some_links,
     Shape.FROM_ZOOKEEPER: _from_zookeeper,
     Shape.RANDOM_HALVES: _random_halves,
     Shape.MAJORITIES_RING: _ring,
@@ -180,10 +240,12 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     least = 1 if few or (target is not None and target.kind in OF_CLIENTS) else LEAST.get(shape, 2)
     if census.servers < least:
         return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
-    if shape is Shape.ISOLATE_LEADER and census.keys == ():
+    if shape in (Shape.ISOLATE_LEADER, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER) and census.keys == ():
         return f"{shape} needs a system with keys that have a leader"
     if target is None:
         return None
+    if shape is Shape.LINKS:
+        return f"{shape} draws its links among all nodes, it takes no target {target}"
     if shape is not Shape.ONE and shape in ISOLATED and target.kind is not ISOLATED[shape]:
         return f"{shape} isolates the {ISOLATED[shape]}, it takes no target {target}"
     if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):

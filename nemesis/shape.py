@@ -17,6 +17,9 @@ class Shape(enum.StrEnum):
     MAJORITIES_RING = "majorities-ring"
     BRIDGE = "bridge"
     FROM_ZOOKEEPER = "from-zookeeper"
+    LEADER_AND_FOLLOWER = "leader-and-follower"
+    FOLLOWER_FROM_LEADER = "follower-from-leader"
+    LINKS = "links"
 
 
 ISOLATED = {
@@ -28,5 +31,7 @@ ISOLATED = {
     Shape.ISOLATE_CONTROLLER: Kind.CONTROLLER,
     Shape.MAJORITIES_RING: Kind.ALL,
     Shape.BRIDGE: Kind.ONE,
+    Shape.LEADER_AND_FOLLOWER: Kind.LEADER,
+    Shape.FOLLOWER_FROM_LEADER: Kind.FOLLOWER,
 }
 """Whom a shape isolates by its name (or who is the bridge). ``one`` takes other targets, too."""

@@ -53,6 +53,11 @@ SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         SESSION_TIMEOUT: "session_timeout_ms",
+        "request.timeout.ms": "request_timeout_ms",
+        "replica.lag.time.max.ms": "replica_lag_time_max_ms",
+        "replica.fetch.wait.max.ms": "replica_fetch_wait_max_ms",
+        "replica.fetch.max.bytes": "replica_fetch_max_bytes",
+        "checkpoint.interval.ms": "checkpoint_interval_ms",
         "offsets.retention.ms": "offsets_retention_ms",
         "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
         "max.connections": "max_connections",
@@ -101,6 +106,11 @@ class Broker:
     """Of a topic that is made because a client asked for it."""
     session_timeout_ms: int = 3_000
     """ZooKeeper grants from 1 to 10 s."""
+    request_timeout_ms: int = 2_000
+    replica_lag_time_max_ms: int = 2_000
+    replica_fetch_wait_max_ms: int = 250
+    replica_fetch_max_bytes: int = 1_048_576
+    checkpoint_interval_ms: int = 1_000
     groups: tuple[str, ...] = ()
     """Groups of consumers that the workload uses, for faults of their coordinators."""
     offsets_retention_ms: int = 24 * 3600 * 1000
@@ -132,12 +142,27 @@ class Broker:
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        return {
-            "flush.messages": ("1", "10"),
-            "segment.bytes": ("2048", "65536"),
+        """What the workload has set itself stays as it is: its contract may be about that."""
+        values = {
+            "flush.messages": ("1", "10", "2..1000"),
+            "flush.ms": ("0", "50..3000"),
+            "segment.bytes": ("2048", "65536", "1024..262144"),
+            "index.interval.bytes": ("64..8192",),
             # Failovers three times as fast, and several in a short run.
-            SESSION_TIMEOUT: ("1000",),
+            SESSION_TIMEOUT: ("1000", "1000..3000"),
+            "replica.lag.time.max.ms": ("1000..3000",),
+            "request.timeout.ms": ("1000..3000",),
+            "replica.fetch.wait.max.ms": ("10..500",),
+            "replica.fetch.max.bytes": ("65536..1048576",),
+            "checkpoint.interval.ms": ("100..3000",),
         }
+        fresh = Broker()
+        return {name: known for name, known in values.items() if self._setting(name) == fresh._setting(name)}
+
+    def _setting(self, name: str) -> Any:
+        if name in BROKER_SETTINGS:
+            return getattr(self, BROKER_SETTINGS[name])
+        return getattr(self.topic_config, name.replace(".", "_"))
 
     def with_setting(self, name: str, value: str) -> Broker:
         """A setting of the workload's topic, by the name that Kafka gives it, or one of ``BROKER_SETTINGS``."""

@@ -48,7 +48,7 @@ class SimDisk:
     """A node's files. Paths are absolute or not, it is the same: ``/data/x`` is ``data/x``.
 
     ``capacity``: bytes of content that fit, None for as many as come. ``slowness``: how many times slower than it is
-    each fsync takes.
+    each fsync takes. ``lag``: seconds that each takes in addition; ``lagged``: how many have.
     """
 
     def __init__(self, random: Random) -> None:
@@ -56,6 +56,9 @@ class SimDisk:
         self._names = Namespace()
         self.capacity: int | None = None
         self.slowness = 1.0
+        self.lag = 0.0
+        self.lagged = 0
+        self._lagging_until = 0.0
 
     def storage(
         self, check: Check | None = None, fsync_delay: Delay = default_fsync_delay, root: str = ""
@@ -69,7 +72,20 @@ class SimDisk:
         if root:
             self._names.mkdir(root)
             self._names.pin(root)
-        return SimStorage(self._names, check or no_check, lambda: self.slowness * fsync_delay(), root, self._room)
+
+        def delay() -> float:
+            seconds = self.slowness * fsync_delay() + self.lag
+            if self.lag:
+                self.lagged += 1
+                self._lagging_until = max(self._lagging_until, asyncio.get_running_loop().time() + seconds)
+            return seconds
+
+        return SimStorage(self._names, check or no_check, delay, root, self._room)
+
+    @property
+    def lagging(self) -> bool:
+        """Is an fsync under way that was made slow?"""
+        return asyncio.get_running_loop().time() < self._lagging_until
 
     @property
     def used(self) -> int:

@@ -193,6 +193,14 @@ class SimNode:
         after = {path: len(self.disk.read(path)) for path in self.disk.files()}
         return {path: size - after.get(path, 0) for path, size in before.items() if size > after.get(path, 0)}
 
+    async def slow_fsyncs(self, seconds: float) -> None:
+        self._reach()
+        self.disk.lag = seconds
+
+    async def fsyncs(self) -> tuple[int, bool]:
+        self._reach()
+        return self.disk.lagged, self.disk.lagging
+
     async def shift_clock(self, seconds: float) -> None:
         self._reach()
         self.clock_offset = seconds

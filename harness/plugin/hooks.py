@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -187,7 +187,9 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     """An attempt whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from assay.harness.run.experiment import NoGeneratorError, experiment_of
-    from assay.harness.run.workload_mix import resolved
+    from assay.harness.run.variant import drawn_configuration
+    from assay.harness.run.workload_mix import mixed, resolved
+    from assay.nemesis.catalogue import MIX
 
     function = getattr(request.node, "function", None)
     found: Experiment | None = experiment_of(function)
@@ -198,6 +200,9 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     settings = _settings(request.config, request.param)
     if options.explore is None:
         settings = resolved(found, settings)
+        if settings.nemesis == (MIX,):
+            drawn = drawn_configuration(mixed(found, settings).deployed(), settings.configuration, settings.seed)
+            settings = replace(settings, configuration=drawn)
     if settings.cluster == SIM and getattr(found.client, "blocking", False):
         pytest.skip(f"{found.client.__name__} blocks; the simulation has no threads (--cluster=docker runs it)")
     base = request.node.nodeid.partition("[")[0]
@@ -338,12 +343,15 @@ def _mixes(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
 
 def _check_faults(options: Options, faults: Catalogue) -> None:
     from assay.harness.run.faults import check_target, check_trigger
+    from assay.nemesis.catalogue import MIX
 
     if options.settings.replay is not None and (options.nemesis or options.settings.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
-    _combinations(options, faults)
-    check_target(options.settings.nemesis_target)
-    check_trigger(options.settings.nemesis_trigger)
+    mixed, settings = (MIX,) in _combinations(options, faults), options.settings
+    if mixed and (settings.nemesis_target or settings.nemesis_trigger != DEFAULT_TRIGGER):
+        raise SettingsError("--nemesis=mix draws targets and times; leave out --nemesis-target and --nemesis-trigger")
+    check_target(settings.nemesis_target)
+    check_trigger(settings.nemesis_trigger)
 
 
 def _check_search(options: Options) -> None:

@@ -7,7 +7,7 @@
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines),
   with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)
 - on disk: ``store``, ``versions``
-- objects by name: ``named``, ``systems`` (also with a defect or settings)
+- objects by name: ``named``, ``systems`` (also with a defect or settings); ``variant`` (settings that are drawn)
 
 Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:
 stored, search, nights, plugin, cli, and by the workloads.

@@ -27,6 +27,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.report import place
 from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.faults import possible
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import judge_run
 from assay.harness.run.progress import Progress, Silent
@@ -120,7 +121,10 @@ class Attempt:
         folder.write_run(self._info)
         variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
         system = self.experiment.deployed(variant)
-        own_disks = any(self.registry.faults[name].impact.loses_unsynced for name in settings.nemesis)
+        own_disks = any(
+            self.registry.faults[name].impact.loses_unsynced
+            for name in possible(system, settings, self.registry.faults)
+        )
         world = self._world = open_world(system, settings, run_id=run_id(folder.path), own_disks=own_disks)
         trial = self._trial = Trial(
             self.experiment, system, settings, world, folder, self.registry.faults, self.interrupt, self.progress

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, StrikePoints, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.harness.run.systems import configured
-from assay.nemesis.catalogue import Catalogue, FaultNameError, unsuited
+from assay.nemesis.catalogue import MIX, Catalogue, FaultNameError, unsuited
 from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
+from assay.nemesis.mix import draw_mix, mixable
 from assay.nemesis.schedule import Record, Schedule, ScheduleError, decode
 from assay.nemesis.target import TargetError, groups
 from assay.nemesis.target import parse as parse_target
@@ -51,6 +52,13 @@ def fault_names(schedule: Schedule) -> tuple[str, ...]:
     return tuple(sorted({step.fault for step in schedule.steps}))
 
 
+def possible(system: System, settings: Settings, faults: Catalogue) -> tuple[str, ...]:
+    """The faults that a run of this system may inject: those asked for, and for the mix all that suit it."""
+    if settings.nemesis != (MIX,):
+        return settings.nemesis
+    return tuple(name for name in mixable(faults) if unsuited(faults[name], system) is None)
+
+
 def check_target(text: str | None) -> None:
     """Raises :class:`SettingsError` for a ``--nemesis-target`` that cannot be read."""
     if text is None:
@@ -78,7 +86,7 @@ def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str
         configured(system, settings.configuration)
     except SettingsError as error:
         return str(error)
-    for name in settings.nemesis:
+    for name in possible(system, settings, faults):
         reason = unsuited(faults[name], system)
         if reason is not None:
             return f"--nemesis={name} {reason}"
@@ -95,8 +103,11 @@ def node_counts(system: System, settings: Settings) -> dict[str, int]:
     return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
-def schedule(system: System, settings: Settings, faults: Catalogue) -> Schedule:
-    """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster."""
+def schedule(system: System, settings: Settings, faults: Catalogue, unavailable: Collection[str] = ()) -> Schedule:
+    """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster.
+
+    ``unavailable``: what a mix cannot draw from where the run takes place.
+    """
     if settings.replay is not None:
         schedule = replayed(settings.replay, faults)
         late = [step for step in schedule.steps if step.until >= settings.time_limit]
@@ -105,13 +116,23 @@ def schedule(system: System, settings: Settings, faults: Catalogue) -> Schedule:
         return schedule
     nodes = node_counts(system, settings)
     servers = sum(number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE))
+    census = Census(
+        servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
+    )
+    if settings.nemesis == (MIX,):
+        return draw_mix(
+            derive(settings.seed, "nemesis"),
+            [name for name in possible(system, settings, faults) if name not in unavailable],
+            catalogue=faults,
+            census=census,
+            interval=settings.nemesis_interval,
+            time_limit=settings.time_limit,
+        )
     return draw(
         derive(settings.seed, "nemesis"),
         settings.nemesis,
         catalogue=faults,
-        census=Census(
-            servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
-        ),
+        census=census,
         interval=settings.nemesis_interval,
         time_limit=settings.time_limit,
         target=None if settings.nemesis_target is None else parse_target(settings.nemesis_target),

@@ -34,14 +34,14 @@ from assay.harness.remote import RemoteClient
 from assay.harness.run.client_nodes import housed
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.faults import schedule
+from assay.harness.run.faults import possible, schedule
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.store import RunFolder
 from assay.harness.run.worlds import World
-from assay.nemesis.catalogue import Catalogue
+from assay.nemesis.catalogue import MIX, Catalogue
 from assay.nemesis.conductor import Conductor
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import encode
@@ -89,6 +89,7 @@ class Trial:
     _cluster: Cluster | None = None
     _logs_kept: bool = False
     _problems: list[str] = field(default_factory=list)
+    _unavailable: list[str] = field(default_factory=list)
 
     @property
     def cluster(self) -> Cluster:
@@ -108,9 +109,12 @@ class Trial:
         self.prepare()
         self._cluster = await self.world.open(self.progress.note)
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
-        for name in self.settings.nemesis:
+        for name in possible(self.system, self.settings, self.faults):
             reason = await self.faults[name].probe(self._cluster, self.system)
-            if reason is not None:
+            if reason is not None and self.settings.nemesis == (MIX,):
+                self._unavailable.append(name)
+                self.progress.note(f"the mix goes without {name}: {reason}")
+            elif reason is not None:
                 raise Unavailable(f"--nemesis={name} is not available here: {reason}")
 
     async def run(self) -> Ended:
@@ -148,7 +152,7 @@ class Trial:
         settings = self.settings
         assert self._generator is not None, "set_up comes first"
         main, *later = split_phases(self._generator)
-        meant = schedule(self.system, settings, self.faults)
+        meant = schedule(self.system, settings, self.faults, self._unavailable)
         conductor = Conductor(
             self.cluster,
             self.system,

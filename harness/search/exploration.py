@@ -19,13 +19,15 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Budget, Settings, derive
+from assay.harness.run.variant import few
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import Player
 from assay.harness.search.strategies import TIME_LIMITS, Terrain
 from assay.harness.search.workers import search
-from assay.nemesis.catalogue import Catalogue, unsuited
+from assay.nemesis.catalogue import MIX, Catalogue, unsuited
 from assay.nemesis.fault import Census, Fault
+from assay.nemesis.mix import mixable
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.target import groups
 
@@ -144,20 +146,23 @@ def _headline(found: Found) -> str:
 
 def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
     """What may be drawn for this system: the faults asked for, or all that it can be subjected to."""
-    suited = [name for name in catalogue.all if unsuited(catalogue[name], system) is None]
+    suited = [
+        name for name in sorted({*catalogue.all, *mixable(catalogue)}) if unsuited(catalogue[name], system) is None
+    ]
+    asked = () if base.nemesis == (MIX,) else base.nemesis
     variants = system.variants if isinstance(system, Configurable) else {}
     everything = Terrain(
         catalogue=catalogue,
         base=Example.of(base, Schedule(0)),
-        faults=base.nemesis or tuple(suited),
+        faults=asked or tuple(suited),
         keys=tuple(system.keys()),
         turning_points=tuple(system.turning_points) if isinstance(system, Eventful) else (),
-        variants=tuple((name, tuple(values)) for name, values in variants.items()),
+        variants=tuple((name, few(values)) for name, values in variants.items()),
         ensemble=ZOOKEEPER_ROLE in system.roles,
         clients=lambda nodes: replace(base, nodes=nodes).client_node_count if CLIENT_ROLE in system.roles else 0,
         groups=groups(system),
     )
-    if base.nemesis:
+    if asked:
         return everything
     # A fault may suit a system and still find nothing to strike in this one: no key, no group, too few servers.
     census = everything.census(base.nodes, base.zookeepers)

@@ -222,6 +222,10 @@ def _aftershock(draw: st.DrawFn, first: Step, example: Example, terrain: Terrain
     again = draw(_step(example, terrain))
     trigger = OnEvent(draw(_event(terrain)), delay=draw(st.sampled_from(SOON)), within=5.0)
     kinds = [Kind.ORIGIN, Kind.LEADER, Kind.ORIGIN, Kind.LEADER, Kind.FOLLOWER] if terrain.keys else [Kind.ORIGIN]
+    if first.fault == HOLD and "event" in first.parameters and draw(_MOSTLY):
+        # While the process stands there, and on someone else.
+        trigger = msgspec.structs.replace(trigger, event=str(first.parameters["event"]))
+        kinds = [Kind.LEADER, Kind.FOLLOWER, Kind.ONE] if terrain.keys else [Kind.ONE]
     target = Target(draw(st.sampled_from(kinds))) if again.target.kind in ONE_SERVER else again.target
     lasting = draw(st.sampled_from(LASTING))
     return msgspec.structs.replace(again, at=first.at, trigger=trigger, target=target, duration=lasting)

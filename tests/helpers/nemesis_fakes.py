@@ -59,6 +59,7 @@ class FakeNode:
         self.calls: list[str] = []
         self.is_frozen = False
         self.clock_ahead = 0.0
+        self.slow_since: float | None = None
         self.unpowered: str | None = None
         self.slow_power_loss = 0.0
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
@@ -128,6 +129,14 @@ class FakeNode:
     async def clock_shift(self) -> float:
         self._called("clock_shift")
         return self.clock_ahead
+
+    async def slow_fsyncs(self, seconds: float) -> None:
+        if self._called("slow_fsyncs"):
+            self.slow_since = now() if seconds else None
+
+    async def fsyncs(self) -> tuple[int, bool]:
+        self._called("fsyncs")
+        return 0 if self.slow_since is None else int((now() - self.slow_since) * 10), self.slow_since is not None
 
     async def stop(self) -> None:
         if self._called("stop"):
@@ -204,7 +213,7 @@ class FakeNode:
     @property
     def untouched(self) -> bool:
         alive = self.state is ProcessState.RUNNING and not self.is_frozen
-        return alive and not self.rules and not self.clock_ahead and not self.files.get(HOLD_FILE)
+        return alive and not (self.rules or self.clock_ahead or self.slow_since or self.files.get(HOLD_FILE))
 
 
 class FakeCluster:

@@ -72,6 +72,7 @@ class PingPong:
         server = await asyncio.start_server(serve, address, PORT)
         say(runtime, "listening")
         async with server, asyncio.TaskGroup() as tasks:
+            tasks.create_task(note_for_ever(runtime))
             for peer in peers:
                 tasks.create_task(ping_for_ever(peer))
             await zookeeper.connect(60.0)
@@ -120,6 +121,15 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         pass  # the peer is gone
     finally:
         writer.close()
+
+
+async def note_for_ever(runtime: Any) -> None:
+    runtime.storage.mkdir("notes")
+    file = runtime.storage.open("notes/1")
+    while True:
+        file.append(b"x")
+        await file.fsync()
+        await asyncio.sleep(5 * PING_EVERY)
 
 
 async def ping_for_ever(peer: str) -> None:

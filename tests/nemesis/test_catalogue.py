@@ -19,7 +19,9 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "garbage-tail", "hold", "kill", "kill-consumer", "move-replicas", "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
         "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
-        "partition-one-way", "partition-random-halves", "power-loss", "restart", "restart-rolling", "stop",
+        "partition-one-way", "partition-random-halves", "partition-leader-and-follower",
+        "partition-follower-from-leader", "partition-links", "power-loss", "power-loss-in-fsync", "restart",
+        "restart-rolling", "slow-fsync", "stop",
         "stop-consumer", "truncate-tail", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
     }  # fmt: skip
 
@@ -98,8 +100,10 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "kill-consumer",
             "move-replicas",
             "power-loss",
+            "power-loss-in-fsync",
             "restart",
             "restart-rolling",
+            "slow-fsync",
             "stop",
             "stop-consumer",
             "truncate-tail",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
@@ -9,7 +11,7 @@ from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
 from assay.nemesis.target import Kind, Target, parse
 
-from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeSystem, Play, now, run
+from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, FakeSystem, Play, now, run
 
 MIXES = {"partition", "connection"}
 """Faults of which only the draw says what they do."""
@@ -25,7 +27,13 @@ TARGETS = {
     "zookeeper-pause": parse("zookeepers"),
     "restart-rolling": Target(Kind.ALL),
 }
-PARAMETERS: dict[str, dict[str, Parameter]] = {"hold": {"restart": True}, "clock": {"seconds": -30.0, "strobe": 0.5}}
+PARAMETERS: dict[str, dict[str, Parameter]] = {
+    "slow-fsync": {"seconds": 0.2},
+    "power-loss-in-fsync": {"seconds": 0.2, "part": 0.5},
+    "partition-links": {"shape": "links", "links": "n1|n2 n2<-zk1"},
+    "hold": {"restart": True},
+    "clock": {"seconds": -30.0, "strobe": 0.5},
+}
 
 
 def one_step(fault: str, target: str = "n2", parameters: dict[str, Parameter] | None = None) -> Play:
@@ -70,6 +78,11 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("garbage-tail", "write_range", "no byte of n2 was changed"),
         ("hold", "write_file", "never reached"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
+        ("slow-fsync", "slow_fsyncs", "made no fsync that was slow"),
+        ("power-loss-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
+        ("partition-leader-and-follower", "drop_from", "no packet to or from n2 was dropped"),
+        ("partition-follower-from-leader", "drop_from", "no packet to or from n2 was dropped"),
+        ("partition-links", "drop_from", "no packet to or from n2 was dropped"),
         ("clock", "shift_clock", "the clock of n2 was not wrong by -30.0 s"),
         ("hold", "hold", "never reached"),
         ("kill-consumer", "kill", "was not dead"),
@@ -296,3 +309,33 @@ def test_who_holds_no_session_cannot_lose_one(zookeeper: object) -> None:
     assert healed(play).took_effect is False
     assert "n3 holds no session" in play.row(1, FaultPhase.FAILED).detail["reason"]
     assert not any("drop_from" in node.calls for node in play.cluster.nodes)
+
+
+def test_a_hold_at_an_event_that_was_seen_stops_there_or_else_at_a_start() -> None:
+    def played(says: bool) -> FaultRow:
+        step = Step(2.0, "hold", parse("n2"), 6.0, {"seen": True})
+        play = Play(Schedule(1, (step,)), FakeCluster(3))
+
+        async def speak(node: FakeNode) -> None:
+            for _ in range(4):
+                node.say("isr-change", "orders-0")
+            await asyncio.sleep(3)
+            if says:
+                node.say("isr-change", "orders-0")
+
+        async def main() -> None:
+            conductor = play.conductor()
+            speaking = asyncio.create_task(speak(play.cluster.node("n2")))
+            await conductor.run()
+            await speaking
+            await conductor.settle()
+
+        run(main())
+        return play.row(1, FaultPhase.HEALED)
+
+    came, missed = played(says=True), played(says=False)
+    assert (came.took_effect, missed.took_effect) == (True, True)
+    assert came.detail["evidence"]["event"] == "isr-change"
+    assert "fell_back" not in came.detail["evidence"]
+    assert missed.detail["evidence"]["event"] in FakeSystem.start_events
+    assert missed.detail["evidence"]["fell_back"] == "isr-change did not come"

@@ -1,0 +1,49 @@
+"""Settings of the system's own that a mix, or a search, draws."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from assay.cluster.system import Configurable, System
+from assay.harness.run.settings import derive
+
+LEFT_ALONE: Final = 0.5
+"""How often a mix leaves a setting as it is."""
+
+
+def drawn_configuration(system: System, given: Sequence[str], seed: int) -> tuple[str, ...]:
+    """What is given, and of the settings that the system varies some more, each from the seed and its name alone."""
+    configuration = {text.partition("=")[0]: text for text in given}
+    for name, values in (system.variants if isinstance(system, Configurable) else {}).items():
+        rng = random.Random(derive(seed, "variant", name))
+        if rng.random() >= LEFT_ALONE and name not in configuration:
+            configuration[name] = f"{name}={_drawn(rng.choice(list(values)), rng)}"
+    return tuple(configuration.values())
+
+
+def few(values: Sequence[str]) -> tuple[str, ...]:
+    """The same where few and coarse choices are wanted: of a range its ends and one between."""
+    found: dict[str, None] = {}
+    for value in values:
+        ends = _ends(value)
+        found |= dict.fromkeys(
+            [value] if ends is None else [str(ends[0]), str(round(math.sqrt(ends[0] * ends[1]))), str(ends[1])]
+        )
+    return tuple(found)
+
+
+def _drawn(value: str, rng: random.Random) -> str:
+    """Of a range small numbers as often as large ones."""
+    ends = _ends(value)
+    if ends is None:
+        return value
+    return str(round(math.exp(rng.uniform(math.log(ends[0]), math.log(ends[1])))))
+
+
+def _ends(value: str) -> tuple[int, int] | None:
+    match = re.fullmatch(r"([1-9]\d*)\.\.([1-9]\d*)", value)
+    return None if match is None else (int(match[1]), int(match[2]))

@@ -1,0 +1,191 @@
+"""The mix: faults of every kind by weight, overlapping on purpose, as one schedule from a seed.
+
+A run keeps to a few kinds of faults (swarm testing: Groce et al., ISSTA 2012), drawn by their weights. It goes in
+episodes, with calm between them. An episode begins with one fault; others begin while it is in force, of other kinds:
+those that take a server away fall on the same one, so that a majority is left in peace, and what only disturbs (one
+connection, slow fsyncs, a clock, a consumer) falls anywhere. Two kinds are never alone: a controller's connection has a
+server killed and started meanwhile, else nothing would be said on it; and a hold at an event that this run has seen has
+another fault once the process stands.
+
+What loses data that were not on disk yet hits one and the same server all through a run: more than a minority's disks
+no replicated log promises to do without.
+
+Same arguments, same schedule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from assay.cluster.system import CLIENT_ROLE
+from assay.nemesis.catalogue import Catalogue
+from assay.nemesis.connection import Line
+from assay.nemesis.fault import Census, Fault, Scope
+from assay.nemesis.hold import Hold
+from assay.nemesis.kill import Kill
+from assay.nemesis.links import LINKS, spared
+from assay.nemesis.move import MoveReplicas
+from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
+from assay.nemesis.target import ONE, named
+
+WEIGHTS: Final[Mapping[str, float]] = {
+    "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
+    "slow-fsync": 2, "truncate-tail": 0.5, "corrupt": 0.5, "garbage-tail": 1, "clock": 1, "move-replicas": 2,
+    "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 0.5,
+    "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
+    "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,
+    "cut-consumer": 1, "consumer-from-coordinator": 2, "consumer-from-zookeeper": 2,
+}  # fmt: skip
+KINDS: Final = (3, 6)
+"""How many kinds of faults a run keeps to, at least and at most."""
+LASTING: Final = (0.3, 0.5)
+"""How long a fault lasts, in parts of the interval."""
+CALM: Final = 0.5
+"""Seconds between the last heal of an episode and the next, or the time limit."""
+APART: Final = (0.6, 1.0)
+"""From the begin of one episode to that of the next, in the same."""
+COMPANIONS: Final = (0, 1, 1, 1, 2)
+BEGINS: Final = (0.1, 0.7)
+"""When a companion begins, in parts of the first fault's duration."""
+CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
+CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
+SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
+"""During these a connection to ZooKeeper has nothing to be lost."""
+HOLD, KILL, MOVE = Hold.name, Kill.name, MoveReplicas.name
+
+
+def draw_mix(
+    seed: int,
+    faults: Sequence[str],
+    *,
+    catalogue: Catalogue,
+    census: Census,
+    interval: float,
+    time_limit: float,
+) -> Schedule:
+    """``faults``: those that system and cluster can have. Raises ``ScheduleError`` when not one fits the time."""
+    rng = random.Random(seed)
+    kinds = _kinds(rng, sorted(faults), catalogue, census)
+    if not kinds:
+        raise ScheduleError("mix: there is no fault that this system and this cluster can have")
+    victim = named(f"n{1 + rng.randrange(max(1, census.servers))}")
+    steps: list[Step] = []
+    at = FIRST_AT
+    while at + interval * LASTING[1] <= time_limit - CALM:
+        episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM)
+        steps += episode.steps()
+        at = max(at + interval * rng.uniform(*APART), max(step.until for step in steps) + CALM)
+    if not steps:
+        raise ScheduleError(
+            f"a fault from {FIRST_AT:g} s lasting {interval * LASTING[1]:g} s is not healed before {time_limit:g} s: "
+            "raise --time-limit or lower --nemesis-interval"
+        )
+    return Schedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def weight(name: str) -> float:
+    """Of a fault that came by a hook, as of an ordinary one."""
+    return WEIGHTS.get(name, 1.0)
+
+
+def mixable(catalogue: Catalogue) -> tuple[str, ...]:
+    """What the mix draws from: everything, but for what another one of it includes."""
+    return tuple(sorted({*WEIGHTS, *catalogue.all} & set(catalogue) - {"restart-rolling"}))
+
+
+def _kinds(rng: random.Random, faults: Sequence[str], catalogue: Catalogue, census: Census) -> list[str]:
+    left = [name for name in faults if _drawable(catalogue[name], census)]
+    wanted = rng.randint(*KINDS)
+    kinds: list[str] = []
+    while left and len(kinds) < wanted:
+        kinds.append(rng.choices(left, [weight(name) for name in left])[0])
+        left.remove(kinds[-1])
+    return kinds
+
+
+def _drawable(fault: Fault, census: Census) -> bool:
+    try:
+        fault.draw(random.Random(0), census, None)
+    except ScheduleError:
+        return False
+    return True
+
+
+class _Episode:
+    """One fault, and those that begin while it is in force."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        catalogue: Catalogue,
+        census: Census,
+        kinds: Sequence[str],
+        at: float,
+        interval: float,
+        victim: str,
+        end: float,
+    ) -> None:
+        self._rng = rng
+        self._catalogue = catalogue
+        self._census = census
+        self._kinds = kinds
+        self._at = at
+        self._interval = interval
+        self._victim = victim
+        self._end = end
+
+    def steps(self) -> list[Step]:
+        rng, duration = self._rng, self._interval * self._rng.uniform(*LASTING)
+        first = self._step(rng.choices(self._kinds, [weight(name) for name in self._kinds])[0], self._at, duration)
+        steps = [first]
+        if first.fault == CONTROLLER:
+            first = steps[0] = msgspec.structs.replace(first, duration=self._interval * LASTING[1])
+            if KILL in self._catalogue:
+                steps.append(Step(self._at + 0.2, KILL, ONE, 0.3 * first.duration, {}, rng.getrandbits(32)))
+            return steps
+        begins, companions = BEGINS, rng.choice(COMPANIONS)
+        if first.fault == HOLD:
+            first = steps[0] = msgspec.structs.replace(first, parameters={"seen": True})
+            begins, companions = (0.6, 0.8), max(1, companions)
+        for _ in range(companions):
+            others = [name for name in self._kinds if all(self._together(step.fault, name) for step in steps)]
+            if not others:
+                break
+            name = rng.choices(others, [weight(name) for name in others])[0]
+            begin = self._at + first.duration * rng.uniform(*begins)
+            if begin + self._interval * LASTING[0] > self._end:
+                break
+            step = self._step(name, begin, min(self._interval * rng.uniform(*LASTING), self._end - begin))
+            steps.append(msgspec.structs.replace(step, keep_majority=self._heavy(name)))
+        return steps
+
+    def _step(self, name: str, at: float, duration: float) -> Step:
+        target, parameters = self._catalogue[name].draw(self._rng, self._census, None)
+        if self._catalogue[name].impact.loses_data:
+            target = named(self._victim)
+        if LINKS in parameters:
+            target, parameters = spared(self._rng, self._census, str(parameters[LINKS]))
+        return Step(round(at, 3), name, target, round(duration, 3), parameters, self._rng.getrandbits(32))
+
+    def _together(self, first: str, second: str) -> bool:
+        one, two = self._catalogue[first], self._catalogue[second]
+        if first == second or second in (CONTROLLER, HOLD) or Scope.NODE in (one.scope, two.scope):
+            return False
+        if two.impact.loses_data or (one.scope is two.scope and self._heavy(first) and self._heavy(second)):
+            return False  # the same server twice, or the only other one
+        if getattr(two, "everywhere", False) or (getattr(one, "everywhere", False) and one.scope.clashes(two.scope)):
+            return False
+        if first in SILENT and second in CONNECTIONS:
+            return False
+        # A move waits for servers that are away.
+        return MOVE not in (first, second) or not (self._heavy(first) or self._heavy(second))
+
+    def _heavy(self, name: str) -> bool:
+        """Does it take servers away from the others?"""
+        fault = self._catalogue[name]
+        ours = fault.impact.stops_work or fault.scope is Scope.NETWORK
+        return ours and CLIENT_ROLE not in fault.roles

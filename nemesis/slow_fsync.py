@@ -1,0 +1,142 @@
+"""Slow fsyncs: a device that takes its time; and the power lost while one is under way.
+
+``slow-fsync``           each fsync of the targets takes ``seconds`` more while the fault is in force
+``power-loss-in-fsync``  the same until one is under way; then, midway, the power is lost (``power_loss``)
+
+What an fsync has not ended for is not on the disk; a system that counts on it before has promised too much. Proof: the
+node's count of fsyncs that were slow; of the second one, that such a one was under way, and the proof of the loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final, cast
+
+from assay.cluster.node import Cluster, Node, NodeError, SlowToFsync
+from assay.cluster.system import System
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
+from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Target, TargetError, servers
+
+SECONDS: Final = (0.05, 0.2, 0.8)
+LONG: Final = (0.2, 0.8)
+PATIENCE: Final = 4.0
+"""Seconds for an fsync to begin: the broker's come once a second at least, while it is written to."""
+LOOK_EVERY: Final = 0.01
+
+
+class SlowFsync:
+    """Every fsync takes longer; at the heal as long as before."""
+
+    name = "slow-fsync"
+    description = "each fsync of the server takes up to 0.8 s longer"
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
+    scope = Scope.DISK
+    impact = Impact()
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom, _ = draw_target(rng, census, target)
+        return whom, {"seconds": rng.choice(SECONDS)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return _not_here(cluster, system) or await probe_processes(servers(cluster, system))
+
+    async def inject(self, injection: Injection) -> None:
+        seconds = _seconds(injection)
+
+        async def slow(node: Node) -> None:
+            before, _ = await cast(SlowToFsync, node).fsyncs()
+            injection.evidence[node.name] = {"before": before}
+            await cast(SlowToFsync, node).slow_fsyncs(seconds)
+
+        await on_each(injection.targets, slow)
+
+    async def observe(self, injection: Injection) -> None:
+        async def count(node: Node) -> None:
+            injection.evidence[node.name]["slow"] = await _slow(node) - injection.evidence[node.name]["before"]
+
+        await on_each(injection.targets, count)
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, _as_before)
+
+    def proof(self, injection: Injection) -> Proof:
+        fast = [name for name in injection.names if not injection.evidence.get(name, {}).get("slow")]
+        reason = f"{', '.join(fast)} made no fsync that was slow" if fast else None
+        return Proof(not fast, injection.evidence, reason)
+
+
+class PowerLossInFsync(PowerLoss):
+    """The power of one server is lost while an fsync is under way."""
+
+    name = "power-loss-in-fsync"
+    description = "a slow fsync is waited for, and midway the machine loses power; started again at the heal"
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom, _ = super().draw(rng, census, target)
+        return whom, {"seconds": rng.choice(LONG), "part": rng.choice((0.1, 0.5, 0.9))}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return _not_here(cluster, system) or await super().probe(cluster, system)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        seconds, part = _seconds(injection), injection.step.parameters.get("part", 0.5)
+        disk, waited, under_way = cast(SlowToFsync, node), 0.0, False
+        await disk.slow_fsyncs(seconds)
+        while waited < PATIENCE and not under_way:
+            await asyncio.sleep(LOOK_EVERY)
+            waited += LOOK_EVERY
+            _, under_way = await disk.fsyncs()
+        if under_way:
+            await asyncio.sleep(seconds * min(float(part), 0.9))
+            _, under_way = await disk.fsyncs()
+        injection.evidence[node.name] |= {"in_fsync": under_way, "waited": round(waited, 3)}
+        await super().end(injection, node)
+        await disk.slow_fsyncs(0.0)
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, _as_before)
+        await super().heal(injection)
+
+    def proof(self, injection: Injection) -> Proof:
+        lost = super().proof(injection)
+        without = [name for name in injection.names if not injection.evidence.get(name, {}).get("in_fsync")]
+        if not lost.took_effect or not without:
+            return lost
+        return Proof(False, lost.evidence, f"no fsync of {', '.join(without)} was under way")
+
+
+def _not_here(cluster: Cluster, system: System) -> str | None:
+    if all(isinstance(node, SlowToFsync) for node in servers(cluster, system)):
+        return None
+    return (
+        f"a {cluster.kind} node's fsyncs cannot be made slow: that takes a device of its own making (device-mapper), "
+        "which a container has not; the simulation's can (--cluster=sim)"
+    )
+
+
+def _seconds(injection: Injection) -> float:
+    value = injection.step.parameters.get("seconds")
+    if isinstance(value, str) or value is None or not 0 < value <= 10:
+        raise TargetError(
+            f"{injection.step.fault} needs the parameter seconds, more than 0 and at most 10, not {value!r}"
+        )
+    if any(node for node in injection.targets if not isinstance(node, SlowToFsync)):
+        raise NodeError(f"{', '.join(injection.names)}: fsyncs cannot be made slow here")
+    return float(value)
+
+
+async def _slow(node: Node) -> int:
+    count, _ = await cast(SlowToFsync, node).fsyncs()
+    return count
+
+
+async def _as_before(node: Node) -> None:
+    if isinstance(node, SlowToFsync):
+        await node.slow_fsyncs(0.0)

@@ -1,0 +1,72 @@
+"""The mix: the same from the same seed, whole episodes within the time, a majority's disks left alone."""
+
+import collections
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.nemesis.catalogue import FaultNameError
+from assay.nemesis.fault import Census
+from assay.nemesis.mix import CONTROLLER, WEIGHTS, draw_mix, mixable
+from assay.nemesis.schedule import Schedule, ScheduleError
+from assay.nemesis.target import Kind
+
+from helpers.nemesis_fakes import FAULTS
+
+CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",))
+SEEDS = st.integers(0, 2**32)
+
+
+def mix(seed: int, time_limit: float = 60.0, census: Census = CENSUS, interval: float = 10.0) -> Schedule:
+    return draw_mix(seed, mixable(FAULTS), catalogue=FAULTS, census=census, interval=interval, time_limit=time_limit)
+
+
+@given(SEEDS, st.sampled_from([8.0, 20.0, 60.0]), st.integers(1, 5), st.sampled_from([0, 1, 3]))
+def test_every_fault_is_known_and_healed_before_the_time_limit(
+    seed: int, limit: float, servers: int, zookeepers: int
+) -> None:
+    drawn = mix(seed, limit, Census(servers, zookeepers, ("orders-0",)))
+    assert drawn == mix(seed, limit, Census(servers, zookeepers, ("orders-0",)))
+    FAULTS.check(drawn)
+    assert drawn.steps
+    assert all(step.at >= 2 and step.until < limit and step.seed is not None for step in drawn.steps)
+
+
+@given(SEEDS)
+def test_what_loses_data_hits_one_and_the_same_server(seed: int) -> None:
+    lossy = [step.target for step in mix(seed, 200.0).steps if FAULTS[step.fault].impact.loses_data]
+    assert len(set(lossy)) <= 1
+    assert all(target.kind is Kind.NAMED and len(target.names) == 1 for target in lossy)
+
+
+@given(SEEDS)
+def test_a_controllers_connection_is_never_alone(seed: int) -> None:
+    steps = mix(seed, 200.0).steps
+    for step in (step for step in steps if step.fault == CONTROLLER):
+        assert any(other.fault == "kill" and step.at < other.at and other.until < step.until for other in steps)
+
+
+def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> None:
+    schedules = [mix(seed) for seed in range(300)]
+    drawn = collections.Counter(step.fault for schedule in schedules for step in schedule.steps)
+    assert set(drawn) == set(WEIGHTS)
+    pairs = {
+        frozenset((one.fault, two.fault))
+        for schedule in schedules
+        for one, two in itertools.combinations(schedule.steps, 2)
+        if two.at < one.until and one.fault != two.fault
+    }
+    assert len(pairs) > 150
+    assert drawn["kill"] > 2 * drawn["zookeeper-kill"]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="raise --time-limit"):
+        mix(1, 5.0)
+    with pytest.raises(ScheduleError, match="no fault"):
+        draw_mix(1, (), catalogue=FAULTS, census=CENSUS, interval=10, time_limit=30)
+    with pytest.raises(FaultNameError, match="mix stands alone"):
+        FAULTS.parse("mix,kill")
+    assert FAULTS.parse("mix").id == "mix"
