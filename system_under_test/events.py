@@ -12,7 +12,9 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line. ``time``: seconds of the loop's clock; ``incarnation`` differs between any two lives of a broker."""
+    """One line. ``time``: seconds of the loop's clock; ``incarnation`` differs between any two lives of a broker;
+    ``topic_zxid``: which of the topics that bear the name of ``key``, one after the other, it is (its znode's czxid).
+    """
 
     time: float
     broker: int
@@ -23,6 +25,7 @@ class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int | None = None
     controller_epoch: int | None = None
     zxid: int | None = None
+    topic_zxid: int | None = None
     position: int | None = None
     value: int | None = None
     owner: str | None = None
@@ -58,6 +61,8 @@ class EventLog:
         self._broker = broker
         self._incarnation = incarnation
         self._seq = 0
+        self.lives: dict[str, int] = {}
+        """Of partitions whose log is here, the czxid of the topic: their events bear it."""
 
     def emit(
         self,
@@ -67,6 +72,7 @@ class EventLog:
         epoch: int | None = None,
         controller_epoch: int | None = None,
         zxid: int | None = None,
+        topic_zxid: int | None = None,
         position: int | None = None,
         value: int | None = None,
         owner: str | None = None,
@@ -88,6 +94,7 @@ class EventLog:
             epoch=epoch,
             controller_epoch=controller_epoch,
             zxid=zxid,
+            topic_zxid=self.lives.get(key or "") if topic_zxid is None else topic_zxid,
             position=position,
             value=value,
             owner=owner,

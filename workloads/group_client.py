@@ -61,6 +61,8 @@ class Member:
     def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
         self._numbers = numbers
         self._holds: dict[Partition, Hold] = {}
+        self._resets: dict[Partition, int] = {}
+        """Where reading goes on in partitions whose place was gone, until it is reported."""
         self._notes: list[dict[str, Any]] = []
         self._parting = "lost"
         self._consumer = GroupConsumer(
@@ -69,7 +71,7 @@ class Member:
             [TOPIC],
             ConsumerConfig(session_timeout=SESSION_SECONDS, rebalance_timeout=REBALANCE_SECONDS, timeout=CALL_SECONDS),
             runtime=runtime,
-            listener=GroupListener(self._assigned, self._revoked),
+            listener=GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__),
             traits=client_traits(endpoint.defects),
         )
 
@@ -85,12 +87,9 @@ class Member:
         for partition, hold in self._holds.items():
             found = [record for record in received if (record.topic, record.partition) == partition]
             begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
-            first = found[0].offset if found else hold.position
-            if (
-                first < begin
-            ):  # its place was gone, and it began again; one that goes on further on has read all between
-                hold.chain, begin = next(self._numbers), first
-                reads.append({"key": _key(partition), "reset": begin, "assignment": hold.chain})
+            if (start := self._resets.pop(partition, None)) is not None:
+                hold.chain, begin = next(self._numbers), start
+                reads.append({"key": _key(partition), "reset": start, "assignment": hold.chain})
             reads.append(
                 {
                     "key": _key(partition),
@@ -151,6 +150,7 @@ class Member:
     def _drop(self) -> None:
         self._notes += [_note(self._parting, partition, hold) for partition, hold in self._holds.items()]
         self._holds.clear()
+        self._resets.clear()
 
 
 class GroupClient:

@@ -142,6 +142,8 @@ def _ownership(completed: Completed) -> Iterator[Effect]:
                 group=group,
                 outcome=Outcome.OK,
             )
+            if note["offset"] < 0:
+                yield Effect("start", key, position=note["begin"], group=group, outcome=Outcome.OK)
             yield Effect("seek", key, position=note["begin"], group=group, assignment=assignment, outcome=Outcome.OK)
 
 
@@ -151,6 +153,7 @@ def _reads(completed: Completed) -> Iterator[Effect]:
     for read in (completed.completion.result or {}).get("reads", ()):
         key, assignment = read["key"], read["assignment"]
         if "reset" in read:
+            yield Effect("start", key, position=read["reset"], group=group)  # members begin at the earliest
             yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
             continue
         yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)

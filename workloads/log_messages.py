@@ -9,6 +9,8 @@ The argument is a list of values, whose messages are the client's own business, 
 ``padding``     to how many bytes each value is filled up
 ``codec``       by which the set is compressed: 1 gzip, 2 snappy, 3 lz4
 ``format``      0: messages without timestamps
+``lives``       the keys of this life of the topic, and of those that may follow: one of unknown fate may be in any
+``adrift``      true: sent while the topic was being deleted, or created again: its fate is unknown in any case
 ==============  ===============================================================================================
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from assay.harness.core.operation import Outcome
 from assay.system_under_test.client.fetched import Message, created
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 
@@ -51,6 +54,15 @@ def records(argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] 
         )
         for key, number in zip(keys, numbers, strict=True)
     ]
+
+
+def places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
+    """The keys under which the messages of a send to ``key`` may be, and what is known of each."""
+    if not isinstance(argument, Mapping) or outcome is Outcome.FAIL or "lives" not in argument:
+        return [key], outcome
+    if outcome is Outcome.OK and not argument.get("adrift"):
+        return [key], outcome
+    return argument["lives"], Outcome.INFO
 
 
 def packing(argument: Any) -> Packing:

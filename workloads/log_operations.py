@@ -37,11 +37,12 @@ counts. The values of sentinels, which end each partition after the last heal, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 from assay.harness.core.generator import Context, Generator, mix, time_limit, unfold
 from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
-from assay.workloads.log_messages import Record, packing, plain, records, size, text, values
+from assay.workloads.log_messages import Record, packing, places, plain, records, size, text, values
 
 SEND: Final = "send"
 POLL: Final = "poll"
@@ -121,6 +122,8 @@ def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Re
 
     ``default``: what is sent for a list of values.
     """
+    if completed.operation.f != SEND and (completed.operation.argument or {}).get("adrift"):
+        return ()  # it is not known of which life it speaks
     match completed.operation.f:
         case "send":
             return list(_appends(completed, records(completed.operation.argument, default)))
@@ -139,11 +142,13 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
     result: Mapping[str, Any] = completed.completion.result or {}
     first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
     argument = completed.operation.argument
-    for rank, (value, record) in enumerate(zip(values(argument), sent, strict=True)):
+    keys, outcome = places(argument, _key(completed), completed.completion.outcome)
+    for key, (rank, (value, record)) in product(keys, enumerate(zip(values(argument), sent, strict=True))):
         yield Effect(
             kind="append",
-            key=_key(completed),
-            position=None if first is None else first + rank,
+            key=key,
+            outcome=outcome,
+            position=None if first is None or outcome is not Outcome.OK else first + rank,
             value=value,
             request=completed.index,
             epoch=result.get("epoch"),

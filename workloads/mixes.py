@@ -18,6 +18,7 @@ from assay.workloads import mixed_traffic, topic_changes
 from assay.workloads.log_client import FETCH_BYTES
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import glance
+from assay.workloads.topic_lives import TopicLives
 
 MOST_BYTES: Final = 1500
 """Of a message, on the disk."""
@@ -103,6 +104,7 @@ RETENTION: Final = WorkloadMix(
     "retention",
     "old segments are deleted within seconds, by age and by size, while readers are still in them",
     adds=lambda system, settings: [(10, glance(system.keys()))],
+    closes=lambda system, settings: topic_changes.keeping(_broker(system).topic),
     settings={
         "retention.ms": ("1500", "4000"),
         "retention.bytes": ("-1", "1500"),
@@ -140,5 +142,19 @@ COMPACTION: Final = WorkloadMix(
     contract=_compacted,
 )
 
-LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, COMPACTION)
+
+def _lives(system: System, settings: Settings) -> Shares:
+    broker = _broker(system)
+    return [(60, TopicLives(broker.replication, broker.min_insync))]
+
+
+LIVES: Final = WorkloadMix(
+    "lives",
+    "a topic that is deleted and created again under its name, and grows, while clients go on writing to it",
+    adds=_lives,
+)
+
+LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, LIVES, COMPACTION)
 """For workloads whose clients do what is done to a log."""
+OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
+"""A consumer of the old design does not say when its place was gone, and it began elsewhere."""

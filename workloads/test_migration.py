@@ -18,7 +18,7 @@ from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
 from assay.workloads.log_operations import end, send
 from assay.workloads.migration import GROUP, farewell, migration
-from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.mixes import OLD_GROUP_MIXES
 from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
 
@@ -26,7 +26,7 @@ SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""
 
 
-@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True, mixes=LOG_MIXES)
+@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True, mixes=OLD_GROUP_MIXES)
 def test_migration(settings: Settings) -> Generator:
     """No offset is lost, and none goes back, from one storage to the other and back again."""
     keys = SYSTEM.keys()

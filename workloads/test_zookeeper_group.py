@@ -23,7 +23,7 @@ from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
 from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
 from assay.workloads.log_operations import end, send
-from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.mixes import OLD_GROUP_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0
@@ -48,7 +48,7 @@ CONTRACT = forbid(
 )
 
 
-@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True, mixes=LOG_MIXES)
+@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True, mixes=OLD_GROUP_MIXES)
 def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner at a time, and no offset goes back."""
     keys = SYSTEM.keys()

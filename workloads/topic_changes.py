@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from assay.harness.core.generator import Context, Generator, limit, stagger, unfold
+from assay.harness.core.generator import Context, Generator, limit, sequence, stagger, unfold
 from assay.harness.core.operation import Operation, Phase
 from assay.workloads.topic_admin import ALTER, DESCRIBE, ELECT, MOVE, SETTINGS
 
@@ -33,6 +33,7 @@ INVALID: Final = (
     ("segment.bytes", "many"),
     ("cleanup.policy", "burn"),
 )
+LIMITS: Final = ("retention.ms", "retention.bytes")
 LOOKS: Final = 4
 LOOK_SECONDS: Final = 1.5
 
@@ -70,6 +71,12 @@ def handovers(keys: Sequence[str], brokers: int) -> Generator:
         return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
 
     return unfold(step, 0)
+
+
+def keeping(topic: str) -> Generator:
+    """Retention ends, so that something is left to be read; asked for more than once, as an answer may be lost."""
+    ends = [Operation(ALTER, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]
+    return stagger(0.1, sequence(*ends * 3))
 
 
 def looks(*topics: str) -> Generator:

@@ -47,12 +47,14 @@ class GroupListener:
 
     ``on_assigned`` gets what is owned, positions found. ``on_revoked`` gets what was, before the group is joined again,
     and may still commit it, though the commit may be rejected. ``on_lost``, where it is given, is called in its place
-    when others may own it already.
+    when others may own it already. ``on_reset`` gets a partition whose place is no longer in the log, and where reading
+    goes on.
     """
 
     on_assigned: Callback = ignore
     on_revoked: Callback = ignore
     on_lost: Callback | None = None
+    on_reset: Callable[[Partition, int], None] = lambda partition, offset: None
 
 
 NO_LISTENER = GroupListener()
@@ -315,6 +317,7 @@ class GroupConsumer:
                 continue  # its position was set during the fetch
             if one in starts:
                 self._positions.offsets[one] = starts[one]
+                self._listener.on_reset(one, starts[one])
                 self._fetching.moved(one)
             elif fetched.error not in PASSING:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"

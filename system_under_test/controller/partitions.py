@@ -182,6 +182,7 @@ class PartitionMachine:
                 epoch=state.leader_epoch,
                 controller_epoch=state.controller_epoch,
                 zxid=results[0].mzxid,
+                topic_zxid=self._cluster.topics[topic].czxid,
                 value=state.leader,
                 isr=state.isr,
                 elr=state.elr,

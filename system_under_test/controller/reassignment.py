@@ -258,7 +258,13 @@ class Reassignments:
 
     def _emit(self, event: str, active: ActiveTerm, partition: PartitionId, replicas: list[int]) -> None:
         name, index = partition
-        self._events.emit(event, key=f"{name}-{index}", controller_epoch=active.term.epoch, replicas=replicas)
+        self._events.emit(
+            event,
+            key=f"{name}-{index}",
+            controller_epoch=active.term.epoch,
+            topic_zxid=active.cluster.topics[name].czxid if name in active.cluster.topics else None,
+            replicas=replicas,
+        )
 
 
 def _is_partition(active: ActiveTerm, name: str, index: int) -> bool:

@@ -115,6 +115,8 @@ class Replicas:
         high_watermark = self._high_watermarks.load().get((topic, index), 0)
         partition = Partition(topic, index, log, epochs, high_watermark, config, self._environment, self._on_isr_wanted)
         partition.incarnation = made_for
+        if found is not None:
+            self._events.lives[partition.key] = found
         self._partitions[topic, index] = partition
         self._events.emit(
             "recovered",

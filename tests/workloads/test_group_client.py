@@ -33,6 +33,7 @@ class ScriptedConsumer:
     def __init__(self, *_: Any, listener: Any, traits: ClientTraits, **__: Any) -> None:
         type(self).traits = traits
         self.on_assigned, self.on_revoked = listener.on_assigned, listener.on_revoked
+        self.on_reset = listener.on_reset
         self.generation: Generation | None = None
         self.positions: dict[Any, int] = {}
 
@@ -79,6 +80,17 @@ def reading(*records: Received, **moved: int) -> Step:
         for name, offset in moved.items():
             consumer.positions[{"zero": ZERO, "one": ONE}[name]] = offset
         return records
+
+    return step
+
+
+def set_back(partition: tuple[str, int], offset: int, *then: Received) -> Step:
+    """Its place was gone."""
+
+    def step(consumer: ScriptedConsumer) -> Sequence[Received]:
+        consumer.positions[partition] = offset
+        consumer.on_reset(partition, offset)
+        return reading(*then)(consumer)
 
     return step
 
@@ -143,18 +155,28 @@ def test_what_is_read_goes_on_from_where_the_hold_began(monkeypatch: pytest.Monk
     }
 
 
-def test_who_began_anew_did_not_read_between_but_who_went_on_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, back, on, lost = told(
+def test_who_began_again_elsewhere_did_not_read_between_but_who_went_on_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, back, on, far, lost = told(
         monkeypatch,
-        [owning(3, {ZERO: 10}), reading(record(ZERO, 2, 4)), reading(zero=9), owning(4, {})],
+        [
+            owning(3, {ZERO: 10}),
+            set_back(ZERO, 2, record(ZERO, 2, 4)),
+            reading(zero=9),
+            set_back(ZERO, 50),
+            owning(4, {}),
+        ],
     )
     assert back.result["reads"] == [
         {"key": "orders-0", "reset": 2, "assignment": 2},
         {"key": "orders-0", "begin": 2, "records": [[2, 4, None, None]], "end": 3, "assignment": 2},
     ]
     assert on.result["reads"] == [{"key": "orders-0", "begin": 3, "records": [], "end": 9, "assignment": 2}]
+    assert far.result["reads"] == [
+        {"key": "orders-0", "reset": 50, "assignment": 3},
+        {"key": "orders-0", "begin": 50, "records": [], "end": 50, "assignment": 3},
+    ]
     hold = {"kind": "lost", "key": "orders-0", "generation": 3, "owner": "m", "assignment": 1}
-    nothing = {"kind": "acquire", "key": None, "generation": 4, "owner": "m", "assignment": 3}
+    nothing = {"kind": "acquire", "key": None, "generation": 4, "owner": "m", "assignment": 4}
     assert lost.result == {"ownership": [hold, nothing], "reads": []}
 
 

@@ -105,3 +105,21 @@ def test_handovers_end_within_the_second_and_the_log_is_whole(tmp_path: Path) ->
     events = table(attempt, "events")
     assert sum(row["event"] == "reassignment-ended" for row in events) > 3
     assert len({(row["key"], row["epoch"]) for row in events if row["event"] == "became-leader"}) > 12
+
+
+def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "lives", time_limit=9.0)
+    rows = table(attempt)
+    done = [(row["kind"], row["key"]) for row in rows if row["kind"].startswith("topic-") and row["outcome"] == "ok"]
+    lives = ["brief1", "brief1#2", "brief1#3"]
+    assert done[:5] == [(kind, key) for key in lives for kind in ("topic-create", "topic-delete")][:5], (
+        "in turn, each a life of its own"
+    )
+    for key in lives[:2]:
+        sent = {row["value"]: row for row in rows if row["key"] == f"{key}-0" and row["kind"] == "append"}
+        shown = {row["value"] for row in rows if row["key"] == f"{key}-0" and row["kind"] == "observe"}
+        assert {value for value, row in sent.items() if row["outcome"] == "ok"} <= shown
+        assert any(row["key"] == f"{key}-2" and row["kind"] == "append" for row in rows), "grown"
+    assert any(row["kind"] == "append" and row["outcome"] == "info" for row in rows), "adrift"
+    led = {row["key"] for row in table(attempt, "events") if row["event"] == "became-leader"}
+    assert {f"{key}-1" for key in lives} <= led
