@@ -26,6 +26,7 @@ from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
+from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.rest.family import REST
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
@@ -41,6 +42,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *OWNERSHIP,
     *GROUPS,
     OFFSETS,
+    REFUSALS,
     REPLICAS,
     *REPLICATION,
     REST,

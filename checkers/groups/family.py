@@ -32,6 +32,7 @@ from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
+from assay.checkers.refusals import REFUSALS
 
 
 def _family(check: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None) -> Family:
@@ -67,7 +68,7 @@ FENCING: Final = _family(FENCING_VIOLATION, "effects where kind = 'guarded' and 
 
 GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS)
 
-GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES) for name in family.anomalies)
+GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
 """What can go wrong with a group that has generations."""
 
 CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly, *BEYOND.anomalies)

@@ -82,6 +82,7 @@ INSTANCE = {
     "double-ownership": ("group_name", "epoch", "begun"),
     "commit-mismatch": ("value", "position"),
     "commit-beyond-log": ("why", "commit_op", "other_op"),
+    "refused-but-done": ("value", "asked_op"),
     "orphaned-partition": ("group_name", "since", "until"),
     "fencing-violation": ("place",),
     "counter-duplicate": ("value",),

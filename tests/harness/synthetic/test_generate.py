@@ -28,6 +28,7 @@ from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.transactions.cycles import REAL_TIME
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
@@ -126,7 +127,7 @@ def test_each_anomaly_can_be_planted() -> None:
     ordered = {anomaly for family in TRANSACTION_FAMILIES for anomaly in family.anomalies} - {*TRANSACTION_ANOMALIES}
     # What only a contract makes an anomaly, and what needs more than these histories record.
     assert known - {anomaly for entry in CATALOGUE.values() for anomaly in entry.anomalies} == {
-        UNFLUSHED_LOSS, *ordered, *EMPTINESS.anomalies,
+        UNFLUSHED_LOSS, *ordered, *EMPTINESS.anomalies, *REFUSALS.anomalies,
         *REPLICATION_ANOMALIES, *(anomaly for family in COMMITS for anomaly in family.anomalies),
     }  # fmt: skip
 

@@ -1,0 +1,158 @@
+"""What was rejected and done all the same: the anomaly of each kind, and its legal neighbours."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.check import build, findings
+from assay.checkers.engine import DuckDB
+from assay.checkers.refusals import REFUSALS, REFUSED_BUT_DONE
+from assay.checkers.source import register_history
+from assay.checkers.verdict import Finding
+
+from helpers.commit_histories import Members
+from helpers.log_histories import Row, effect, write
+
+S = 1_000_000_000
+
+
+def row(op: int, kind: str, value: int | None, call: int, ret: int | None, outcome: str = "ok", **given: Any) -> Row:
+    given = {"key": "orders", "process": op, **given}
+    key = given.pop("key")
+    return effect(op, 0, kind, key, call * S, None if ret is None else ret * S, value=value, outcome=outcome, **given)
+
+
+def found(folder: Path, rows: list[Row]) -> list[Finding]:
+    with DuckDB() as engine:
+        register_history(engine, write(folder / "history", rows))
+        assert engine.rows(REFUSALS.applies)[0]["examined"]
+        build(engine, REFUSED_BUT_DONE.views)
+        return findings(engine, REFUSED_BUT_DONE)
+
+
+def commit(op: int, value: int, call: int, ret: int | None, outcome: str = "ok", key: str = "g/t-0") -> Row:
+    return row(op, "commit", value, call, ret, outcome, key=key, position=5)
+
+
+def fetched(op: int, value: int | None, call: int, ret: int) -> Row:
+    return row(op, "fetched", value, call, ret, key="g/t-0", position=5)
+
+
+def setting(op: int, value: int | None, call: int, ret: int | None, outcome: str = "ok", name: str = "a") -> Row:
+    return row(op, "setting", value, call, ret, outcome, name=name)
+
+
+def setting_seen(op: int, value: int | None, call: int, ret: int, name: str = "a") -> Row:
+    return row(op, "setting-seen", value, call, ret, name=name)
+
+
+def seen(op: int, value: int | None, call: int, ret: int, key: str = "orders") -> Row:
+    return row(op, "topic-seen", value, call, ret, key=key)
+
+
+def move(op: int, replicas: str, call: int, ret: int | None, outcome: str = "ok") -> Row:
+    return row(op, "move", None, call, ret, outcome, key="orders-0", replicas=replicas)
+
+
+def replicas_seen(op: int, replicas: str, call: int, ret: int) -> Row:
+    return row(op, "replicas-seen", None, call, ret, key="orders-0", replicas=replicas)
+
+
+OTHER = setting_seen(1, 7, 0, 1, name="b")
+"""A look at a topic that has another setting, and not this one."""
+HAVE = {
+    "process 2 asked for the commit with the number 7 to g/t-0, called at 2.000 s, and it was certainly rejected, but "
+    "process 3 found it done by 5.000 s.": [commit(2, 7, 2, 3, "fail"), fetched(3, 7, 4, 5)],
+    "process 2 asked to set a of orders to -2, called at 2.000 s, and it was certainly rejected, but process 3 found "
+    "it done by 5.000 s.": [OTHER, setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)],
+    "process 2 asked that orders has 8 partitions, called at 2.000 s, and it was certainly rejected, but process 3 "
+    "found it done by 5.000 s.": [
+        seen(1, 4, 0, 1), row(2, "partitions-add", 8, 2, 3, "fail"), seen(3, 8, 4, 5),
+    ],
+    "process 2 asked that new has 8 partitions, called at 2.000 s, and it was certainly rejected, but process 3 found "
+    "it done by 5.000 s.": [
+        seen(1, None, 0, 1, "new"), row(2, "topic-create", 8, 2, 3, "fail", key="new", error="invalid-config"),
+        seen(3, 8, 4, 5, "new"),
+    ],
+    "process 2 asked to move orders-0 to the replicas 3,1, called at 2.000 s, and it was certainly rejected, but "
+    "process 3 found it done by 5.000 s.": [
+        replicas_seen(1, "1,2", 0, 1), move(2, "3,1", 2, 3, "fail"), replicas_seen(3, "3,1", 4, 5),
+    ],
+}  # fmt: skip
+HAVE_NOT = {
+    "a commit of unknown outcome": [commit(2, 7, 2, None, "info"), fetched(3, 7, 4, 5)],
+    "another try of the commit was accepted": [
+        commit(1, 7, 1, 3, "fail"), commit(2, 7, 2, 3), fetched(3, 7, 4, 5),
+    ],
+    "of another group": [commit(2, 7, 2, 3, "fail", key="h/t-0"), fetched(3, 7, 4, 5)],
+    "seen before it was asked for": [fetched(1, 7, 0, 1), commit(2, 7, 2, 3, "fail")],
+    "a change to the same value": [
+        OTHER, setting(2, -2, 2, 3, "fail"), setting(3, -2, 3, None, "info"), setting_seen(4, -2, 4, 5),
+    ],
+    "there from the beginning": [setting_seen(1, -2, 0, 1), setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)],
+    "what was there from the beginning is not known": [setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)],
+    "it may have been there before it was changed": [
+        setting(1, 9, 0, 1), setting_seen(2, 9, 1, 2), setting(3, -2, 2, 3, "fail"), setting_seen(4, -2, 4, 5),
+    ],
+    "another setting": [OTHER, setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5, name="c")],
+    "it has as many already": [seen(1, 8, 0, 1), row(2, "partitions-add", 8, 2, 3, "fail"), seen(3, 8, 4, 5)],
+    "the first try was of unknown outcome": [
+        seen(1, 4, 0, 1), row(2, "partitions-add", 8, 1, None, "info"), row(3, "partitions-add", 8, 2, 3, "fail"),
+        seen(4, 8, 4, 5),
+    ],
+    "rejected because it exists": [
+        seen(1, None, 0, 1), row(2, "topic-create", 8, 2, 3, "fail", error="topic-already-exists"), seen(3, 8, 4, 5),
+    ],
+    "the incarnation before is still there": [
+        seen(1, None, 0, 1, "t#2"), row(2, "topic-create", 8, 2, 3, "fail", key="t#2", error="no-controller"),
+        seen(3, 8, 4, 5, "t#2"),
+    ],
+    "while another move is under way": [
+        replicas_seen(1, "1,2", 0, 1), move(2, "1,2,3", 2, 3, "fail"), move(3, "2,3", 2, 3),
+        replicas_seen(4, "1,2,3", 4, 5),
+    ],
+    "a look that lacks a topic is old": [
+        seen(1, 4, 0, 1), row(2, "topic-delete", None, 2, 3, "fail"), seen(3, None, 4, 5),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", HAVE, ids=["commit", "setting", "growth", "creation", "move"])
+def test_it_is_found_and_reported_with_both_operations(claim: str, tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, HAVE[claim])
+    assert (finding.claim, finding.operations) == (claim, (2, 3))
+
+
+@pytest.mark.parametrize("rows", HAVE_NOT.values(), ids=HAVE_NOT)
+def test_its_neighbour_is_not(rows: list[Row], tmp_path: Path) -> None:
+    assert found(tmp_path, rows) == []
+
+
+def test_it_says_of_commits_what_looking_at_every_pair_says(tmp_path: Path) -> None:
+    histories = [Members(f"g{number}", random.Random(number), number * 1000).run(24) for number in range(400)]
+    rows = [one for history in histories for one in history]
+    with DuckDB() as engine:
+        register_history(engine, write(tmp_path / "history", rows))
+        build(engine, REFUSED_BUT_DONE.views)
+        by_sql = {one["asked_op"] for one in engine.rows(f"select * from {REFUSED_BUT_DONE.found}")}
+    by_force = set()
+    for history in histories:
+        commits = [one for one in history if one["kind"] == "commit"]
+        for asked in commits:
+            looks = [one["ret"] for one in history if one["kind"] == "fetched" and one["outcome"] == "ok"
+                     and one["value"] == asked["value"] and one["ret"] > asked["call"]]  # fmt: skip
+            if (
+                asked["outcome"] == "fail"
+                and looks
+                and not any(
+                    one["outcome"] != "fail" and one["value"] == asked["value"] and one["call"] <= min(looks)
+                    for one in commits
+                )
+            ):
+                by_force.add(asked["op"])
+    assert by_sql == by_force
+    assert len(by_sql) > 20
