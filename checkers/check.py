@@ -110,6 +110,8 @@ class Check:
     """Further views that ``evidence`` reads; made only when something was found."""
     needs_close: bool = False
     """Proves nothing about a run that was not closed."""
+    optional: bool = False
+    """That it had no data is no reason for doubt: a workload need not do what it is about."""
     needs_end: bool = False
     """Proves nothing about a run that was interrupted, since it is about a deadline."""
 

@@ -101,6 +101,14 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     family: str | None = None
     """What the objects of a history of format 1 are (one of ``OBJECTS``), where its kinds of effects leave that
     open."""
+    dense_offsets: bool = False
+    """Whether each offset of an uncompacted log holds a record, as in Kafka before transactions."""
+    retention_ms: int | None = None
+    """The topics' ``retention.ms`` until an effect ``setting`` says otherwise; -1: kept for ever, None: not known."""
+    retention_bytes: int | None = None
+    """The same of ``retention.bytes``."""
+    reading_deadline: float = 10.0
+    """Seconds within which a reader gets on to a record that is there, with no fault in the way."""
     compacted: tuple[str, ...] = ()
     """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
 
@@ -114,7 +122,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         if self.recovery_deadline <= 0:
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
-        for name in DEADLINES:
+        for name in ("reading_deadline", *DEADLINES):
             seconds = getattr(self, name)
             if seconds is not None and seconds <= 0:
                 raise ValueError(f"{name} is {seconds} s; it must be positive")

@@ -18,7 +18,7 @@ from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
 from assay.checkers.log.epochs import REPLICATION
-from assay.checkers.log.family import LOG
+from assay.checkers.log.family import LOG, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.counters import COUNTERS
@@ -35,6 +35,7 @@ OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
 FAMILIES: Final[tuple[Family, ...]] = (
     UNFLUSHED,
     LOG,
+    STATEMENTS,
     REGISTER,
     REGISTER_CAS,
     *OBJECT_FAMILIES,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from assay.checkers.check import View, build
-from assay.checkers.contract import DEADLINES, Contract
+from assay.checkers.contract import DEADLINES, NANOSECONDS, Contract
 from assay.checkers.damage import readable
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.objects.kinds import KINDS, log_effects
@@ -68,7 +68,11 @@ def register_contract(engine: Engine, contract: Contract) -> None:
     )
     engine.view(
         "log_declared",
-        f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed",
+        f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed, "
+        f"{int(contract.dense_offsets)} as dense_offsets, "
+        f"cast({_limit(contract.retention_ms)} as bigint) as retention_ms, "
+        f"cast({_limit(contract.retention_bytes)} as bigint) as retention_bytes, "
+        f"cast({int(contract.reading_deadline * NANOSECONDS)} as bigint) as reading_deadline",
     )
     engine.view(
         "group_declared",
@@ -79,6 +83,10 @@ def register_contract(engine: Engine, contract: Contract) -> None:
     engine.view("deadlines_declared", f"select {deadlines}")
     engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
     log_effects(engine)
+
+
+def _limit(known: int | None) -> str:
+    return "null" if known is None else str(known)
 
 
 def literal(text: str) -> str:

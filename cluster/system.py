@@ -169,6 +169,18 @@ class Configurable(Protocol):
 
 
 @runtime_checkable
+class Retaining(Protocol):
+    """A system whose logs delete what is old, and what is too much: its contract then knows the limits."""
+
+    @property
+    def retention_ms(self) -> int:
+        """Of the workload's topics at first; -1: no limit."""
+
+    @property
+    def retention_bytes(self) -> int: ...
+
+
+@runtime_checkable
 class Eventful(Protocol):
     """A system that says which events of its event logs are turning points."""
 

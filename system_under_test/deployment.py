@@ -178,6 +178,15 @@ class Broker:
         except ConfigError as error:
             raise ValueError(str(error)) from None
 
+    @property
+    def retention_ms(self) -> int:
+        """Of the workload's topic when it is made."""
+        return self.topic_config.retention_ms
+
+    @property
+    def retention_bytes(self) -> int:
+        return self.topic_config.retention_bytes
+
     def with_topic(self, topic: FirstTopic) -> Broker:
         """The same system with one topic more, made when it is set up. Raises ``ValueError`` for its settings."""
         try:

@@ -4,8 +4,8 @@ A workload is a generator (which operations), a client (how each is done), ``eff
 contract and a drain. Read ``test_log`` first, with ``log_operations`` (generators and effects), ``log_client`` and
 ``log_drain`` (sentinels, and the reading of everything at the end); ``log_ends`` asks for the end of a log.
 
-``mixes`` has what they can take on in addition (``topic_changes``, ``topic_admin``); ``log_names`` are the history's
-names of things.
+``broker_contract`` has what the broker promises of every log, ``mixes`` what workloads can take on in addition
+(``topic_changes``, ``topic_admin``); ``log_names`` are the history's names of things.
 
 - ``test_storage`` and ``test_async_sends`` (``burst_client``): the same log, with other records and other sends.
 - ``test_controller``: ``controller_client`` and ``controller_churn``: topics that come and go, partitions that move.

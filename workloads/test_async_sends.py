@@ -19,6 +19,7 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import promised
 from assay.workloads.burst_client import BurstClient, bursts
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import end, poll
@@ -27,7 +28,9 @@ from assay.workloads.mixes import LOG_MIXES
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # No set has a second record from which it could be split.
 ANOMALIES = [anomaly for anomaly in LOG_ANOMALIES if anomaly != "send-skip"]
-CONTRACT = forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, *LIVENESS_ANOMALIES)
+CONTRACT = promised(
+    forbid(*ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, *LIVENESS_ANOMALIES)
+)
 
 
 @experiment(system=SYSTEM, client=BurstClient, contract=CONTRACT, mixes=LOG_MIXES)

@@ -20,6 +20,7 @@ from assay.harness.core.generator import Generator, mix, stagger
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import promised
 from assay.workloads.controller_churn import churn, moves
 from assay.workloads.controller_client import ControllerClient
 from assay.workloads.log_drain import drain
@@ -27,7 +28,7 @@ from assay.workloads.log_operations import traffic
 from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-CONTRACT = forbid(*OWNERSHIP_ANOMALIES, *LOG_ANOMALIES, *LIVENESS_ANOMALIES)
+CONTRACT = promised(forbid(*OWNERSHIP_ANOMALIES, *LOG_ANOMALIES, *LIVENESS_ANOMALIES))
 CHANGES_EVERY = 0.15
 """Seconds, on average: each change of a topic costs ZooKeeper some ten writes and every broker a request."""
 

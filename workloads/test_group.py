@@ -22,6 +22,7 @@ from assay.harness.core.generator import Generator
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import promised
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
 from assay.workloads.group_operations import WORKERS, traffic
@@ -29,16 +30,18 @@ from assay.workloads.mixes import LOG_MIXES
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
-CONTRACT = forbid(
-    *LOG_ANOMALIES,
-    *GROUP_ANOMALIES,
-    *CONSUMER_ANOMALIES,
-    *REGISTER.anomalies,
-    *OWNERSHIP_ANOMALIES,
-    *REPLICA_ANOMALIES,
-    *REPLICATION_ANOMALIES,
-    *LIVENESS_ANOMALIES,
-    may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
+CONTRACT = promised(
+    forbid(
+        *LOG_ANOMALIES,
+        *GROUP_ANOMALIES,
+        *CONSUMER_ANOMALIES,
+        *REGISTER.anomalies,
+        *OWNERSHIP_ANOMALIES,
+        *REPLICA_ANOMALIES,
+        *REPLICATION_ANOMALIES,
+        *LIVENESS_ANOMALIES,
+        may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
+    )
 )
 
 

@@ -18,13 +18,16 @@ from assay import (
     forbid,
 )
 from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import promised
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
 from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-CONTRACT = forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, *LIVENESS_ANOMALIES)
+CONTRACT = promised(
+    forbid(*LOG_ANOMALIES, *OWNERSHIP_ANOMALIES, *REPLICA_ANOMALIES, *REPLICATION_ANOMALIES, *LIVENESS_ANOMALIES)
+)
 
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)

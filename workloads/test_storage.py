@@ -24,6 +24,7 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import promised
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
 from assay.workloads.log_messages import Record
@@ -37,13 +38,15 @@ SYSTEM = (
     .with_setting("index.interval.bytes", "128")
 )
 # Where all lose power none serves until it is back, and that is the purpose.
-CONTRACT = forbid(
-    *LOG_ANOMALIES,
-    *OWNERSHIP_ANOMALIES,
-    *REPLICA_ANOMALIES,
-    *REPLICATION_ANOMALIES,
-    *LIVENESS_ANOMALIES,
-    may_stall=["power-loss"],
+CONTRACT = promised(
+    forbid(
+        *LOG_ANOMALIES,
+        *OWNERSHIP_ANOMALIES,
+        *REPLICA_ANOMALIES,
+        *REPLICATION_ANOMALIES,
+        *LIVENESS_ANOMALIES,
+        may_stall=["power-loss"],
+    )
 )
 UNIT = 48
 """Bytes of the smallest record on the disk; others are twice or three times as large."""

@@ -19,6 +19,7 @@ from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import promised
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
 from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
@@ -28,15 +29,17 @@ from assay.workloads.mixes import OLD_GROUP_MIXES
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0
 """Between two members that leave, on average."""
-CONTRACT = forbid(
-    *LOG_ANOMALIES,
-    *OWNERSHIP_ANOMALIES,
-    *OFFSETS.anomalies,
-    *CONSUMER_ANOMALIES,
-    # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at most;
-    # none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
-    rebalance_deadline=10.0,
-    may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
+CONTRACT = promised(
+    forbid(
+        *LOG_ANOMALIES,
+        *OWNERSHIP_ANOMALIES,
+        *OFFSETS.anomalies,
+        *CONSUMER_ANOMALIES,
+        # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
+        # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
+        rebalance_deadline=10.0,
+        may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
+    )
 ).tolerate_under(
     "double-ownership",
     faults=["stop-consumer", "freeze", "clock", "zookeeper-pause"],

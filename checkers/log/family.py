@@ -1,4 +1,4 @@
-"""The family of log checks: sends return offsets, polls return offsets and values.
+"""The families of log checks: sends return offsets, polls return offsets and values.
 
 How a log workload records itself in ``effects`` (``key`` is ``topic-partition`` throughout):
 
@@ -18,6 +18,16 @@ How a log workload records itself in ``effects`` (``key`` is ``topic-partition``
   on until they are past the sentinel; then one ``drained`` row says where: ``position`` = the settled end, the
   sentinel's offset + 1.
 
+The family ``statements`` holds what clients said of a log against each other. It also reads ``message_key``,
+``timestamp`` and ``size`` of records, ``node``, ``epoch`` and ``incarnation`` of a ``start``, and
+
+- ``look-up``: ``timestamp`` the time asked for, ``position`` the answer (null: there is none), with the meaning that
+  it has in version 1 of ListOffsets.
+- ``setting``: ``key`` the topic, ``name`` retention.ms or retention.bytes, ``value`` (-1: no limit; null: the default).
+- ``topic-create``: ``key`` the topic, with its incarnation.
+
+A send that asked for no acknowledgement is info, however its client calls it.
+
 All checks are sound for sends and polls of every outcome, for values sent again after an indeterminate send, for
 unknown offsets, unfinished drains and gaps in raw offsets. Known misses: the order of records inside a poll that did
 not end ok, and between the polls before and after such a poll if it showed any record.
@@ -28,10 +38,16 @@ from __future__ import annotations
 from typing import Final
 
 from assay.checkers.check import Family
+from assay.checkers.log.altered import ALTERED_RECORD, RESURRECTED
+from assay.checkers.log.ends import END_TOO_LOW, HIGH_WATERMARK_REGRESSION
 from assay.checkers.log.integrity import ABORTED_READ, DUPLICATE, INCONSISTENT_OFFSET, PHANTOM
-from assay.checkers.log.loss import LOST_WRITE, UNSEEN, VANISHED
-from assay.checkers.log.order import HIGH_WATERMARK_REGRESSION, NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
+from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
+from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
 from assay.checkers.log.polls import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
+from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
+from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, REPORTS
+from assay.checkers.log.stuck import STUCK_READER
+from assay.checkers.log.times import TIME_LOOK_UP
 from assay.checkers.log.views import LOG_VIEWS
 
 LOG: Final = Family(
@@ -57,5 +73,24 @@ LOG: Final = Family(
         """,
 )
 
-LOG_ANOMALIES: Final = LOG.anomalies
+STATEMENTS: Final = Family(
+    name="statements",
+    views=(MOVES, POSITIONS, REPORTS, LIMITS),
+    checks=(
+        MISPLACED_ACK,
+        OFFSET_HOLE,
+        POSITION_JUMP,
+        ALTERED_RECORD,
+        LOG_START_REGRESSION,
+        FORBIDDEN_DELETION,
+        END_TOO_LOW,
+        TIME_LOOK_UP,
+        RESURRECTED,
+        STUCK_READER,
+    ),
+    applies=LOG.applies,
+)
+"""It reads the views of ``LOG``, and comes after it."""
+
+LOG_ANOMALIES: Final = (*LOG.anomalies, *STATEMENTS.anomalies)
 """Everything that these checks can report, in the order of the definitions."""

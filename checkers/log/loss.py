@@ -1,4 +1,6 @@
-"""What must stay: acknowledged values, values that were seen once, and values within the drain's deadline."""
+"""What must stay: acknowledged values, at their offsets, values that were seen once, and values within the drain's
+deadline.
+"""
 
 from __future__ import annotations
 
@@ -101,6 +103,43 @@ VANISHED: Final = Check(
     evidence=_evidence("found_vanished"),
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
     explain=_vanished,
+)
+
+
+def _misplaced(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"value {row['value']} was acknowledged to {evidence.who(row['ack_op'])} at {seconds(row['acked'])} with "
+        f"offset {row['position']} of {row['key']}, but {_missing(row, evidence)}; it was read at "
+        f"offset {row['elsewhere']} ({evidence.who(row['shown_op'])} at {evidence.called(row['shown_op'])})."
+    )
+    return Explanation(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"], row["shown_op"]), _others(row))
+
+
+MISPLACED_ACK: Final = Check(
+    anomaly="misplaced-ack",
+    meaning="a value is not at the offset with which it was acknowledged, but elsewhere",
+    views=(
+        View(
+            "found_misplaced_ack",
+            f"""
+            select {_GONE_COLUMNS}, g.acked as known
+            from log_gone g join log_values v on g.key = v.key and g.value = v.value
+            where g.acks > 0 and g.observed = 0 and v.observed > 0
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select m.key as key, m.value as value, m.position as position, m.acked as acked, m.ack_op as ack_op,
+            m.without_it as without_it, m.settled as settled, m.sentinel_op as sentinel_op, m.poll_op as poll_op,
+            min(p.position) as elsewhere, min(p.seen_op) as shown_op
+        from ({_evidence("found_misplaced_ack")}) m
+            join log_placed p on m.key = p.key and m.value = p.value and p.observed > 0
+        group by m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op
+        {order_by("m.key, m.position, m.value")}
+        """,
+    examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
+    explain=_misplaced,
 )
 
 

@@ -1,9 +1,11 @@
-"""Order: rule U over the offsets, offsets of one process's sends, message sets kept together, end offsets that go back.
+"""Order: rule U over the offsets, offsets of one process's sends, message sets kept together.
 
 Rule U (``docs/anomalies.md``): give each operation its place in the object's order; x precedes y iff x.ret < y.call.
 The history is linearizable iff nothing placed before an x was called after x had returned, that is, iff the greatest
 call over all strictly smaller places never exceeds x.ret. One row per (value, offset): it is there at the latest when
-its send was acknowledged with this offset, or when the first poll that showed it returned. Records are placed at 2 *
+its send was acknowledged with this offset, or when the first poll that showed it returned. An acknowledgement without
+an offset counts for the lowest offset at which its value was observed, if it was sent once: of a value that was sent
+again, that may be the place of the other send. Records are placed at 2 *
 offset, so that log end reads, where the contract declares them linearizable, fit between them at 2 * end - 1. An offset
 of 2^61 or more, which no log can have and only a damaged record claims, has no place here: other checks report it.
 """
@@ -14,18 +16,11 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.log.ends import ENDS
 from assay.checkers.sql import first_rows, greatest_before, order_by, previous, row_number, total_of
 
 PLACEABLE: Final = 2**61
 """Offsets below have a place that fits into 64 bits."""
-
-ENDS: Final = View(
-    "log_ends",
-    """
-    select op, sub, process, key, position, epoch, call, ret from log_effects
-    where kind = 'end' and outcome = 'ok' and position is not null and ret is not null
-    """,
-)
 
 UNACKNOWLEDGED: Final = View(
     "log_unacknowledged",
@@ -41,8 +36,13 @@ TIMELINE: Final = View(
         least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
     from log_placed where position < {PLACEABLE} and value is not null and acks > 0
     union all
-    select p.key, 2 * p.position, v.call, coalesce(p.seen, {INFINITY}), coalesce(p.seen, {INFINITY})
+    select p.key, 2 * p.position, v.call,
+        least(coalesce(p.seen, {INFINITY}),
+            case when v.live = 1 and v.low = p.position and d.unflushed = 0 then coalesce(v.unplaced, {INFINITY})
+                else {INFINITY} end),
+        coalesce(p.seen, {INFINITY})
     from log_unacknowledged p join log_values v on p.key = v.key and p.value = v.value
+        cross join log_declared d
     where p.position < {PLACEABLE}
     union all
     select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
@@ -244,76 +244,3 @@ SEND_SKIP: Final = Check(
         """,
     explain=_send_skipped,
 )
-
-
-def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"the log end offset of {row['key']} was {row['former']} (epoch {row['former_epoch']}) for "
-        f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
-        f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
-    )
-    return Explanation(capital(claim), (row["former_op"], row["end_op"]))
-
-
-HIGH_WATERMARK_REGRESSION: Final = Check(
-    anomaly="high-watermark-regression",
-    meaning="the reported end of a log went back",
-    views=(
-        View(
-            "log_end_moments",
-            """
-            select key, ret as moment, 1 as is_return, epoch, op, sub, position from log_ends
-            union all
-            select key, call, 0, epoch, op, sub, position from log_ends
-            """,
-        ),
-        View(
-            "log_end_suspects",
-            f"""
-            select key, epoch from (
-                select key, is_return, epoch, position,
-                    max(case when is_return = 1 and epoch is not null then position end) over (partition by key
-                        {order_by("moment, is_return, op, sub")}
-                        rows between unbounded preceding and 1 preceding) as former
-                from log_end_moments) as moments
-            where is_return = 0 and epoch is not null and former > position group by key, epoch
-            """,
-            keep=True,
-        ),
-        View(
-            "log_end_levels",
-            """
-            select m.key as key, s.epoch as level, m.moment as moment, m.is_return as is_return,
-                m.op as op, m.sub as sub, m.position as position
-            from log_end_moments m join log_end_suspects s on m.key = s.key
-            where (m.is_return = 1 and m.epoch <= s.epoch) or (m.is_return = 0 and m.epoch = s.epoch)
-            """,
-        ),
-        View(
-            "found_high_watermark_regression",
-            f"""
-            select key, level as epoch, op, sub, position, former from (
-                select key, level, op, sub, is_return, position,
-                    max(case when is_return = 1 then position end) over (partition by key, level
-                        {order_by("moment, is_return, op, sub")}
-                        rows between unbounded preceding and 1 preceding) as former
-                from log_end_levels) as moments
-            where is_return = 0 and former > position
-            """,
-            keep=True,
-        ),
-    ),
-    evidence=f"""
-        select f.key as key, f.epoch as epoch, f.op as end_op, f.position as position, f.former as former,
-            min(e.op) as former_op, min(e.epoch) as former_epoch
-        from {first_rows("found_high_watermark_regression", "key, op, sub")} f
-            join log_ends w on f.op = w.op and f.sub = w.sub
-            join log_ends e on f.key = e.key and f.former = e.position
-        where e.epoch <= f.epoch and e.ret < w.call
-        group by f.key, f.epoch, f.op, f.sub, f.position, f.former
-        {order_by("f.key, f.op, f.sub")}
-        """,
-    examined="select count(*) as examined from log_ends where epoch is not null",
-    explain=_end_went_back,
-)
-"""Few histories have an end above a later one when epochs are left out; only those are judged epoch by epoch."""

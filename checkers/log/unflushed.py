@@ -173,7 +173,7 @@ def _rewrite() -> str:
     return f"""
         select {columns}
         from effects e left join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
-        where r.key is null or e.kind <> 'observe' or e.position is null or e.position < r.cut
+        where r.key is null or e.kind not in ('observe', 'look-up') or e.position is null or e.position < r.cut
         """
 
 

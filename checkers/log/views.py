@@ -206,6 +206,7 @@ VALUES: Final = View(
         cast(sum(live) as bigint) as live, cast(sum(failed) as bigint) as failed, cast(sum(acks) as bigint) as acks,
         cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
         count(position) as offsets, min(position) as low, max(position) as high,
+        min(case when position is null then okayed end) as unplaced,
         coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
     from log_placed group by key, value
     """,

@@ -86,5 +86,6 @@ class Effect(msgspec.Struct, frozen=True):
     size: int | None = None
     name: str | None = None
     replicas: str | None = None
+    incarnation: int | None = None
     outcome: Outcome | None = None
     error: str | None = None

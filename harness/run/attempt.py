@@ -10,7 +10,7 @@ import asyncio
 import enum
 import traceback
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from assay.harness.run.progress import Progress, Silent
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
-from assay.harness.run.systems import configured, with_defect
+from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.run.trial import Ended, Trial, Unavailable
 from assay.harness.run.versions import versions
 from assay.harness.run.workload_mix import mixed, resolved
@@ -120,6 +120,7 @@ class Attempt:
         )
         folder.write_run(self._info)
         variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
+        self.experiment = replace(self.experiment, contract=with_limits(self.experiment.contract, variant))
         system = self.experiment.deployed(variant)
         own_disks = any(
             self.registry.faults[name].impact.loses_unsynced

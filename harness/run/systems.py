@@ -6,9 +6,12 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from assay.harness.run.settings import SettingsError
 
 if TYPE_CHECKING:
+    from assay.checkers.contract import Contract
     from assay.cluster.system import Defect, System
 
 DEFAULT: Final = "assay.system_under_test.deployment:Broker"
@@ -54,6 +57,15 @@ def with_defect(system: System, name: str | None) -> System:
     if not isinstance(system, Switchable):
         raise TypeError(f"{system.name} lists defects, but has no with_defect(name) that switches one on")
     return system.with_defect(name)
+
+
+def with_limits(contract: Contract, system: System) -> Contract:
+    """The contract with what the system's logs may delete at first, where it does not say so itself."""
+    from assay.cluster.system import Retaining
+
+    if not isinstance(system, Retaining) or contract.retention_ms is not None:
+        return contract
+    return msgspec.structs.replace(contract, retention_ms=system.retention_ms, retention_bytes=system.retention_bytes)
 
 
 def configured(system: System, configuration: Sequence[str]) -> System:

@@ -178,7 +178,10 @@ class Judge:
                 shown = [r for r in self.seen if (r["value"], r["position"]) == (value, offset)]
                 call = min((s["call"] for s in writers), default=-FOREVER)
                 seen = min((_ret(r) for r in shown), default=FOREVER)
-                rows.append((2 * offset, call, min([seen, *map(_ret, acks)]), seen))
+                known = [seen, *map(_ret, acks)]
+                if len(live) == 1 and offset == min(self.offsets_of(value)):  # an answer without an offset means it
+                    known += [_ret(s) for s in live if s["outcome"] == "ok"]
+                rows.append((2 * offset, call, min(known), seen))
         if self.linearizable_ends:
             rows += [
                 (2 * r["position"] - 1, r["call"], r["ret"], FOREVER)

@@ -98,6 +98,7 @@ def effects_batch(rows: Sequence[EffectRow]) -> pa.RecordBatch:
             [effect.size for effect in effects],
             [effect.name for effect in effects],
             [effect.replicas for effect in effects],
+            [effect.incarnation for effect in effects],
             [completed.call for completed in all_completed],
             [completed.ret for completed in all_completed],
             [row[2].outcome or row[0].completion.outcome for row in rows],

@@ -82,6 +82,7 @@ EFFECTS = _schema(
     _optional("size", pa.int64()),
     _optional("name", pa.string()),
     _optional("replicas", pa.string()),
+    _optional("incarnation", pa.int64()),
     _required("call", pa.int64()),
     _optional("ret", pa.int64()),
     _required("outcome", pa.string()),
@@ -96,7 +97,7 @@ the place of an element in the list that a transaction read. ``owner`` is who ho
 lease's holder; ``message_key`` the key of a message. ``epoch`` is a leader epoch, a generation or a fencing token.
 ``timestamp`` is a time of the wall clock in milliseconds: when a message was created, or the time that was looked up;
 ``size`` an upper bound of a message's bytes on disk. Of an operation of an administrator ``name`` is the setting that
-it is about, ``replicas`` the nodes' numbers: ``1,2,3``.
+it is about, ``replicas`` the nodes' numbers: ``1,2,3``. ``incarnation``: which life of ``node`` answered.
 """
 
 FAULTS = _schema(
@@ -208,7 +209,7 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 
 ADDED: Final[Mapping[str, tuple[str, ...]]] = {
-    "effects": ("timestamp", "size", "name", "replicas"),
+    "effects": ("timestamp", "size", "name", "replicas", "incarnation"),
     "events": ("high_watermark", "log_start", "log_end", "topic_id"),
     "replicas": ("epoch_start", "high_watermark", "log_start"),
 }

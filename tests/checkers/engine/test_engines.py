@@ -22,7 +22,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING
-from assay.checkers.log.family import LOG, LOG_ANOMALIES
+from assay.checkers.log.family import LOG
 from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
@@ -373,7 +373,7 @@ def _of(answers: dict[str, Answer], key: str) -> set[tuple[str, Any]]:
     """What was found of one key, as the oracle of the log says it."""
     return {
         (anomaly, instance[1:] if len(instance) > 2 else instance[1])
-        for anomaly in LOG_ANOMALIES
+        for anomaly in LOG.anomalies
         for instance in answers[anomaly].found
         if instance[0] == key
     }

@@ -10,7 +10,7 @@ import pytest
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
-from assay.checkers.log.family import LOG, LOG_ANOMALIES
+from assay.checkers.log.family import LOG
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
@@ -311,8 +311,8 @@ def test_by_hand(told_of_all: dict[str, list[Finding]], anomaly: str, make: Make
 
 
 def test_every_anomaly_has_a_case_with_it_and_one_without() -> None:
-    assert {anomaly for anomaly, _, expected in CASES if anomaly in expected} == set(LOG_ANOMALIES)
-    assert {anomaly for anomaly, _, expected in CASES if anomaly not in expected} == set(LOG_ANOMALIES)
+    assert {anomaly for anomaly, _, expected in CASES if anomaly in expected} == set(LOG.anomalies)
+    assert {anomaly for anomaly, _, expected in CASES if anomaly not in expected} == set(LOG.anomalies)
 
 
 def test_a_compacted_topic_must_keep_only_the_last_value_of_each_message_key(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
-from assay.checkers.log.family import LOG, LOG_ANOMALIES
+from assay.checkers.log.family import LOG
 from assay.checkers.source import register_contract, register_history
 
 from helpers.log_histories import Row, SimulatedLog, broken, write
@@ -105,7 +105,7 @@ def test_broken_histories_get_the_oracles_answers(tmp_path: Path, linearizable_e
     histories = [broken(simulated(2, index), rng) for index in range(COUNT)]
     contract = contract_for(histories, linearizable_ends=linearizable_ends)
     total = assert_equal(histories, by_sql(tmp_path / "history", histories, contract), contract)
-    assert set(total) == set(LOG_ANOMALIES)
+    assert set(total) == set(LOG.anomalies)
 
 
 def test_rule_u_agrees_with_trying_every_linearization(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ EFFECT_ROWS = st.builds(
     size=MAYBE,
     name=st.none() | TEXT,
     replicas=st.none() | TEXT,
+    incarnation=MAYBE,
     outcome=st.none() | st.sampled_from(Outcome),
     error=st.none() | TEXT.filter(bool),
 )
@@ -190,8 +191,8 @@ def test_the_schemas_are_those_of_the_format() -> None:
         "op int64", "sub int32", "request int64?", "process int32", "key string", "kind string", "position int64?",
         "value int64?", "expected int64?", "epoch int64?", "owner string?", "group string?", "assignment int64?",
         "node string?", "version int64?", "list_index int64?", "message_key string?", "timestamp int64?",
-        "size int64?", "name string?", "replicas string?", "call int64", "ret int64?", "outcome string",
-        "error string?", "phase string",
+        "size int64?", "name string?", "replicas string?", "incarnation int64?", "call int64", "ret int64?",
+        "outcome string", "error string?", "phase string",
     ]  # fmt: skip
     assert described(EVENTS) == [
         "time int64", "node string", "incarnation int64", "seq int64", "event string", "key string?", "epoch int64?",

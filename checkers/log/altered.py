@@ -1,0 +1,257 @@
+"""Records that are not what was sent: another create time or key, another partition, or a topic that there is no more.
+
+A create time is compared where every send of the value that may have happened says its own; a message's key also where
+one of the two has none, if both say their create time (then their client says all that there is to say). One value at
+one offset is one record, so two polls may not differ either, whatever is known of its send.
+
+Another partition: a value that no one sent to the partition where it was read, but someone to another one. If that is
+the same partition of the topic's earlier life, it is ``resurrected`` where the new topic's creation was acknowledged
+before the poll was called; and so is a record of the earlier life in its own name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
+from assay.checkers.engine import Row
+from assay.checkers.log.incarnations import life_of, name_of, place_of, topic_of
+from assay.checkers.sql import first_rows, order_by
+
+_SENT: Final = "kind = 'append' and outcome <> 'fail'"
+
+DESCRIBED: Final = View(
+    "log_described",
+    """
+    select e.op as op, e.key as key, e.kind as kind, e.position as position, e.value as value, e.outcome as outcome,
+        e.timestamp as timestamp, coalesce('=' || e.message_key, '') as message_key,
+        case when e.timestamp is null and e.message_key is null then 1 else 0 end as silent
+    from log_effects e join (
+        select key from log_effects
+        where kind = 'observe' and (timestamp is not null or message_key is not null) group by key) k on e.key = k.key
+    where e.value is not null and e.kind in ('append', 'observe')
+    """,
+)
+"""``message_key`` begins with an equals sign, since none differs from an empty one; ``silent``: says nothing."""
+
+DESCRIPTIONS: Final = View(
+    "log_descriptions",
+    f"""
+    select key, value, sends, untimed, silent from (
+        select key, value,
+            cast(sum(case when {_SENT} then 1 else 0 end) as bigint) as sends,
+            cast(sum(case when {_SENT} and timestamp is null then 1 else 0 end) as bigint) as untimed,
+            cast(sum(case when {_SENT} then silent else 0 end) as bigint) as silent,
+            min(case when {_SENT} then timestamp end) as sent_low,
+            max(case when {_SENT} then timestamp end) as sent_high,
+            min(case when kind = 'observe' then timestamp end) as seen_low,
+            max(case when kind = 'observe' then timestamp end) as seen_high,
+            min(case when {_SENT} and silent = 0 then message_key end) as sent_least,
+            max(case when {_SENT} and silent = 0 then message_key end) as sent_most,
+            min(case when kind = 'observe' and silent = 0 then message_key end) as seen_least,
+            max(case when kind = 'observe' and silent = 0 then message_key end) as seen_most
+        from log_described group by key, value) as described
+    where seen_least is not null and (seen_low <> seen_high or seen_low <> sent_low or seen_low <> sent_high
+        or seen_least <> seen_most or seen_least <> sent_least or seen_least <> sent_most)
+    """,
+    keep=True,
+    fine=True,
+)
+"""Values of which not every row says the same: few."""
+
+_OWN: Final = "d.key = e.key and d.value = e.value"
+
+SEEN_AS: Final = View(
+    "log_seen_as",
+    f"""
+    select e.key as key, e.value as value, e.position as position, e.timestamp as timestamp,
+        e.message_key as message_key, min(e.op) as op
+    from log_described e join log_descriptions d on {_OWN}
+    where e.kind = 'observe' and e.silent = 0 and e.position is not null
+    group by e.key, e.value, e.position, e.timestamp, e.message_key
+    """,
+    keep=True,
+)
+
+SENT_AS: Final = View(
+    "log_sent_as",
+    f"""
+    select e.key as key, e.value as value, e.timestamp as timestamp, e.message_key as message_key, min(e.op) as op
+    from log_described e join log_descriptions d on {_OWN}
+    where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
+    group by e.key, e.value, e.timestamp, e.message_key
+    """,
+    keep=True,
+)
+
+_RECORD: Final = "s.key as key, s.value as value, s.position as position"
+
+ALTERATIONS: Final = View(
+    "log_alterations",
+    f"""
+    select {_RECORD}, 'time' as what, min(s.op) as op
+    from log_seen_as s join log_descriptions d on s.key = d.key and s.value = d.value
+        left join log_sent_as t on s.key = t.key and s.value = t.value and s.timestamp = t.timestamp
+    where s.timestamp is not null and d.sends > 0 and d.untimed = 0 and t.key is null
+    group by s.key, s.value, s.position
+    union all
+    select {_RECORD}, 'key', min(s.op)
+    from log_seen_as s join log_descriptions d on s.key = d.key and s.value = d.value
+        left join log_sent_as t on s.key = t.key and s.value = t.value and s.message_key = t.message_key
+    where d.sends > 0 and d.silent = 0 and t.key is null
+    group by s.key, s.value, s.position
+    union all
+    select {_RECORD}, 'twice', max(s.op)
+    from log_seen_as s group by s.key, s.value, s.position
+    having min(s.timestamp) <> max(s.timestamp) or min(s.message_key) <> max(s.message_key)
+    union all
+    select v.key, v.value, v.low, 'partition', v.seen_op
+    from log_values v join log_sends s on v.value = s.value
+    where v.observed > 0 and v.live = 0 and v.failed = 0 and s.outcome <> 'fail'
+        and {place_of("s.key")} <> {place_of("v.key")}
+    group by v.key, v.value, v.low, v.seen_op
+    """,
+)
+
+
+def _described(row: Row, side: str) -> str:
+    time = "no create time" if row[f"{side}_time"] is None else f"create time {row[f'{side}_time']} ms"
+    key = row[f"{side}_key"]
+    return f"{time} and {'no key' if not key else f'key {key[1:]!r}'}"
+
+
+def _altered(row: Row, evidence: Evidence) -> Explanation:
+    read = (
+        f"value {row['value']} was read at offset {row['position']} of {row['key']} by "
+        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}"
+    )
+    if row["what"] == "partition":
+        claim = f"{read}, but {evidence.who(row['other_op'])} had sent it to {row['other_key']}."
+    elif row["what"] == "twice":
+        claim = (
+            f"{read} with {_described(row, 'seen')}, and by {evidence.who(row['first_op'])} at "
+            f"{evidence.called(row['first_op'])} with {_described(row, 'first')}."
+        )
+    else:
+        claim = (
+            f"{read} with {_described(row, 'seen')}, but {evidence.who(row['send_op'])} had sent it with "
+            f"{_described(row, 'sent')}."
+        )
+    return Explanation(claim, (row["seen_op"], row["other_op"] or row["send_op"] or row["first_op"]))
+
+
+ALTERED_RECORD: Final = Check(
+    anomaly="altered-record",
+    meaning="a record was read with another key, create time or partition than it was sent with",
+    views=(
+        DESCRIBED,
+        DESCRIPTIONS,
+        SEEN_AS,
+        SENT_AS,
+        ALTERATIONS,
+        View(
+            "found_altered_record",
+            """
+            select key, value, position, min(what) as what, min(op) as op from (
+                select key, value, position, what, op from log_alterations where what <> 'twice'
+                union all
+                select t.key, t.value, t.position, t.what, t.op
+                from log_alterations t left join (
+                    select key, value, position from log_alterations where what <> 'twice'
+                    group by key, value, position) o
+                    on t.key = o.key and t.value = o.value and t.position = o.position
+                where t.what = 'twice' and o.key is null) as found
+            group by key, value, position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.value as value, f.position as position, f.what as what, f.op as seen_op,
+            max(s.timestamp) as seen_time, max(s.message_key) as seen_key,
+            min(t.op) as send_op, min(t.timestamp) as sent_time, min(t.message_key) as sent_key,
+            min(a.op) as first_op, min(a.timestamp) as first_time, min(a.message_key) as first_key,
+            min(o.key) as other_key, min(case when o.key is not null then o.op end) as other_op
+        from {first_rows("found_altered_record", "key, position, value")} f
+            left join log_seen_as s on f.key = s.key and f.value = s.value and f.position = s.position and f.op = s.op
+            left join log_seen_as a on f.key = a.key and f.value = a.value and f.position = a.position and f.op <> a.op
+            left join log_sent_as t on f.key = t.key and f.value = t.value
+            left join log_sends o on f.what = 'partition' and f.value = o.value and f.key <> o.key
+                and o.outcome <> 'fail'
+        group by f.key, f.value, f.position, f.what, f.op {order_by("f.key, f.position, f.value")}
+        """,
+    examined="select count(*) as examined from log_described where kind = 'observe'",
+    explain=_altered,
+    needs_close=True,
+    optional=True,
+)
+
+
+def _resurrected(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"value {row['value']}, sent to {row['former']}, was read from {row['key']} by {evidence.who(row['poll_op'])} "
+        f"at {evidence.called(row['poll_op'])}, after {row['topic']} had been created in its place "
+        f"(acknowledged to {evidence.who(row['create_op'])} at {evidence.returned(row['create_op'])})."
+    )
+    return Explanation(claim, (row["poll_op"], row["create_op"], row["send_op"]))
+
+
+RESURRECTED: Final = Check(
+    anomaly="resurrected",
+    meaning="a record of a deleted topic was read after another of its name had been created",
+    views=(
+        View(
+            "log_created",
+            f"""
+            select {name_of("key")} as name, {life_of("key")} as life, key as topic, min(ret) as since, min(op) as op
+            from effects where kind = 'topic-create' and outcome = 'ok' and ret is not null
+                and {life_of("key")} > 1
+            group by key
+            """,
+            keep=True,
+        ),
+        View(
+            "log_lives",
+            f"""
+            select key, {place_of("key")} as place, {name_of(topic_of("key"))} as name,
+                {life_of(topic_of("key"))} as life
+            from log_values group by key
+            """,
+        ),
+        View(
+            "log_risen",
+            """
+            select w.key as key, w.value as value, w.key as former, c.topic as topic, c.since as since,
+                c.op as create_op, w.send_op as send_op
+            from log_created c join log_lives l on c.name = l.name join log_values w on l.key = w.key
+            where c.life > l.life and w.live > 0 and w.observed > 0
+            union all
+            select v.key, v.value, f.key, c.topic, c.since, c.op, w.send_op
+            from log_created c join log_lives l on c.name = l.name and c.life = l.life
+                join log_lives f on l.place = f.place join log_values v on l.key = v.key
+                join log_values w on f.key = w.key and v.value = w.value
+            where f.life < l.life and v.live = 0 and v.failed = 0 and v.observed > 0 and w.live > 0
+            """,
+            keep=True,
+        ),
+        View(
+            "found_resurrected",
+            """
+            select r.key as key, r.value as value, r.former as former, min(r.topic) as topic, min(p.op) as op,
+                min(r.create_op) as create_op, min(r.send_op) as send_op
+            from log_risen r join log_polled p on r.key = p.key and r.value = p.value
+            where p.kind = 'observe' and p.call > r.since
+            group by r.key, r.value, r.former
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, value, former, topic, op as poll_op, create_op, send_op from found_resurrected
+        {order_by("key, value, former")} limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from log_created",
+    explain=_resurrected,
+    needs_close=True,
+    optional=True,
+)

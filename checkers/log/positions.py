@@ -1,0 +1,168 @@
+"""Where readers stood: a poll begins where the one before it ended, and an uncompacted log leaves no offset out.
+
+*Consecutive* are two polls of one process, key and assignment with no seek, no reset and no failed operation of the
+same sort between them: a poll that was not ok may have moved its reader without a row that says so.
+
+Offsets are dense only where the contract says so (``dense_offsets``): other logs have gaps of their own. Then a poll
+that ended ok has shown a record at each offset from its begin to its end, compacted topics and what lies below a
+reported log start apart, and a hole is one even if no one knows what was there. Where someone does, other checks say
+what has gone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by, previous
+
+_CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
+
+MOVES: Final = View(
+    "log_moves",
+    """
+    select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, ret, outcome
+    from log_effects where kind in ('observe-begin', 'observe-end', 'seek', 'reset') and position is not null
+    """,
+)
+
+POSITIONS: Final = View(
+    "log_positions",
+    f"""
+    select op, sub, process, key, assignment, kind, position, call, ret, outcome,
+        {previous("kind", **_CHAIN)} as former_kind, {previous("position", **_CHAIN)} as former,
+        {previous("outcome", **_CHAIN)} as former_outcome, {previous("op", **_CHAIN)} as former_op,
+        {previous("call", **_CHAIN)} as former_call
+    from log_moves
+    """,
+    keep=True,
+)
+"""Each row that says where a reader stood, with the one before it."""
+
+
+def _jumped(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"{evidence.who(row['poll_op'])} read {row['key']} up to offset {row['former']} (poll from "
+        f"{evidence.called(row['former_op'])}), and its next poll, from {evidence.called(row['poll_op'])}, began at "
+        f"offset {row['position']}, with no seek or reset between them."
+    )
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"]))
+
+
+POSITION_JUMP: Final = Check(
+    anomaly="position-jump",
+    meaning="a poll began elsewhere than where its reader had stopped",
+    views=(
+        View(
+            "log_jumps",
+            """
+            select op, sub, process, key, position, former, former_op, former_call, call from log_positions
+            where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
+                and position <> former
+            """,
+            keep=True,
+        ),
+        View(
+            "log_excused_jumps",
+            """
+            select j.op as op, j.sub as sub
+            from log_jumps j join ops own on own."index" = j.op join ops o on o.process = j.process and o.f = own.f
+            where o.outcome <> 'ok' and o.call > j.former_call and o.call < j.call group by j.op, j.sub
+            """,
+        ),
+        View(
+            "found_position_jump",
+            """
+            select j.op as op, j.sub as sub, j.key as key, j.position as position, j.former as former,
+                j.former_op as former_op
+            from log_jumps j left join log_excused_jumps x on j.op = x.op and j.sub = x.sub where x.op is null
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, op as poll_op, position, former, former_op from found_position_jump
+        {order_by("key, op, sub")} limit {MOST_FINDINGS}
+        """,
+    examined="""
+        select count(*) as examined from log_positions
+        where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
+        """,
+    explain=_jumped,
+    optional=True,
+)
+
+
+def _hole(row: Row, evidence: Evidence) -> Explanation:
+    what = f"offset {row['position']} of {row['key']}"
+    if row["until"] > row["position"] + 1:
+        what = f"offsets {row['position']} to {row['until'] - 1} of {row['key']}"
+    claim = (
+        f"{what} held no record for the poll by {evidence.who(row['poll_op'])} from {evidence.called(row['poll_op'])} "
+        f"to {evidence.returned(row['poll_op'])}, which went on behind, and this log leaves no offset out"
+    )
+    others = row["polls"] - 1
+    claim += f"; {others} other poll{'s' if others > 1 else ''} saw the same" if others else ""
+    return Explanation(f"{claim}.", (row["poll_op"],), others)
+
+
+OFFSET_HOLE: Final = Check(
+    anomaly="offset-hole",
+    meaning="an offset that a poll went past holds no record at all",
+    views=(
+        View(
+            "log_gappy",
+            """
+            select p.op as op, p.key as key, p.segment as segment, p.next_offset as next_offset,
+                greatest(p.first_offset, coalesce(t.log_start, 0)) as base
+            from log_polls p cross join log_declared d
+                left join log_starts t on p.key = t.key left join log_compacted c on p.key = c.key
+            where d.dense_offsets = 1 and c.key is null and p.passing = 1
+                and (p.plain = 0 or p.records <> p.next_offset - p.first_offset)
+                and p.next_offset > coalesce(t.log_start, 0)
+            """,
+            keep=True,
+        ),
+        View(
+            "log_gap_edges",
+            """
+            select op, key, segment, base - 1 as position, next_offset from log_gappy
+            union all
+            select g.op, g.key, g.segment, p.position, g.next_offset
+            from log_gappy g join log_polled p on g.op = p.op and g.key = p.key and g.segment = p.segment
+            where p.kind = 'observe' and p.position >= g.base and p.position < g.next_offset
+            group by g.op, g.key, g.segment, p.position, g.next_offset
+            """,
+        ),
+        View(
+            "log_gaps",
+            f"""
+            select op, key, position + 1 as position, coalesce(following, next_offset) as until from (
+                select op, key, position, next_offset,
+                    lead(position) over (partition by op, key, segment {order_by("position")}) as following
+                from log_gap_edges) as edges
+            where coalesce(following, next_offset) > position + 1
+            """,
+        ),
+        View(
+            "found_offset_hole",
+            """
+            select g.key as key, g.position as position, min(g.until) as until, count(*) as polls, min(g.op) as op
+            from log_gaps g left join log_offsets o on g.key = o.key and g.position = o.position
+            where o.key is null group by g.key, g.position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.position as position, f.until as until, f.polls as polls, f.op as poll_op
+        from {first_rows("found_offset_hole", "key, position")} f {order_by("f.key, f.position")}
+        """,
+    examined="""
+        select count(*) as examined from log_polls p cross join log_declared d
+        where d.dense_offsets = 1 and p.passing = 1
+        """,
+    explain=_hole,
+    optional=True,
+)

@@ -1,0 +1,242 @@
+"""Log starts: what deletion may take, and starts that go back.
+
+A topic's limits are ``retention.ms`` and ``retention.bytes``, as effects of kind ``setting`` give them, from their call
+until a later one was acknowledged (one of unknown outcome may hold for ever); before the first, as the contract says.
+A limit that is not known may have taken anything. Any limit that may have been in force between a record's birth and
+the report of the start may have taken it: the tightest of them counts.
+
+By time a record is as old as its create time says, by the wall clock of those who send: the greatest lead of any
+create time over the harness's clock is taken for that clock's, so that a clock which lags makes no record younger. By
+size all that may be in the log from the reported start on is counted, each send that did not fail at its upper bound.
+
+A start that goes back is one only where the same life of the same node says so in one leader epoch: replicas delete on
+their own, so that of a new leader may rightly be lower.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql import first_rows, order_by
+
+UNCERTAINTY: Final = 1_000_000_000
+"""Nanoseconds that two clocks may differ where no fault moves one."""
+MILLISECOND: Final = 1_000_000
+
+REPORTS: Final = View(
+    "log_start_reports",
+    """
+    select op, sub, process, key, position, epoch, node, incarnation, call, ret from log_effects
+    where kind = 'start' and outcome = 'ok' and position is not null and ret is not null
+    """,
+    keep=True,
+)
+
+
+def _start_went_back(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"node {row['node']} reported offset {row['former']} as the start of {row['key']} to "
+        f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} to "
+        f"{evidence.who(row['start_op'])}, who asked at {evidence.called(row['start_op'])}, in the same leader epoch "
+        f"({row['epoch']})."
+    )
+    return Explanation(claim, (row["former_op"], row["start_op"]))
+
+
+LOG_START_REGRESSION: Final = Check(
+    anomaly="log-start-regression",
+    meaning="the start of a log went back on one node in one leader epoch",
+    views=(
+        View(
+            "log_start_moments",
+            """
+            select key, node, incarnation, epoch, ret as moment, 1 as is_return, op, sub, position
+            from log_start_reports where node is not null and incarnation is not null and epoch is not null
+            union all
+            select key, node, incarnation, epoch, call, 0, op, sub, position
+            from log_start_reports where node is not null and incarnation is not null and epoch is not null
+            """,
+        ),
+        View(
+            "found_log_start_regression",
+            f"""
+            select key, node, incarnation, epoch, op, sub, position, former from (
+                select key, node, incarnation, epoch, op, sub, is_return, position,
+                    max(case when is_return = 1 then position end) over (partition by key, node, incarnation, epoch
+                        {order_by("moment, is_return, op, sub")}
+                        rows between unbounded preceding and 1 preceding) as former
+                from log_start_moments) as moments
+            where is_return = 0 and former > position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.node as node, f.epoch as epoch, f.op as start_op, f.position as position,
+            f.former as former, min(e.op) as former_op
+        from {first_rows("found_log_start_regression", "key, op, sub")} f
+            join log_start_reports w on f.op = w.op and f.sub = w.sub
+            join log_start_reports e on f.key = e.key and f.node = e.node and f.incarnation = e.incarnation
+                and f.epoch = e.epoch and f.former = e.position
+        where e.ret < w.call
+        group by f.key, f.node, f.epoch, f.op, f.sub, f.position, f.former
+        {order_by("f.key, f.op, f.sub")}
+        """,
+    examined="""
+        select count(*) as examined from log_start_reports
+        where node is not null and incarnation is not null and epoch is not null
+        """,
+    explain=_start_went_back,
+    optional=True,
+)
+
+LIMITS: Final = View(
+    "log_limits",
+    f"""
+    select s.topic as topic, s.name as name, s.since as since,
+        min(case when t.since > s.settled then t.settled else {INFINITY} end) as until,
+        case when s.value < 0 then {INFINITY} else s.value end as value
+    from (
+        select key as topic, name, call as since, op,
+            case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as settled,
+            coalesce(value, case when name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0) as value
+        from effects cross join log_declared d
+        where kind = 'setting' and outcome <> 'fail' and name in ('retention.ms', 'retention.bytes')
+        union all
+        select k.topic, n.name, -1, -1, -1,
+            coalesce(case when n.name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0)
+        from (select {topic_of("key")} as topic from log_values group by {topic_of("key")}) k
+            cross join (values ('retention.ms'), ('retention.bytes')) as n (name) cross join log_declared d) s
+        left join (
+            select key as topic, name, call as since, coalesce(ret, {INFINITY}) as settled from effects
+            where kind = 'setting' and outcome = 'ok') t on s.topic = t.topic and s.name = t.name
+    group by s.topic, s.name, s.since, s.settled, s.value
+    """,
+    keep=True,
+)
+"""Each limit that a topic had, from when until when at the utmost; 0 where it is not known, as it may take anything."""
+
+CUT: Final = View(
+    "log_advanced",
+    """
+    select r.key as key, r.position as position, min(r.ret) as reported, min(r.op) as op
+    from log_start_reports r left join log_compacted c on r.key = c.key
+    where r.position > 0 and c.key is null group by r.key, r.position
+    """,
+    keep=True,
+)
+"""Starts above 0, each when it was first reported: the earlier, the younger was what it had left out."""
+
+BORN: Final = View(
+    "log_born",
+    f"""
+    select p.key as key, p.value as value, p.position as position, min(b.born) - max(w.lead) as born
+    from log_placed p join (select key from log_advanced group by key) a on p.key = a.key
+        join (
+            select key, value, {MILLISECOND} * min(timestamp) as born from log_effects
+            where kind in ('append', 'observe') and value is not null and outcome <> 'fail'
+            group by key, value having count(*) = count(timestamp)) b on p.key = b.key and p.value = b.value
+        cross join (
+            select max({MILLISECOND} * timestamp - call) as lead from log_effects
+            where kind = 'append' and timestamp is not null) w
+    where p.position is not null group by p.key, p.value, p.position
+    """,
+)
+"""When each record was created at the earliest, in the history's time, of the keys of which something was deleted."""
+
+YOUNGEST: Final = View(
+    "log_youngest_below",
+    f"""
+    select key, position, reported, op, born from (
+        select key, position, is_record, reported, op,
+            max(case when is_record = 1 then born end) over (partition by key
+                {order_by("position, is_record")} rows between unbounded preceding and 1 preceding) as born
+        from (
+            select key, position, 0 as is_record, reported, op, cast(null as bigint) as born from log_advanced
+            union all
+            select key, position, 1, null, null, max(born) from log_born group by key, position) as points) as ordered
+    where is_record = 0 and born is not null
+    """,
+)
+
+_LEAST_OF: Final = "min(case when l.name = '{}' then l.value end)"
+
+TAKEN: Final = View(
+    "log_taken",
+    f"""
+    select key, position, reported, op, born, ms, bytes from (
+        select y.key as key, y.position as position, y.reported as reported, y.op as op, y.born as born,
+            {_LEAST_OF.format("retention.ms")} as ms, {_LEAST_OF.format("retention.bytes")} as bytes
+        from log_youngest_below y join log_limits l on {topic_of("y.key")} = l.topic
+        where l.since <= y.reported and l.until >= y.born
+        group by y.key, y.position, y.reported, y.op, y.born) as limited
+    where ms = {INFINITY} or reported - born + {UNCERTAINTY} < {MILLISECOND} * ms
+    """,
+    keep=True,
+)
+"""Starts that have left out a record too young for every limit of time."""
+
+ROOM: Final = View(
+    "log_room",
+    f"""
+    select t.key as key, t.position as position, cast(coalesce(sum(s.size), 0) as bigint) as most
+    from log_taken t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'
+        and s.call < t.reported and coalesce(s.position, {INFINITY}) >= t.position
+    where t.bytes < {INFINITY}
+    group by t.key, t.position having count(s.op) = count(s.size)
+    """,
+)
+"""How many bytes may have been in the log from a start on; none where a size is not known."""
+
+
+def _forbidden(row: Row, evidence: Evidence) -> Explanation:
+    limits = "kept for ever"
+    if row["ms"] < INFINITY:
+        limits = f"kept for {row['ms']} ms"
+    claim = (
+        f"value {row['value']} at offset {row['position']} of {row['key']}, sent by {evidence.who(row['send_op'])} at "
+        f"{evidence.called(row['send_op'])}, lies below the start {row['start']} that {evidence.who(row['start_op'])} "
+        f"got at {seconds(row['reported'])}, though records are {limits}"
+    )
+    if row["most"] is not None:
+        claim += f", and of the {row['bytes']} bytes that the log may hold at most {row['most']} were there"
+    return Explanation(f"{claim}.", (row["send_op"], row["start_op"]))
+
+
+FORBIDDEN_DELETION: Final = Check(
+    anomaly="forbidden-deletion",
+    meaning="a log start has left out a record that no limit allowed to delete",
+    views=(
+        CUT,
+        BORN,
+        YOUNGEST,
+        TAKEN,
+        ROOM,
+        View(
+            "found_forbidden_deletion",
+            f"""
+            select t.key as key, t.position as start, t.reported as reported, t.op as op, t.born as born, t.ms as ms,
+                t.bytes as bytes, r.most as most
+            from log_taken t left join log_room r on t.key = r.key and t.position = r.position
+            where t.bytes = {INFINITY} or r.most < t.bytes
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.start as start, f.reported as reported, f.op as start_op, f.ms as ms, f.bytes as bytes,
+            f.most as most, b.position as position, min(b.value) as value, min(s.op) as send_op
+        from {first_rows("found_forbidden_deletion", "key, start")} f
+            join log_born b on f.key = b.key and f.born = b.born and b.position < f.start
+            join log_sends s on b.key = s.key and b.value = s.value and s.outcome <> 'fail'
+        group by f.key, f.start, f.reported, f.op, f.ms, f.bytes, f.most, b.position
+        {order_by("f.key, f.start, b.position")} limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from log_start_reports",
+    explain=_forbidden,
+    needs_close=True,
+    optional=True,
+)

@@ -1,0 +1,139 @@
+"""Liveness of readers: one that polls, with nothing in its way, gets on to a record that is there.
+
+A reader (process, key, assignment) stays at a position while its polls end ok where they began. Only polls whose
+operation showed no record at all count, since an answer may have been filled by other partitions. The time counts from
+the latest of: the record's acknowledgement, the end of the last fault, the reader's assignment. It is over when the
+contract's ``reading_deadline`` has passed by the call of such a poll, and several of them lie in its last half.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, order_by
+
+SEVERAL: Final = 3
+
+_CHAIN: Final = "p.process, p.key, p.assignment, p.position"
+
+EMPTY: Final = View(
+    "log_empty_polls",
+    """
+    select p.process as process, p.key as key, p.assignment as assignment, p.position as position, p.op as op,
+        p.call as call
+    from log_positions p join (
+        select op from log_reads group by op having max(records) = 0) e on p.op = e.op
+    where p.kind = 'observe-end' and p.outcome = 'ok' and p.former_kind = 'observe-begin' and p.former_op = p.op
+        and p.former = p.position and p.former_outcome = 'ok'
+    """,
+)
+
+STAYS: Final = View(
+    "log_stays",
+    f"""
+    select s.process as process, s.key as key, s.assignment as assignment, s.position as position,
+        s.last_call as last_call, c.begun as begun
+    from (
+        select p.process as process, p.key as key, p.assignment as assignment, p.position as position,
+            min(p.call) as first_call, max(p.call) as last_call, count(*) as polls
+        from log_empty_polls p group by {_CHAIN}) s
+        join (select process, key, assignment, min(ret) as begun from log_positions
+            group by process, key, assignment) c
+            on s.process = c.process and s.key = c.key and s.assignment = c.assignment
+        cross join log_declared d
+    where s.polls >= {SEVERAL} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
+    """,
+    keep=True,
+)
+"""Readers that stayed where they were for long, mostly at the end of their log."""
+
+AWAITED: Final = View(
+    "log_awaited",
+    f"""
+    select process, key, assignment, position, last_call, begun, acked from (
+        select process, key, assignment, position, is_stay, last_call, begun,
+            min(case when is_stay = 0 then acked end) over (partition by key {order_by("back, is_stay")}
+                rows between unbounded preceding and 1 preceding) as acked
+        from (
+            select key, position, 0 - position as back, 1 as is_stay, process, assignment, last_call, begun,
+                cast(null as bigint) as acked
+            from log_stays
+            union all
+            select j.key, j.position, 0 - j.position, 0, null, null, null, null, j.acked
+            from log_judged j join (select key from log_stays group by key) s on j.key = s.key
+            where j.acks > 0 and j.judged = 1 and j.position is not null) as points) as ordered
+    where is_stay = 1 and acked < last_call
+    """,
+)
+"""Those in front of an acknowledged record; ``acked``: since when there was one."""
+
+FAULTS: Final = View(
+    "log_disturbances",
+    f"""
+    select min(case when phase in ('intended', 'injected') then time end) as since,
+        coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
+    from faults group by id
+    """,
+)
+
+
+def _stuck(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"{evidence.who(row['poll_op'])} stayed at offset {row['position']} of {row['key']} from "
+        f"{seconds(row['since'])} to {seconds(row['last_call'])}, {row['polls']} of its polls found nothing there, "
+        f"though value {row['value']} at offset {row['there']} had been acknowledged to "
+        f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])} and no fault was in the way."
+    )
+    return Explanation(capital(claim), (row["poll_op"], row["ack_op"]), row["polls"] - 1)
+
+
+STUCK_READER: Final = Check(
+    anomaly="stuck-reader",
+    meaning="a reader did not get on to an acknowledged record within the deadline",
+    views=(
+        EMPTY,
+        STAYS,
+        AWAITED,
+        FAULTS,
+        View(
+            "log_waits",
+            """
+            select a.process as process, a.key as key, a.assignment as assignment, a.position as position,
+                a.last_call as last_call, a.acked as acked,
+                greatest(a.acked, a.begun, coalesce(max(f.until), 0)) as since
+            from log_awaited a left join log_disturbances f on f.since < a.last_call
+            group by a.process, a.key, a.assignment, a.position, a.last_call, a.acked, a.begun
+            """,
+            keep=True,
+        ),
+        View(
+            "found_stuck_reader",
+            f"""
+            select w.process as process, w.key as key, w.assignment as assignment, w.position as position,
+                w.last_call as last_call, w.acked as acked, w.since as since, count(*) as polls, max(p.op) as op
+            from log_waits w cross join log_declared d
+                join log_empty_polls p on w.process = p.process and w.key = p.key and w.assignment = p.assignment
+                    and w.position = p.position
+            where w.since < w.last_call and w.last_call - w.since >= d.reading_deadline
+                and p.call >= w.since and p.call - w.since >= (d.reading_deadline >> 1)
+            group by w.process, w.key, w.assignment, w.position, w.last_call, w.acked, w.since
+            having count(*) >= {SEVERAL}
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.position as position, f.last_call as last_call, f.acked as acked, f.since as since,
+            f.polls as polls, f.op as poll_op, min(p.position) as there, min(p.value) as value, min(p.ack_op) as ack_op
+        from {first_rows("found_stuck_reader", "key, process, assignment, position")} f
+            join log_placed p on f.key = p.key and f.acked = p.acked and p.position >= f.position
+        group by f.key, f.process, f.assignment, f.position, f.last_call, f.acked, f.since, f.polls, f.op
+        {order_by("f.key, f.process, f.assignment, f.position")} limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from log_empty_polls",
+    explain=_stuck,
+    needs_end=True,
+    optional=True,
+)
