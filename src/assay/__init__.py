@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.node import Cluster, Node, NodeError, ProcessState, ProcessStatus, by_role
     from assay.cluster.runtime import Runtime
-    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, Grouped, Holdable, Movable, Observable, Replicated, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
+    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, Grouped, Holdable, Movable, Observable, Replicated, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
     from assay.harness.core.generator import (EXHAUSTED, NOTHING, PENDING, Answer, Context, Exhausted, Generator, Invoke, OperationEvent, Pending, Source, as_generator, by_key, each_process, in_phase, keyed, limit, mix, on_event, once, phases, rate, repeat, reserve, sequence, simulate, stagger, time_limit, transform, unfold, until)
@@ -77,7 +77,7 @@ _HOMES = {
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
-        "DeploymentError Durable Entry Eventful Grouped Holdable Movable Observable Replicated "
+        "DeploymentError Durable Entry Eventful Grouped Holdable Movable Observable Replicated Retaining "
         "SeenAtRest Standalone StoredRecord StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
@@ -110,7 +110,7 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES",
     "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState",
     "ProcessStatus", "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES",
-    "Replicated", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Source",
+    "Replicated", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Source",
     "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target",
     "Toleration", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients",
     "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed",
