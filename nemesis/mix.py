@@ -42,6 +42,10 @@ KINDS: Final = (3, 6)
 """How many kinds of faults a run keeps to, at least and at most."""
 LASTING: Final = (0.3, 0.5)
 """How long a fault lasts, in parts of the interval."""
+LONGEST: Final = 0.6
+"""The same of a controller's connection, on which nothing is said before a server has been missed."""
+AWAY: Final = 0.75
+"""For how much of that this server is away: long enough for the others to go on without it."""
 CALM: Final = 0.5
 """Seconds between the last heal of an episode and the next, or the time limit."""
 APART: Final = (0.6, 1.0)
@@ -73,13 +77,13 @@ def draw_mix(
     victim = named(f"n{1 + rng.randrange(max(1, census.servers))}")
     steps: list[Step] = []
     at = FIRST_AT
-    while at + interval * LASTING[1] <= time_limit - CALM:
+    while at + interval * LONGEST <= time_limit - CALM:
         episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM)
         steps += episode.steps()
         at = max(at + interval * rng.uniform(*APART), max(step.until for step in steps) + CALM)
     if not steps:
         raise ScheduleError(
-            f"a fault from {FIRST_AT:g} s lasting {interval * LASTING[1]:g} s is not healed before {time_limit:g} s: "
+            f"a fault from {FIRST_AT:g} s lasting {interval * LONGEST:g} s is not healed before {time_limit:g} s: "
             "raise --time-limit or lower --nemesis-interval"
         )
     return Schedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
@@ -141,9 +145,10 @@ class _Episode:
         first = self._step(rng.choices(self._kinds, [weight(name) for name in self._kinds])[0], self._at, duration)
         steps = [first]
         if first.fault == CONTROLLER:
-            first = steps[0] = msgspec.structs.replace(first, duration=self._interval * LASTING[1])
+            first = steps[0] = msgspec.structs.replace(first, duration=self._interval * LONGEST)
             if KILL in self._catalogue:
-                steps.append(Step(self._at + 0.2, KILL, ONE, 0.3 * first.duration, {}, rng.getrandbits(32)))
+                away = round(AWAY * first.duration, 3)
+                steps.append(Step(round(self._at + 0.2, 3), KILL, ONE, away, {}, rng.getrandbits(32)))
             return steps
         begins, companions = BEGINS, rng.choice(COMPANIONS)
         if first.fault == HOLD:
