@@ -1,4 +1,4 @@
-"""For all tests: pytest's own means of testing plugins, no time limits per Hypothesis example, Ctrl-C, and one Spark.
+"""For all tests: pytest's own means of testing plugins, no time limits in Hypothesis, Ctrl-C, one Spark, and --fast.
 
 Time limits per example fail on a busy machine and say nothing about the property. A shell has what it starts in the
 background ignore Ctrl-C; tests that send it to their own process need it.
@@ -6,9 +6,12 @@ background ignore Ctrl-C; tests that send it to their own process need it.
 
 from __future__ import annotations
 
+import re
 import signal
+import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
@@ -24,8 +27,46 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+TAKES_LONG: Final = re.compile(
+    r"^(?:import subprocess"
+    r"|from helpers\.(?:attempts|broker_process|judging|live_cluster|night_runs|process_tree|run_folders|standalone)\b"
+    r"|from assay\.(?:harness\.(?:run\.(?:attempt|trial)|search|synthetic|cli\.main)|checkers\.linearizability)\b"
+    r"|from assay\.checkers\.(?:engine|judge) import|from helpers\.(?:logs|power_histories)\b)"
+    r"|\b(?:pytester|toy_project)\b"
+    r"|^pytestmark = .*\b(?:slow|spark|browser|docker)\b",
+    re.MULTILINE,
+)
+"""In the text of a test file: it starts processes, plays whole runs, searches, or judges histories."""
+NOT_FAST: Final = ("docker", "browser", "spark", "slow", "long", "alone")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast", action="store_true", help="only test files that start no process, play no run and judge no history"
+    )
+
+
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Once all is collected: to import some packages starts processes. What deals the tests out starts workers."""
+    if session.config.getoption("--fast") and hasattr(session.config, "workerinput"):
+        sys.addaudithook(_no_process)
+
+
+def _no_process(event: str, _arguments: object) -> None:
+    if event == "subprocess.Popen":
+        raise AssertionError("a test of `make check` starts a process: mark it slow, or import subprocess in its file")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Not even importing the others makes half of what ``make check`` saves. None: others decide."""
+    fast = config.getoption("--fast") and collection_path.name.startswith("test_")
+    return True if fast and TAKES_LONG.search(collection_path.read_text()) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs Spark comes first: xdist then gives all of it to one process, so that one JVM is started, not two."""
+    if config.getoption("--fast"):
+        items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in NOT_FAST)]
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
