@@ -12,6 +12,7 @@ Of one partition hardly ever anything is committed, and it is asked for as often
 from assay.checkers.contract import forbid
 from assay.checkers.groups.family import GROUP_ANOMALIES
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.epochs import COMPLETENESS
 from assay.checkers.register.family import REGISTER
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Context, Generator, unfold
@@ -28,7 +29,12 @@ IDLE = KEYS[0]
 """Its offset is as old as that of a group whose members have nothing to read."""
 BUSY = KEYS[1:]
 CONTRACT = forbid(
-    *REGISTER.anomalies, *GROUP_ANOMALIES, *OWNERSHIP_ANOMALIES, *LIVENESS_ANOMALIES, may_stall=["power-loss"]
+    *REGISTER.anomalies,
+    *GROUP_ANOMALIES,
+    *OWNERSHIP_ANOMALIES,
+    *COMPLETENESS.anomalies,
+    *LIVENESS_ANOMALIES,
+    may_stall=["power-loss"],
 )
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 

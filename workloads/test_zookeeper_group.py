@@ -11,6 +11,7 @@ from assay.checkers.contract import forbid
 from assay.checkers.groups.family import CONSUMER_ANOMALIES
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.log.epochs import COMPLETENESS
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger, unfold
 from assay.harness.core.operation import Operation, Phase
@@ -31,6 +32,7 @@ CONTRACT = promised(
     forbid(
         *LOG_ANOMALIES,
         *OWNERSHIP_ANOMALIES,
+        *COMPLETENESS.anomalies,
         *OFFSETS.anomalies,
         *CONSUMER_ANOMALIES,
         # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
