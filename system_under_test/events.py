@@ -32,7 +32,6 @@ class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     high_watermark: int | None = None
     log_start: int | None = None
     log_end: int | None = None
-    topic_id: int | None = None
     detail: dict[str, object] = {}
 
 
@@ -79,7 +78,6 @@ class EventLog:
         high_watermark: int | None = None,
         log_start: int | None = None,
         log_end: int | None = None,
-        topic_id: int | None = None,
         **detail: object,
     ) -> None:
         """Visible to an observer when this returns; returns late if it is held at this event."""
@@ -101,7 +99,6 @@ class EventLog:
             high_watermark=high_watermark,
             log_start=log_start,
             log_end=log_end,
-            topic_id=topic_id,
             detail=detail,
         )
         self._write(_ENCODER.encode(line).decode())

@@ -2,11 +2,12 @@
 
 These checks read events of the nodes and what lay on their disks after the run; no clocks are needed. What they read:
 
-- ``became-leader`` (``key``, ``epoch``, ``topic_id``): ``position`` is the log's end with which the epoch begins, and
+- ``became-leader`` (``key``, ``epoch``): ``position`` is the log's end with which the epoch begins, and
   ``high_watermark`` what the new leader knew to be committed.
 - ``high-watermark`` (the same, without a position): known to be committed in that epoch, by a leader or a follower.
-- an ``end`` reported with its epoch: committed in that epoch, too. Where topics of one name came after each other
-  (several ``topic_id``), it is not known which one a client asked, and ends say nothing.
+- an ``end`` reported with its epoch, and an acknowledged ``append`` with its: committed in that epoch, too. Where
+  topics of one name came after each other (``orders-0``, ``orders#2-0``), nodes and clients may have counted them
+  differently, and what clients were given says nothing.
 - ``replicas``: ``epoch`` and ``epoch_start`` of what counts (``below_hw``). A log that begins later than offset 0 has
   moved the start of its first epoch there, so only starts above the first offsets of both replicas are compared, or
   all if both begin at 0.
@@ -18,7 +19,7 @@ many.
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital
-from assay.checkers.engine import Row
+from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.holes import HOLES
 from assay.checkers.sql import first_rows, greatest_before, order_by
 
@@ -27,7 +28,7 @@ def _incomplete(row: Row, evidence: Evidence) -> Explanation:
     end = row["end_op"]
     known = f"{row['knower']} had announced the high watermark {row['before']}"
     if end is not None:
-        known = f"{evidence.who(end)} had been given the end {row['before']}, called at {evidence.called(end)},"
+        known = f"{evidence.who(end)} had been given {row['before']} as the end, called at {evidence.called(end)},"
     claim = (
         f"{row['node']} began to lead {row['key']} in epoch {row['epoch']} with a log that ends at offset "
         f"{row['position']}, although {known} in epoch {row['former']}."
@@ -42,50 +43,50 @@ LEADER_COMPLETENESS: Final = Check(
         View(
             "epoch_begins",
             """
-            select key, coalesce(topic_id, -1) as topic_id, epoch, min(position) as position from events
+            select key, epoch, min(position) as position from events
             where event = 'became-leader' and key is not null and epoch is not null and position is not null
-            group by key, coalesce(topic_id, -1), epoch
+            group by key, epoch
             """,
             keep=True,
         ),
         View(
             "epoch_topics",
             """
-            select key, min(topic_id) as topic_id from epoch_begins group by key
-            having min(topic_id) = max(topic_id)
+            select min(key) as key from epoch_begins group by regexp_replace(key, '#[0-9]+', '')
+            having min(key) = max(key)
             """,
         ),
         View(
             "epoch_marks",
-            """
-            select key, coalesce(topic_id, -1) as topic_id, epoch, high_watermark as mark, node, time,
-                cast(null as bigint) as op
+            f"""
+            select key, epoch, high_watermark as mark, node, cast(null as bigint) as op
             from events
             where event in ('became-leader', 'high-watermark') and key is not null and epoch is not null
                 and high_watermark is not null
             union all
-            select e.key, t.topic_id, e.epoch, e.position, cast(null as string), cast(null as bigint), e.op
+            select e.key, e.epoch,
+                case when e.kind = 'append' then least(e.position, {INFINITY - 1}) + 1 else e.position end,
+                cast(null as string), e.op
             from effects e join epoch_topics t on e.key = t.key
-            where e.kind = 'end' and e.outcome = 'ok' and e.epoch is not null and e.position is not null
+            where e.kind in ('end', 'append') and e.outcome = 'ok' and e.epoch is not null and e.position is not null
             """,
             keep=True,
         ),
         View(
             "epoch_levels",
             f"""
-            select key, topic_id, epoch, position,
-                {greatest_before("mark", by="key, topic_id", order="epoch")} as before
+            select key, epoch, position, {greatest_before("mark", by="key", order="epoch")} as before
             from (
-                select key, topic_id, epoch, min(position) as position, max(mark) as mark from (
-                    select key, topic_id, epoch, position, cast(null as bigint) as mark from epoch_begins
-                    union all select key, topic_id, epoch, null, mark from epoch_marks) as known
-                group by key, topic_id, epoch) as folded
+                select key, epoch, min(position) as position, max(mark) as mark from (
+                    select key, epoch, position, cast(null as bigint) as mark from epoch_begins
+                    union all select key, epoch, null, mark from epoch_marks) as known
+                group by key, epoch) as folded
             """,
         ),
         View(
             "found_leader_completeness",
             """
-            select l.key as key, l.topic_id as topic_id, l.epoch as epoch, l.position as position, l.before as before
+            select l.key as key, l.epoch as epoch, l.position as position, l.before as before
             from epoch_levels l cross join log_declared d
                 cross join (select count(*) as losses from (
                     select id from faults where loses_unsynced group by id) as f) p
@@ -95,20 +96,18 @@ LEADER_COMPLETENESS: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.epoch as epoch, f.position as position, f.before as before, f.topic_id as topic_id,
+        select f.key as key, f.epoch as epoch, f.position as position, f.before as before,
             f.former as former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
         from (
-            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, f.topic_id as topic_id,
-                min(m.epoch) as former
-            from {first_rows("found_leader_completeness", "key, topic_id, epoch")} f
-                join epoch_marks m on f.key = m.key and f.topic_id = m.topic_id and f.before = m.mark
-                and m.epoch < f.epoch
-            group by f.key, f.epoch, f.position, f.before, f.topic_id) f
-            join epoch_marks m on f.key = m.key and f.topic_id = m.topic_id and f.before = m.mark and f.former = m.epoch
-            join events b on b.event = 'became-leader' and b.key = f.key and coalesce(b.topic_id, -1) = f.topic_id
-                and b.epoch = f.epoch and b.position = f.position
-        group by f.key, f.epoch, f.position, f.before, f.topic_id, f.former
-        {order_by("f.key, f.topic_id, f.epoch")}
+            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, min(m.epoch) as former
+            from {first_rows("found_leader_completeness", "key, epoch")} f
+                join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
+            group by f.key, f.epoch, f.position, f.before) f
+            join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
+            join events b on b.event = 'became-leader' and b.key = f.key and b.epoch = f.epoch
+                and b.position = f.position
+        group by f.key, f.epoch, f.position, f.before, f.former
+        {order_by("f.key, f.epoch")}
         """,
     examined="select count(*) as examined from epoch_levels where position is not null",
     explain=_incomplete,

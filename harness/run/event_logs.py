@@ -40,7 +40,6 @@ class Line(msgspec.Struct, frozen=True):
     high_watermark: int | None = None
     log_start: int | None = None
     log_end: int | None = None
-    topic_id: int | None = None
 
 
 class Lives:

@@ -66,7 +66,6 @@ class Partition(Replica):
                 high_watermark=self.high_watermark,
                 log_start=self.log.start_offset,
                 log_end=self.log.end_offset,
-                topic_id=self.incarnation,
             )
 
     # -- terms ---------------------------------------------------------------------------------------------------
@@ -108,7 +107,6 @@ class Partition(Replica):
             controller_epoch=term.controller_epoch,
             position=term.start_offset,
             high_watermark=self.high_watermark,
-            topic_id=self.incarnation,
             isr=list(update.isr),
         )
         term.advance()

@@ -55,34 +55,34 @@ def replica(node: str, starts: dict[int, int], first: int, end: int, **given: An
 def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[Row]]:
     """Events of epochs that begin further and further on, most of the time, and ends that clients were given."""
     events, ends, position = [], [], 0
-    topics = rng.choice((1, 1, 2))
+    lives = rng.choice((1, 1, 2))
     for epoch in range(6):
         seq = first_op + epoch
-        topic = None if topics == 1 else rng.randint(1, topics)
+        life = key if rng.randint(1, lives) == 1 else key.replace("-", "#2-")
         position = max(0, position + rng.choice((4, 4, 4, -1)))
         if rng.random() < 0.9:
             known = max(0, position - rng.randint(0, 3))
-            events.append(began(2 * seq, epoch, position, known, key=key, topic_id=topic, node=f"n{epoch % 3}"))
+            events.append(began(2 * seq, epoch, position, known, key=life, node=f"n{epoch % 3}"))
         if rng.random() < 0.7:
             known = position + rng.randint(0, 4)
-            events.append(mark(2 * seq + 1, epoch, known, key=key, topic_id=topic, node=f"n{epoch % 3}"))
+            events.append(mark(2 * seq + 1, epoch, known, key=life, node=f"n{epoch % 3}"))
         if rng.random() < 0.7:
             ends.append(end(seq, position + rng.randint(0, 5), rng.choice((epoch, epoch, None)), key=key))
     return events, ends
 
 
 def incomplete(events: list[Row], ends: list[Row]) -> set[tuple[Any, ...]]:
-    """(key, topic, epoch) of each leader that began below what an earlier epoch had."""
+    """(key, epoch) of each leader that began below what an earlier epoch had."""
     leaders = [one for one in events if one["event"] == "became-leader"]
-    topics = {one["topic_id"] for one in leaders}
+    lives = {one["key"] for one in leaders}
     found = set()
     for late in leaders:
         known = [one["high_watermark"] for one in events
-                 if one["topic_id"] == late["topic_id"] and one["epoch"] < late["epoch"]]  # fmt: skip
-        if len(topics) == 1:
+                 if one["key"] == late["key"] and one["epoch"] < late["epoch"]]  # fmt: skip
+        if lives == {ends[0]["key"] if ends else None}:
             known += [one["position"] for one in ends if one["epoch"] is not None and one["epoch"] < late["epoch"]]
         if max(known, default=0) > late["position"]:
-            found.add((late["key"], -1 if late["topic_id"] is None else late["topic_id"], late["epoch"]))
+            found.add((late["key"], late["epoch"]))
     return found
 
 

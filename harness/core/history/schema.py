@@ -142,12 +142,10 @@ EVENTS = _schema(
     _optional("high_watermark", pa.int64()),
     _optional("log_start", pa.int64()),
     _optional("log_end", pa.int64()),
-    _optional("topic_id", pa.int64()),
 )
 """``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq).
 
-``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment; ``topic_id`` tells
-topics apart that have one name after each other.
+``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment.
 """
 
 REPLICAS = _schema(
@@ -208,7 +206,7 @@ SCHEMAS: dict[str, pa.Schema] = {
 
 ADDED: Final[Mapping[str, tuple[str, ...]]] = {
     "effects": ("timestamp", "size", "name", "replicas", "incarnation"),
-    "events": ("high_watermark", "log_start", "log_end", "topic_id"),
+    "events": ("high_watermark", "log_start", "log_end"),
     "replicas": ("epoch_start", "high_watermark", "log_start"),
 }
 """The columns that came with format 3."""

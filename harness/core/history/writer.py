@@ -199,12 +199,11 @@ class HistoryWriter:
         high_watermark: int | None = None,
         log_start: int | None = None,
         log_end: int | None = None,
-        topic_id: int | None = None,
     ) -> None:
         """One line of a node's event log; ``seq`` is its order on that node and incarnation."""
         text = to_json({} if detail is None else detail, f"detail of event {event}")
         line = (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, text)
-        self._events.pending.append((*line, high_watermark, log_start, log_end, topic_id))
+        self._events.pending.append((*line, high_watermark, log_start, log_end))
         self._added(self._events)
 
     def replica(

@@ -75,7 +75,7 @@ INSTANCE = {
     "nonmonotonic-poll": ("op", "sub"),
     "poll-skip": ("op", "sub"),
     "high-watermark-regression": ("op", "sub"),
-    "leader-completeness": ("topic_id", "epoch"),
+    "leader-completeness": ("epoch",),
     "epoch-history-divergence": ("epoch",),
     "replica-hole": ("node", "position", "missing"),
     "zombie-commit": ("place",),

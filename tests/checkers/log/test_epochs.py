@@ -29,7 +29,7 @@ from helpers.epoch_histories import (
     replica,
     terms,
 )  # fmt: skip
-from helpers.log_histories import Row, write
+from helpers.log_histories import Row, effect, write
 
 COUNT = 300
 
@@ -66,8 +66,8 @@ def test_a_leader_that_lacks_what_a_client_was_given_is_reported_with_the_client
     (finding,) = found(tmp_path, effects=[end(2, 9, 3)], events=[began(1, 3, 0, 0), began(3, 4, 7, 7, node="n2")])
     assert finding.operations == (2,)
     assert finding.claim == (
-        "n2 began to lead t-0 in epoch 4 with a log that ends at offset 7, although process 2 had been given the end "
-        "9, called at 2.000 s, in epoch 3."
+        "n2 began to lead t-0 in epoch 4 with a log that ends at offset 7, although process 2 had been given 9 as "
+        "the end, called at 2.000 s, in epoch 3."
     )
 
 
@@ -99,6 +99,10 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
     "announced by the leader that began": (
         "leader-completeness", {"events": [began(1, 3, 9, 9), began(2, 4, 8, 8, node="n2")]},
     ),
+    "acknowledged in an earlier epoch": (
+        "leader-completeness",
+        {"effects": [effect(1, 0, "append", "t-0", 1, 2, position=8, value=1, epoch=3)], "events": [began(2, 4, 8, 8)]},
+    ),
     "an empty log": (
         "replica-hole", {"replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8)]},
     ),
@@ -112,10 +116,10 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
     "announced in a later epoch": {"events": [began(1, 4, 7, 7), mark(2, 4, 9), began(3, 3, 7, 7)]},
     "of another partition": {"events": [mark(1, 3, 9, key="t-1"), began(2, 4, 7, 7)]},
     "of the topic that had this name before": {
-        "events": [began(1, 3, 0, 0, topic_id=5), mark(2, 3, 9, topic_id=5), began(3, 4, 0, 0, topic_id=6)],
+        "events": [began(1, 3, 0, 0), mark(2, 3, 9), began(3, 4, 0, 0, key="t#2-0")],
     },
-    "an end of one of two topics of the name": {
-        "effects": [end(2, 9, 3)], "events": [began(1, 3, 0, 0, topic_id=5), began(3, 4, 0, 0, topic_id=6)],
+    "an end of one of two topics, counted in another order": {
+        "effects": [end(2, 9, 3)], "events": [began(1, 4, 0, 0), began(3, 0, 0, 0, key="t#0-0")],
     },
     "an end of an unknown epoch": {"effects": [end(2, 9, None)], "events": [began(1, 4, 7, 7)]},
     "a granted cut": {
@@ -171,7 +175,7 @@ def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
         REPLICA_HOLE: [holes(one) for one in stored],
     }
     columns = {
-        LEADER_COMPLETENESS: "key topic_id epoch",
+        LEADER_COMPLETENESS: "key epoch",
         EPOCH_HISTORY_DIVERGENCE: "key epoch",
         REPLICA_HOLE: "key node position missing",
     }

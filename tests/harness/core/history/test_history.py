@@ -197,7 +197,7 @@ def test_the_schemas_are_those_of_the_format() -> None:
     assert described(EVENTS) == [
         "time int64", "node string", "incarnation int64", "seq int64", "event string", "key string?", "epoch int64?",
         "controller_epoch int64?", "zxid int64?", "position int64?", "value int64?", "owner string?", "detail string",
-        "high_watermark int64?", "log_start int64?", "log_end int64?", "topic_id int64?",
+        "high_watermark int64?", "log_start int64?", "log_end int64?",
     ]  # fmt: skip
     assert described(FAULTS) == [
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",
