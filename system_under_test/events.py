@@ -58,7 +58,7 @@ class EventLog:
         self._hold_at = frozenset(hold_at)
         self._now = now
         self._broker = broker
-        self._incarnation = incarnation
+        self.incarnation = incarnation
         self._seq = 0
         self.lives: dict[str, int] = {}
         """Of partitions whose log is here, the czxid of the topic: their events bear it."""
@@ -85,7 +85,7 @@ class EventLog:
         line = BrokerEvent(
             time=round(self._now(), 6),
             broker=self._broker,
-            incarnation=self._incarnation,
+            incarnation=self.incarnation,
             seq=self._seq,
             event=event,
             key=key,

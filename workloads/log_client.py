@@ -167,7 +167,16 @@ class LogClient:
     async def _end(self, key: str) -> Completion:
         topic, partition = split(key)
         end = await self._ends.ask(topic, partition)
-        return Completion(Outcome.OK, {"offset": end.offset, "epoch": end.epoch, "node": node_name(end.node)})
+        return Completion(
+            Outcome.OK,
+            {
+                "offset": end.offset,
+                "start": end.start,
+                "epoch": end.epoch,
+                "node": node_name(end.node),
+                "incarnation": end.incarnation,
+            },
+        )
 
     async def _look_up(self, key: str, age: int) -> Completion:
         topic, partition = split(key)

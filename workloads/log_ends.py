@@ -1,4 +1,4 @@
-"""Asks the leader of a partition for its log end together with its epoch.
+"""Asks the leader of a partition for its log end and start together with its epoch and incarnation.
 
 The public ListOffsets does not return the epoch, without which no one can say whether an end that went back is a
 violation: the broker answers a private request for it (``EndOffsetsRequest``), by the same rules.
@@ -20,11 +20,13 @@ from assay.system_under_test.protocol.internal import EndOffsetsRequest
 
 @dataclass(frozen=True)
 class LogEnd:
-    """``node`` is the broker that answered, ``epoch`` the term in which it leads."""
+    """``node`` is the broker that answered, ``incarnation`` its life, ``epoch`` the term in which it leads."""
 
     offset: int
+    start: int
     epoch: int
     node: int
+    incarnation: int
 
 
 class LogEnds:
@@ -54,7 +56,7 @@ class LogEnds:
             raise ReadFailed(
                 f"{topic}-{partition}: broker {leader.id} answered {error_code.name}", error=error_code, node=leader.id
             )
-        return LogEnd(answer.offset, answer.leader_epoch, leader.id)
+        return LogEnd(answer.offset, answer.log_start, answer.leader_epoch, leader.id, answer.incarnation)
 
     async def close(self) -> None:
         await self._pool.close()

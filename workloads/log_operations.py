@@ -10,7 +10,8 @@ f         argument                                       result
 ``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [record, ...], "end",
                                                          "assignment", "sought"?, "start"?, "node"?}``
 ``glance`` ``{"thousandths"}``                            as of a poll
-``end``   none                                           ``{"offset": log end, "epoch"?, "node"?}``
+``end``   none                                           ``{"offset": log end, "start"?: log start, "epoch"?,
+                                                         "node"?, "incarnation"?}``
 ``look-up`` ``{"age"}``                                  ``{"timestamp", "offset": null if there is none}``
 ========  =============================================  ==========================================================
 
@@ -187,13 +188,16 @@ def columns(more: Sequence[Any]) -> dict[str, Any]:
 def _ends(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
     if result is not None:
-        yield Effect(
-            kind="end",
-            key=_key(completed),
-            position=result["offset"],
-            epoch=result.get("epoch"),
-            node=result.get("node"),
-        )
+        for kind, position in (("end", result["offset"]), ("start", result.get("start"))):
+            if position is not None:
+                yield Effect(
+                    kind=kind,
+                    key=_key(completed),
+                    position=position,
+                    epoch=result.get("epoch"),
+                    node=result.get("node"),
+                    incarnation=result.get("incarnation"),
+                )
 
 
 def _look_ups(completed: Completed) -> Iterator[Effect]:

@@ -2,7 +2,8 @@
 
 Create times are those that polls showed, since a broker may put in its own. A record counts against an answer above it
 where it was known, by an acknowledgement or a poll, before the look-up was called, and no limit may have deleted it
-while the run lasted; of compacted topics none does. An answer whose own record is older than the time asked for is
+while the run lasted; of compacted topics none does. That there is none is a statement about the log's end, and counts
+where the contract declares those to be linearizable. An answer whose own record is older than the time asked for is
 wrong at any time.
 """
 
@@ -95,7 +96,8 @@ SUSPECTS: Final = View(
             "position, is_record, op, sub",
         )
     }) p on q.op = p.op and q.sub = p.sub and p.is_asked = 1
-    where m.latest >= q.timestamp and p.latest >= q.timestamp
+    cross join log_declared d
+    where m.latest >= q.timestamp and p.latest >= q.timestamp and (q.position is not null or d.linearizable_ends = 1)
     """,
     keep=True,
 )

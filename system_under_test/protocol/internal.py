@@ -190,6 +190,8 @@ class EndOffsetAnswer:
     error_code: Int16
     leader_epoch: Int32
     offset: Int64
+    log_start: Int64
+    incarnation: Int64
 
 
 @message
@@ -199,7 +201,7 @@ class EndOffsetsResponse:
 
 @request(key=1005, versions=(0, 0))
 class EndOffsetsRequest(Request[EndOffsetsResponse]):
-    """ListOffsets -1 for testers: the answer has the leader's epoch, too."""
+    """ListOffsets -1 for testers: the answer also has the leader's epoch, its log's start, and its incarnation."""
 
     partitions: list[control.PartitionName]
 

@@ -51,6 +51,7 @@ class ReplicaManager:
         self.broker_epoch = -1
         self.controller_epoch = -1
         self._events = events
+        self.incarnation = events.incarnation
         self._background = background
         self._learn = learn
         self._on_lead = on_lead

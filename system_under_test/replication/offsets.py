@@ -75,7 +75,9 @@ async def _list_partition(
             answer.offset, answer.offsets = start, [start]
         elif version == 0:
             answer.offsets = _segments(partition, wanted, partition.high_watermark)
-        else:
+        elif not _by_time(partition, wanted.timestamp, answer):
+            # That there is none is a statement about the log's end.
+            await proven_end(manager, zookeeper, topic, wanted.partition)
             _by_time(partition, wanted.timestamp, answer)
     except PartitionError as error:
         answer.error_code = error.code
@@ -95,10 +97,13 @@ def _segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: i
     return below if below == found else [end, *below][:count]
 
 
-def _by_time(partition: Partition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse) -> None:
+def _by_time(partition: Partition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse) -> bool:
+    """Whether there is one."""
     found = offset_for_time(partition.log, timestamp)
-    if found is not None and found[1] < partition.high_watermark:
-        answer.timestamp, answer.offset = found
+    if found is None or found[1] >= partition.high_watermark:
+        return False
+    answer.timestamp, answer.offset = found
+    return True
 
 
 async def end_offsets(
@@ -106,14 +111,21 @@ async def end_offsets(
 ) -> internal.EndOffsetsResponse:
     answers = []
     for wanted in {(query.topic, query.partition): query for query in request.partitions}.values():
-        epoch, offset, code = -1, -1, ErrorCode.NONE
+        epoch, offset, start, code = -1, -1, -1, ErrorCode.NONE
         try:
             epoch, offset = await proven_end(manager, zookeeper, wanted.topic, wanted.partition)
+            start = manager.get(wanted.topic, wanted.partition).log.start_offset
         except PartitionError as error:
             code = error.code
         answers.append(
             internal.EndOffsetAnswer(
-                topic=wanted.topic, partition=wanted.partition, error_code=code, leader_epoch=epoch, offset=offset
+                topic=wanted.topic,
+                partition=wanted.partition,
+                error_code=code,
+                leader_epoch=epoch,
+                offset=offset,
+                log_start=start,
+                incarnation=manager.incarnation,
             )
         )
     return internal.EndOffsetsResponse(partitions=answers)

@@ -549,7 +549,13 @@ def an_earlier_record_is_young_enough(book: Pages) -> None:
     _asked(book, 150, 3)
 
 
-@case("time-look-up")
+@case()
+def none_was_found_where_ends_are_not_linearizable(book: Pages) -> None:
+    _filled(book)
+    _asked(book, 300, None)
+
+
+@case("time-look-up", contract=Contract(linearizable_ends=True, retention_ms=-1, retention_bytes=-1))
 def there_is_one_though_none_was_found(book: Pages) -> None:
     _filled(book)
     _asked(book, 300, None)
