@@ -9,7 +9,7 @@ fresh group reads everything from the beginning, and the members that worked rea
 """
 
 from assay.checkers.contract import forbid
-from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
+from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES, SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
@@ -33,6 +33,7 @@ CONTRACT = promised(
         *LOG_ANOMALIES,
         *GROUP_ANOMALIES,
         *CONSUMER_ANOMALIES,
+        *SETTLING.anomalies,
         *REGISTER.anomalies,
         *OWNERSHIP_ANOMALIES,
         *REPLICA_ANOMALIES,

@@ -8,7 +8,7 @@ members certainly held the same partition. At the end a fresh group reads everyt
 """
 
 from assay.checkers.contract import forbid
-from assay.checkers.groups.family import CONSUMER_ANOMALIES
+from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import COMPLETENESS
@@ -35,6 +35,7 @@ CONTRACT = promised(
         *COMPLETENESS.anomalies,
         *OFFSETS.anomalies,
         *CONSUMER_ANOMALIES,
+        *SETTLING.anomalies,  # members try again for ever
         # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
         # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
         rebalance_deadline=10.0,

@@ -30,6 +30,7 @@ from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
+from assay.checkers.groups.settling import UNSETTLED_GROUP
 from assay.checkers.refusals import REFUSALS
 
 
@@ -63,8 +64,9 @@ HOLDING: Final = _family(
 )
 """After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
 FENCING: Final = _family(FENCING_VIOLATION, "effects where kind = 'guarded' and epoch is not null")
+SETTLING: Final = _family(UNSETTLED_GROUP, "effects e where e.phase = 'drain' and e.group is not null")
 
-GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS)
+GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, SETTLING)
 
 GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
 """What can go wrong with a group that has generations."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from assay.checkers.contract import forbid
+from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.checkers.verdict import Judgement, Verdict
@@ -16,17 +17,23 @@ from assay.harness.core.generator import Generator, mix, once, sequence, stagger
 from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
+from assay.system_under_test.assignors import ASSIGNORS, Partition, assign_range
 from assay.system_under_test.controller.deletion import Deletions
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.reassignment import Reassignments
 from assay.system_under_test.deployment import Broker
+from assay.system_under_test.groups.group import Group
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate, UpdateMetadataRequest
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.replica import Replica
+from assay.workloads import group_drain, group_operations
 from assay.workloads.controller_client import ControllerClient
+from assay.workloads.group_client import GroupClient
+from assay.workloads.group_drain import catch_up
+from assay.workloads.group_operations import WORKERS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
 from assay.workloads.topic_admin import CREATE, DELETE, MOVE
@@ -155,6 +162,61 @@ def test_what_is_never_ended_is_found_by_name(
     assert [finding for finding in judgement.findings if finding.anomaly == anomaly and words in finding.claim], [
         finding.claim for finding in judgement.findings
     ]
+
+
+GROUP_SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,))
+GROUP_CONTRACT = forbid(*SETTLING.anomalies, recovery_deadline=20.0)
+
+
+def settled(folder: Path) -> Judgement:
+    """A short run of a group, to its end."""
+
+    def body(_: Settings) -> Generator:
+        keys, seconds = GROUP_SYSTEM.keys(), GROUP_CONTRACT.recovery_deadline
+        return (
+            group_operations.traffic(keys) | group_drain.drain(keys, seconds=seconds) | catch_up(keys, seconds=seconds)
+        )
+
+    experiment = Experiment("endings", GROUP_SYSTEM, GroupClient, GROUP_CONTRACT, body)
+    judgement = played(experiment, Settings(seed=4, time_limit=8.0, rate=40.0, store=folder)).judgement
+    assert judgement is not None
+    return judgement
+
+
+def never_elects_again(patch: pytest.MonkeyPatch) -> None:
+    elect = Group._elect_if_complete
+
+    def once_only(self: Group) -> None:
+        if self.group_id != WORKERS or self.generation < 2:
+            elect(self)
+
+    patch.setattr(Group, "_elect_if_complete", once_only)
+
+
+def leaves_one_out(patch: pytest.MonkeyPatch) -> None:
+    def without_the_last(subscriptions: Any, partitions: Any) -> dict[str, list[Partition]]:
+        given = assign_range(subscriptions, partitions)
+        return {member: [one for one in owned if one != ("orders", 3)] for member, owned in given.items()}
+
+    patch.setitem(ASSIGNORS, "range", without_the_last)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("breaks", "words"),
+    [(never_elects_again, "workers read orders-"), (leaves_one_out, "drain read orders-3 up to")],
+)
+def test_a_group_that_does_not_settle_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks: Callable[[pytest.MonkeyPatch], None], words: str
+) -> None:
+    breaks(monkeypatch)
+    judgement = settled(tmp_path)
+    assert judgement.verdict is Verdict.FAIL, judgement.unknown
+    assert any(words in finding.claim for finding in judgement.findings), [one.claim for one in judgement.findings]
+
+
+def test_the_correct_group_settles(tmp_path: Path) -> None:
+    judgement = settled(tmp_path)
+    assert judgement.verdict is Verdict.PASS, (judgement.unknown, [one.claim for one in judgement.findings])
 
 
 def test_the_correct_broker_ends_all_of_it(tmp_path: Path) -> None:
