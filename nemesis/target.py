@@ -10,6 +10,8 @@ and the record distinguishes the two.
 ``all`` does not kill ZooKeeper.
 """
 
+from __future__ import annotations
+
 import asyncio
 import enum
 import random

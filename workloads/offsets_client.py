@@ -17,6 +17,8 @@ offsets may repeat. A member that has to join again does so before it commits, i
 is not kept waiting; if that fails the commit certainly did not happen.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -3,6 +3,8 @@
 Rule 6 of the compiled search (``core``).
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 import numpy as np

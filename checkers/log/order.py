@@ -10,6 +10,8 @@ offset, so that log end reads, where the contract declares them linearizable, fi
 of 2^61 or more, which no log can have and only a damaged record claims, has no place here: other checks report it.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
@@ -177,6 +179,14 @@ NONMONOTONIC_SEND: Final = Check(
 
 
 def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
+    if row["former"] is None:
+        before = "nothing is before it" if row["other"] is None else f"the offset before it holds value {row['other']}"
+        claim = (
+            f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
+            f"was torn: value {row['value']} is at offset {row['position']}, but not after value "
+            f"{row['former_value']}, which the set has before it: {before}."
+        )
+        return Explanation(capital(claim), (row["op"], row["other_op"]))
     claim = (
         f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
         f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
@@ -218,21 +228,53 @@ SEND_SKIP: Final = Check(
             """,
         ),
         View(
+            "log_set_parts",
+            """
+            select s.op as op, s.sub as sub, s.key as key, s.request as request, p.position as position,
+                s.value as value, s.former_value as former_value
+            from log_set_pairs s join log_placed p on s.key = p.key and s.value = p.value
+                left join log_compacted c on s.key = c.key
+                left join log_starts t on s.key = t.key
+            where s.outcome = 'info' and s.former_value is not null and p.observed > 0 and c.key is null
+                and p.position >= coalesce(t.log_start, 0)
+            """,
+            keep=True,
+        ),
+        View(
+            "log_torn",
+            """
+            select s.op as op, s.sub as sub, s.key as key, s.request as request, s.position as position,
+                s.value as value, s.former_value as former_value, min(o.value) as other, min(o.op) as other_op
+            from log_set_parts s
+                left join (
+                    select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_placed
+                    where acks > 0 or observed > 0 group by key, position, value) o
+                    on s.key = o.key and o.position = s.position - 1
+            group by s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value
+            having (count(o.value) > 0 or s.position = 0)
+                and count(case when o.value = s.former_value then 1 end) = 0
+            """,
+        ),
+        View(
             "found_send_skip",
             """
             select s.op as op, s.sub as sub, s.key as key, s.request as request, s.position as position,
                 s.value as value, s.former as former, s.former_value as former_value,
-                b.known_rank - a.known_rank - 1 as apart
+                b.known_rank - a.known_rank - 1 as apart, cast(null as bigint) as other,
+                cast(null as bigint) as other_op
             from log_split s
                 join log_known_ranks a on s.key = a.key and s.former = a.position
                 join log_known_ranks b on s.key = b.key and s.position = b.position
             where b.known_rank - a.known_rank <> 1
+            union all
+            select op, sub, key, request, position, value, null, former_value, null, other, other_op from log_torn
             """,
             keep=True,
         ),
     ),
     evidence=f"""
-        select key, op, op as own_op, position, value, former, former_value, apart from found_send_skip
+        select key, op, op as own_op, position, value, former, former_value, apart, other, other_op
+        from found_send_skip
         {order_by("key, op, sub")} limit {MOST_FINDINGS}
         """,
     examined=f"""

@@ -6,6 +6,8 @@ at which the broker looks; by size when the segments after it alone have ``reten
 stays. The time of day is the harness's: nodes' clocks are right when no fault is in force.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

@@ -1,5 +1,7 @@
 """``assay defects``: the defects that a system has built in, for ``--defect``."""
 
+from __future__ import annotations
+
 import argparse
 from typing import Any
 

@@ -1,5 +1,7 @@
 """``assay nights add`` and ``assay nights show``: the runs of many nights."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from pathlib import Path

@@ -1,5 +1,7 @@
 """``assay report PATH``: writes a run's page again."""
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
 from typing import Any

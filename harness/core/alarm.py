@@ -1,5 +1,7 @@
 """How a scheduler sleeps: until another task wakes it, or until a time."""
 
+from __future__ import annotations
+
 import asyncio
 
 from assay.harness.core.stamps import Stamps

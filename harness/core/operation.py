@@ -5,6 +5,8 @@ client's own retries either) or ``info`` (indeterminate: it timed out, the conne
 doubt a client says ``info``; a false ``fail`` makes false alarms.
 """
 
+from __future__ import annotations
+
 import enum
 from typing import Any
 

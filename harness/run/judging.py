@@ -1,5 +1,7 @@
 """A run's history to its judgement: by the checks of its contract and, where the experiment names one, by a model."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import msgspec

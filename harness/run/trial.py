@@ -10,6 +10,8 @@ way is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain:
 verdict cannot be pass.
 """
 
+from __future__ import annotations
+
 import asyncio
 import random
 import time

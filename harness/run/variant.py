@@ -1,5 +1,7 @@
 """Settings of the system's own that a mix, or a search, draws."""
 
+from __future__ import annotations
+
 import math
 import random
 import re

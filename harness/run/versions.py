@@ -1,5 +1,7 @@
 """What a run was done with: written into ``settings.json``, so that it can be repeated or its difference explained."""
 
+from __future__ import annotations
+
 import hashlib
 import platform
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """``--model``: one that comes along, or a user's own by ``package.module:Class``."""
 
+from __future__ import annotations
+
 import inspect
 from typing import Final
 

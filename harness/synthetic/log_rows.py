@@ -3,6 +3,8 @@
 Arrays have an entry for every operation.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 import numpy as np

@@ -44,7 +44,7 @@ def cut_short(history: HistoryReader, at: int, folder: Path) -> Path:
     for name, schema in SCHEMAS.items():
         rows: list[Row] = [] if name == "replicas" else history.table(name).to_pylist()
         if name in ("ops", "effects"):
-            rows = [kept for row in rows if row["call"] <= at and (kept := _seen(row, at)) is not None]
+            rows = [kept for row in rows if row["call"] <= at and (kept := seen_until(row, at)) is not None]
         else:
             rows = [row for row in rows if row["time"] <= at or row.get("phase") == "intended"]
         (folder / name).mkdir(parents=True)
@@ -60,7 +60,8 @@ def moments(history: HistoryReader, count: int) -> list[int]:
     return sorted({*spread, *faults[:count]})
 
 
-def _seen(row: Row, at: int) -> Row | None:
+def seen_until(row: Row, at: int) -> Row | None:
+    """What was known of an operation, or one of its effects, at that instant; None: nothing."""
     if row["ret"] is not None and row["ret"] <= at:
         return row
     unknown = {"ret": None, "outcome": "info", "error": "interrupted"}

@@ -217,12 +217,25 @@ class Judge:
         for request in {row["request"] for row in self.sends} - {None}:
             mine = sorted((r for r in self.sends if r["request"] == request), key=lambda r: (r["op"], r["sub"]))
             for x, y in pairwise(mine):
+                if y["outcome"] == "info" and not self.compacted and self._torn(x["value"], y["value"]):
+                    found.add(_id(y))
                 if x not in self.acked or y not in self.acked:
                     continue
                 low, high = x["position"], y["position"]
                 if high <= low or any(low < offset < high for offset in self.offsets()):
                     found.add(_id(y))
         return found
+
+    def _torn(self, first: int, second: int) -> bool:
+        """Whether the second of a set stands somewhere without the first before it."""
+        for row in self.seen:
+            place = row["position"]
+            if row["value"] != second or place < self.log_start:
+                continue
+            before = {one["value"] for one in (*self.acked, *self.seen) if one["position"] == place - 1} - {None}
+            if (before or place == 0) and first not in before:
+                return True
+        return False
 
     def chains(self) -> list[list[Row]]:
         kinds = ("observe", "observe-begin", "seek", "reset")

@@ -3,6 +3,8 @@
 After jepsen.generator.test.
 """
 
+from __future__ import annotations
+
 import heapq
 from collections.abc import Callable
 from typing import TypeAlias
