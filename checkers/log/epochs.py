@@ -5,9 +5,10 @@ These checks read events of the nodes and what lay on their disks after the run;
 - ``became-leader`` (``key``, ``epoch``): ``position`` is the log's end with which the epoch begins, and
   ``high_watermark`` what the new leader knew to be committed.
 - ``high-watermark`` (the same, without a position): known to be committed in that epoch, by a leader or a follower.
-- an ``end`` reported with its epoch, and an acknowledged ``append`` with its: committed in that epoch, too. Where
-  topics of one name came after each other (``orders-0``, ``orders#2-0``), nodes and clients may have counted them
-  differently, and what clients were given says nothing.
+- an ``end`` reported with its epoch, and an acknowledged ``append`` with its: committed in that epoch, too. Of one
+  without an epoch the last is taken in which the ``node`` that answered led from that offset or below; where lines of
+  the node's event log are missing, it is left out. Where topics of one name came after each other (``orders-0``,
+  ``orders#2-0``), nodes and clients may have counted them differently, and what clients were given says nothing.
 - ``replicas``: ``epoch`` and ``epoch_start`` of what counts (``below_hw``). A log that begins later than offset 0 has
   moved the start of its first epoch there, so only starts above the first offsets of both replicas are compared, or
   all if both begin at 0.
@@ -30,7 +31,8 @@ def _incomplete(row: Row, evidence: Evidence) -> Explanation:
     end = row["end_op"]
     known = f"{row['knower']} had announced the high watermark {row['before']}"
     if end is not None:
-        known = f"{evidence.who(end)} had been given {row['before']} as the end, called at {evidence.called(end)},"
+        who = f"{evidence.who(end)}, called at {evidence.called(end)},"
+        known = f"{who} had been answered that it goes to {row['before']}"
     claim = (
         f"{row['node']} began to lead {row['key']} in epoch {row['epoch']} with a log that ends at offset "
         f"{row['position']}, although {known} in epoch {row['former']}."
@@ -59,6 +61,35 @@ LEADER_COMPLETENESS: Final = Check(
             """,
         ),
         View(
+            "epoch_nodes",
+            """
+            select node from (
+                select node, incarnation, case when min(seq) = 1 and max(seq) = count(*) then 1 else 0 end as whole
+                from events group by node, incarnation) as lives
+            group by node having min(whole) = 1
+            """,
+        ),
+        View(
+            "epoch_acks",
+            f"""
+            select key, node, epoch, max(position) as position from (
+                select key, node, position, is_ack,
+                    {greatest_before("epoch", by="key, node", order="position, is_ack")} as epoch
+                from (
+                    select e.key as key, e.node as node, e.position as position, 1 as is_ack,
+                        cast(null as bigint) as epoch
+                    from effects e join epoch_topics t on e.key = t.key join epoch_nodes n on e.node = n.node
+                    where e.kind = 'append' and e.outcome = 'ok' and e.epoch is null and e.position is not null
+                    group by e.key, e.node, e.position
+                    union all
+                    select key, node, position, 0, max(epoch) from events
+                    where event = 'became-leader' and position is not null group by key, node, position) as steps
+                ) as placed
+            where is_ack = 1 and epoch is not null group by key, node, epoch
+            """,
+            keep=True,
+        ),
+        View(
             "epoch_marks",
             f"""
             select key, epoch, high_watermark as mark, node, cast(null as bigint) as op
@@ -71,6 +102,11 @@ LEADER_COMPLETENESS: Final = Check(
                 cast(null as string), e.op
             from effects e join epoch_topics t on e.key = t.key
             where e.kind in ('end', 'append') and e.outcome = 'ok' and e.epoch is not null and e.position is not null
+            union all
+            select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
+            from epoch_acks a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
+            where e.kind = 'append' and e.outcome = 'ok' and e.epoch is null
+            group by a.key, a.epoch, a.position
             """,
             keep=True,
         ),

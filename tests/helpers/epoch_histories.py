@@ -52,38 +52,56 @@ def replica(node: str, starts: dict[int, int], first: int, end: int, **given: An
     return [*(row | given for row in own), log_end(node, end, first, end, **given)]
 
 
+def ack(op: int, position: int, node: str, key: str = "t-0", epoch: int | None = None) -> Row:
+    times = op * S, op * S + 1
+    return effect(op, 0, "append", key, *times, position=position, value=op, node=node, epoch=epoch, process=op)
+
+
 def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[Row]]:
-    """Events of epochs that begin further and further on, most of the time, and ends that clients were given."""
-    events, ends, position = [], [], 0
-    lives = rng.choice((1, 1, 2))
+    """Events of epochs that begin further and further on, most of the time, and what clients were answered."""
+    events: list[Row] = []
+    answers: list[Row] = []
+    position, lives = 0, rng.choice((1, 1, 2))
     for epoch in range(6):
-        seq = first_op + epoch
+        op = first_op + 2 * epoch
         life = key if rng.randint(1, lives) == 1 else key.replace("-", "#2-")
+        node = f"n{first_op}-{rng.randint(0, 2)}"
         position = max(0, position + rng.choice((4, 4, 4, -1)))
         if rng.random() < 0.9:
             known = max(0, position - rng.randint(0, 3))
-            events.append(began(2 * seq, epoch, position, known, key=life, node=f"n{epoch % 3}"))
+            events.append(began(0, epoch, position, known, key=life, node=node))
         if rng.random() < 0.7:
-            known = position + rng.randint(0, 4)
-            events.append(mark(2 * seq + 1, epoch, known, key=life, node=f"n{epoch % 3}"))
-        if rng.random() < 0.7:
-            ends.append(end(seq, position + rng.randint(0, 5), rng.choice((epoch, epoch, None)), key=key))
-    return events, ends
+            events.append(mark(0, epoch, position + rng.randint(0, 3), key=life, node=node))
+        if rng.random() < 0.5:
+            answers.append(end(op, position + rng.randint(0, 4), rng.choice((epoch, epoch, None)), key=key))
+        if rng.random() < 0.6:
+            known_epoch = rng.choice((None, None, epoch))
+            answers.append(ack(op + 1, position + rng.randint(0, 4), node, key=key, epoch=known_epoch))
+    for node in {one["node"] for one in events}:
+        for number, one in enumerate([one for one in events if one["node"] == node], 1):
+            one["seq"] = number if rng.random() < 0.95 else number + 9
+    return events, answers
 
 
-def incomplete(events: list[Row], ends: list[Row]) -> set[tuple[Any, ...]]:
+def incomplete(events: list[Row], answers: list[Row]) -> set[tuple[Any, ...]]:
     """(key, epoch) of each leader that began below what an earlier epoch had."""
     leaders = [one for one in events if one["event"] == "became-leader"]
-    lives = {one["key"] for one in leaders}
-    found = set()
-    for late in leaders:
-        known = [one["high_watermark"] for one in events
-                 if one["key"] == late["key"] and one["epoch"] < late["epoch"]]  # fmt: skip
-        if lives == {ends[0]["key"] if ends else None}:
-            known += [one["position"] for one in ends if one["epoch"] is not None and one["epoch"] < late["epoch"]]
-        if max(known, default=0) > late["position"]:
-            found.add((late["key"], late["epoch"]))
-    return found
+    marks = [(one["key"], one["epoch"], one["high_watermark"]) for one in events]
+    if {one["key"] for one in leaders} == {one["key"] for one in answers}:
+        for one in answers:
+            epoch = one["epoch"]
+            mine = [line for line in events if line["node"] == one["node"]]
+            whole = sorted(line["seq"] for line in mine) == list(range(1, len(mine) + 1))
+            if epoch is None and one["kind"] == "append" and whole:
+                epoch = max((line["epoch"] for line in mine if line["event"] == "became-leader"
+                             and line["position"] <= one["position"]), default=None)  # fmt: skip
+            if epoch is not None:
+                marks.append((one["key"], epoch, one["position"] + (one["kind"] == "append")))
+    return {
+        (late["key"], late["epoch"])
+        for late in leaders
+        if any(key == late["key"] and epoch < late["epoch"] and at > late["position"] for key, epoch, at in marks)
+    }
 
 
 def disks(key: str, rng: random.Random) -> list[Row]:

@@ -17,6 +17,7 @@ from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
 from helpers.epoch_histories import (
+    ack,
     began,
     disks,
     divergent,
@@ -29,7 +30,7 @@ from helpers.epoch_histories import (
     replica,
     terms,
 )  # fmt: skip
-from helpers.log_histories import Row, effect, write
+from helpers.log_histories import Row, write
 
 COUNT = 300
 
@@ -66,8 +67,8 @@ def test_a_leader_that_lacks_what_a_client_was_given_is_reported_with_the_client
     (finding,) = found(tmp_path, effects=[end(2, 9, 3)], events=[began(1, 3, 0, 0), began(3, 4, 7, 7, node="n2")])
     assert finding.operations == (2,)
     assert finding.claim == (
-        "n2 began to lead t-0 in epoch 4 with a log that ends at offset 7, although process 2 had been given 9 as "
-        "the end, called at 2.000 s, in epoch 3."
+        "n2 began to lead t-0 in epoch 4 with a log that ends at offset 7, although process 2, called at 2.000 "
+        "s, had been answered that it goes to 9 in epoch 3."
     )
 
 
@@ -100,8 +101,11 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
         "leader-completeness", {"events": [began(1, 3, 9, 9), began(2, 4, 8, 8, node="n2")]},
     ),
     "acknowledged in an earlier epoch": (
+        "leader-completeness", {"effects": [ack(1, 8, "n1", epoch=3)], "events": [began(2, 4, 8, 8)]},
+    ),
+    "acknowledged by one that led in an earlier epoch": (
         "leader-completeness",
-        {"effects": [effect(1, 0, "append", "t-0", 1, 2, position=8, value=1, epoch=3)], "events": [began(2, 4, 8, 8)]},
+        {"effects": [ack(5, 8, "n1")], "events": [began(1, 3, 4, 4), began(2, 5, 9, 9), began(1, 4, 8, 8, node="n2")]},
     ),
     "an empty log": (
         "replica-hole", {"replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8)]},
@@ -122,6 +126,12 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
         "effects": [end(2, 9, 3)], "events": [began(1, 4, 0, 0), began(3, 0, 0, 0, key="t#0-0")],
     },
     "an end of an unknown epoch": {"effects": [end(2, 9, None)], "events": [began(1, 4, 7, 7)]},
+    "acknowledged by one that may have led later": {
+        "effects": [ack(5, 8, "n1")], "events": [began(1, 3, 4, 4), began(2, 5, 8, 8), began(1, 4, 8, 8, node="n2")],
+    },
+    "acknowledged by one whose event log has gaps": {
+        "effects": [ack(5, 8, "n1")], "events": [began(1, 3, 4, 4), began(3, 5, 9, 9), began(1, 4, 8, 8, node="n2")],
+    },
     "a granted cut": {
         "events": [mark(1, 3, 9), began(2, 4, 7, 7)], "contract": Contract(unflushed=2),
         "faults": [{
@@ -181,7 +191,7 @@ def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     }
     folder = write(
         tmp_path / "history",
-        [row for _, ends in logs for row in ends],
+        [row for _, answers in logs for row in answers],
         events=[row for events, _ in logs for row in events],
         replicas=[row for rows in stored for row in rows],
     )
