@@ -38,24 +38,26 @@ class Watch:
     looks: int = 0
 
     async def until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
-        """Looks for ``patience`` ns at most; after a stall of the harness it begins again.
+        """Looks for ``patience`` ns at most; when no look was complete for a while, it begins again.
 
         Returns what kept it from looking, if it did to the last.
         """
-        first = since = previous = self.stamps.now()
+        first = since = complete = self.stamps.now()
         trouble, calm = None, False
         while not stopped():
             begun = self.stamps.now()
-            if begun - previous > STALL:
+            if begun - complete > STALL:
                 since = begun
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     at_rest = await self._look()
-                trouble = None
             except (NodeError, DeploymentError, OSError) as error:
-                at_rest, trouble = False, f"the system at rest could not be looked at: {error or 'no answer in time'}"
-            previous = self.stamps.now()
-            if (at_rest and calm) or previous - since > patience or previous - first > MOST_TIMES * patience:
+                reason = str(error) or "no answer in time"
+                at_rest, trouble = False, f"the system at rest could not be looked at: {reason}"
+            else:
+                complete, trouble = self.stamps.now(), None
+            now = self.stamps.now()
+            if (at_rest and calm) or now - since > patience or now - first > MOST_TIMES * patience:
                 break
             calm = at_rest
             if not calm:

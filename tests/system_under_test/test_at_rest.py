@@ -1,0 +1,95 @@
+"""A look at brokers from outside: what it sees of a healthy cluster, and what it reckons not to be at rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.system_under_test import at_rest
+from assay.system_under_test.at_rest import NotSeen, Seen, unsettled
+from assay.system_under_test.deployment import Broker
+
+from helpers.sim_brokers import brokers, simulate
+
+SMALL = (
+    Broker(partitions=1, replication=2)
+    .with_setting("segment.bytes", "300")
+    .with_setting("retention.ms", "5000")
+    .with_setting("log.retention.check.interval.ms", "400")
+)
+WALL_MS = 1_700_000_000_000
+
+
+def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> None:
+    async def test() -> None:
+        async with brokers(SMALL) as cluster:
+            for value in range(30):
+                await cluster.producer.send("orders", 0, [(None, str(value).encode())])
+            runtime = cluster.cluster.harness_runtime()
+            seen = await SMALL.look(cluster.cluster, runtime)
+            by = {what: [one for one in seen if one.what == what] for what in {one.what for one in seen}}
+            assert [(one.node, one.value) for one in by["broker"]] == [("n1", 1), ("n2", 2), ("n3", 3)]
+            (topic,) = by["topic"]
+            assert (topic.key, topic.retention_ms, topic.retention_bytes, topic.retention_check_ms) == (
+                "orders", 5000, -1, 400,
+            )  # fmt: skip
+            (state,) = by["partition"]
+            assert state.key == "orders-0"
+            assert sorted(state.members or "") == sorted(state.replicas or "")
+            assert state.zxid == topic.zxid
+            holders = {f"n{broker}" for broker in (state.replicas or "").split(",")}
+            assert {one.node for one in by["folder"]} == {one.node for one in by["role"]} == holders
+            assert {one.zxid for one in by["folder"]} == {topic.zxid}
+            assert {one.epoch for one in by["role"]} == {state.epoch}
+            segments = [one for one in by["segment"] if one.node == min(holders)]
+            assert len(segments) > 3
+            assert [one.log_end for one in segments[:-1]] == [one.position for one in segments[1:]]
+            assert all((one.timestamp or 0) >= WALL_MS for one in segments[:-1])
+            assert segments[-1].log_end is segments[-1].timestamp is None
+            assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
+            assert unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
+
+    simulate(test)
+
+
+def test_without_zookeeper_nothing_is_seen() -> None:
+    async def test() -> None:
+        async with brokers(SMALL) as cluster:
+            await cluster.zookeepers[0].kill()
+            with pytest.raises(NotSeen, match="the cluster was not looked at"):
+                await SMALL.look(cluster.cluster, cluster.cluster.harness_runtime())
+
+    simulate(test)
+
+
+HEALTHY = [
+    Seen("broker", node="n1", value=1, zxid=11),
+    Seen("broker", node="n2", value=2, zxid=12),
+    Seen("topic", key="orders", zxid=50, retention_ms=-1, retention_bytes=-1, retention_check_ms=500),
+    Seen("partition", key="orders-0", zxid=50, epoch=4, value=1, replicas="1,2", members="2,1"),
+    *(Seen("role", key="orders-0", node=node, epoch=4, position=9) for node in ("n1", "n2")),
+    *(Seen("folder", key="orders-0", node=node, zxid=50) for node in ("n1", "n2")),
+    *(Seen("known", key="orders", node=node) for node in ("n1", "n2")),
+]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        Seen("move", key="orders-0", replicas="1,2", members=""),
+        Seen("deletion", key="gone"),
+        Seen("known", key="gone", node="n1"),
+        Seen("folder", key="gone-0", node="n1", zxid=7),
+        Seen("folder", key="orders-1", node="n1", zxid=50),
+        Seen("partition", key="orders-1", zxid=50, epoch=0, value=1, replicas="1", members="1"),
+    ],
+)
+def test_each_thing_that_has_not_ended_counts(more: Seen) -> None:
+    assert unsettled(HEALTHY, WALL_MS) == 0
+    assert unsettled([*HEALTHY, more], WALL_MS) == 1
+
+
+def test_retention_that_is_longer_than_a_run_has_no_segments_read() -> None:
+    assert not at_rest._is_short(Seen("topic", retention_ms=at_rest.LONG_MS, retention_bytes=-1))
+    assert not at_rest._is_short(Seen("topic", retention_ms=-1, retention_bytes=-1))
+    assert at_rest._is_short(Seen("topic", retention_ms=-1, retention_bytes=100))
+    assert at_rest._is_short(Seen("topic", retention_ms=0, retention_bytes=-1))
