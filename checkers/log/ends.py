@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View
+from assay.checkers.check import Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -68,7 +68,7 @@ def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
         f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
     )
-    return Explanation(claim, (row["former_op"], row["end_op"]))
+    return Explanation(capital(claim), (row["former_op"], row["end_op"]))
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -107,7 +107,7 @@ def _too_low(row: Row, evidence: Evidence) -> Explanation:
         f"got {row['position']} (epoch {row['epoch']}), though offset {row['former'] - 1} had been {how} "
         f"{evidence.who(row['known_op'])} by {evidence.returned(row['known_op'])} (epoch {row['known_epoch']})."
     )
-    return Explanation(claim[0].upper() + claim[1:], (row["end_op"], row["known_op"]))
+    return Explanation(capital(claim), (row["end_op"], row["known_op"]))
 
 
 END_TOO_LOW: Final = Check(

@@ -39,7 +39,7 @@ from typing import Final
 
 from assay.checkers.check import Family
 from assay.checkers.log.altered import ALTERED_RECORD, RESURRECTED
-from assay.checkers.log.ends import END_TOO_LOW, HIGH_WATERMARK_REGRESSION
+from assay.checkers.log.ends import END_TOO_LOW, ENDS, HIGH_WATERMARK_REGRESSION
 from assay.checkers.log.integrity import ABORTED_READ, DUPLICATE, INCONSISTENT_OFFSET, PHANTOM
 from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
 from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
@@ -52,7 +52,7 @@ from assay.checkers.log.views import LOG_VIEWS
 
 LOG: Final = Family(
     name="log",
-    views=(*LOG_VIEWS, *POLL_VIEWS),
+    views=(*LOG_VIEWS, *POLL_VIEWS, ENDS),
     checks=(
         INCONSISTENT_OFFSET,
         DUPLICATE,

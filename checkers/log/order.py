@@ -16,7 +16,6 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.ends import ENDS
 from assay.checkers.sql import first_rows, greatest_before, order_by, previous, row_number, total_of
 
 PLACEABLE: Final = 2**61
@@ -94,7 +93,6 @@ REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
     meaning="an operation took effect before another that had already ended when it began",
     views=(
-        ENDS,
         UNACKNOWLEDGED,
         TIMELINE,
         View(

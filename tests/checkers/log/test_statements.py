@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
+from assay.checkers.engine import DuckDB, Engine
 from assay.checkers.log.family import LOG, STATEMENTS
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
@@ -792,3 +792,34 @@ def test_every_anomaly_has_a_case_with_it_alone_and_others_without() -> None:
     for anomaly in STATEMENTS.anomalies:
         assert any(case.expected == {anomaly} for case in CASES), anomaly
         assert sum(anomaly not in case.expected for case in CASES) > 1
+
+
+def _everything(engine: Engine, folder: Path, contract: Contract) -> list[Finding]:
+    register_history(engine, folder)
+    register_contract(engine, contract)
+    build(engine, LOG.views)
+    build(engine, STATEMENTS.views)
+    reported = []
+    for check in STATEMENTS.checks:
+        build(engine, check.views)
+        reported += findings(engine, check)
+    return reported
+
+
+@pytest.mark.spark
+def test_both_engines_say_the_same_of_all_cases(tmp_path: Path, application: Any) -> None:
+    """With one contract for all: what is found then is beside the point."""
+    rows: list[Row] = []
+    faults: list[Row] = []
+    for number, case in enumerate(CASES):
+        book = Pages()
+        case.make(book)
+        rows += _apart(book, number)
+        faults += [row | {"id": row["id"] + 10_000 * number} for row in book.faults if number == len(CASES) - 1]
+    folder = write(tmp_path / "history", rows, faults=faults)
+    for contract in (PROMISED, Contract(retention_ms=3_000, retention_bytes=250, compacted=("t1-0", "t2-0"))):
+        with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
+            by_spark, by_duck = (_everything(engine, folder, contract) for engine in (spark, duck))
+        assert by_spark == by_duck
+        if contract is PROMISED:
+            assert {finding.anomaly for finding in by_duck} == set(STATEMENTS.anomalies)
