@@ -24,7 +24,8 @@ class FirstTopic:
     partitions: int
     configs: tuple[tuple[str, str], ...] = ()
 
-    def keys(self) -> Sequence[str]:
+    @property
+    def partition_keys(self) -> Sequence[str]:
         return [f"{self.name}-{index}" for index in range(self.partitions)]
 
 

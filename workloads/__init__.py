@@ -4,8 +4,9 @@ A workload is a generator (which operations), a client (how each is done), ``eff
 contract and a drain. Read ``test_log`` first, with ``log_operations`` (generators and effects), ``log_client`` and
 ``log_drain`` (sentinels, and the reading of everything at the end); ``log_ends`` asks for the end of a log.
 
-``broker_contract`` has what the broker promises of every log, ``mixes`` what workloads can take on in addition
-(``topic_changes``, ``topic_admin``); ``log_names`` are the history's names of things.
+``broker_contract`` has what the broker promises of every log. ``log_names`` are the history's names of things,
+``log_messages`` what a send's argument means. ``mixes`` and ``group_mixes`` have what workloads can take on in
+addition: ``mixed_traffic``, ``topic_changes`` and ``topic_lives``, with ``topic_admin``.
 
 - ``test_storage`` and ``test_async_sends`` (``burst_client``): the same log, with other records and other sends.
 - ``test_controller``: ``controller_client`` and ``controller_churn``: topics that come and go, partitions that move.

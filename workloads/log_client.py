@@ -39,6 +39,8 @@ LONGEST_WAIT: Final = 0.1
 FETCH_BYTES: Final = "fetch_bytes"
 """An option of clients: how much a poll asks for."""
 DEFAULT_FETCH_BYTES: Final = 1 << 20
+KEEPS: Final = "keeps"
+"""An option of clients: how likely one is to go on with its connections after an unknown outcome."""
 GLANCE_BYTES: Final = 512
 """What a glance asks for: a few records, and the next one begins elsewhere."""
 
@@ -59,6 +61,7 @@ class LogClient:
         bootstrap = list(endpoint.all)
         self._runtime = runtime
         self._endpoint = endpoint
+        self.keeps = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
         self._fetch_bytes = endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
         self._producers = {PLAIN: self._producer(PLAIN)}
         # What a broker serves is to be seen as it is: damage is a phantom for the checks, not an error to hide it.

@@ -15,7 +15,7 @@ from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
 
 RANGE: Final = 100_000_000
 """Values of each generator; some are create times in milliseconds, all of them of January 1970."""
-STAMPED, PACKED, KEYED, TOMBSTONES, PASSING = (RANGE * number for number in range(1, 6))
+STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED = (RANGE * number for number in range(1, 8))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -79,3 +79,8 @@ def ledger(keys: Sequence[str]) -> Generator:
         end(keys),
         weights=(10, 2, 8, 2, 1),
     )
+
+
+def crowd(keys: Sequence[str]) -> Generator:
+    """The usual traffic, on other topics."""
+    return mix(sends(keys, CROWDED, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))

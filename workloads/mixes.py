@@ -15,7 +15,7 @@ from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 from assay.system_under_test.deployment import Broker, FirstTopic
 from assay.workloads import mixed_traffic, topic_changes
-from assay.workloads.log_client import FETCH_BYTES
+from assay.workloads.log_client import FETCH_BYTES, KEEPS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import glance
 from assay.workloads.topic_lives import TopicLives
@@ -32,6 +32,8 @@ LEDGER: Final = FirstTopic(
         ("file.delete.delay.ms", "100"),
     ),
 )
+CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))
+CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
 DRAIN_SECONDS: Final = 30.0
 EAGER: Final = 30
 """Weight of what keeps to a pace of its own."""
@@ -100,6 +102,12 @@ LOOK_UPS: Final = WorkloadMix(
     settings={"segment.bytes": ("512", "4096"), "index.interval.bytes": ("1", "256")},
 )
 
+
+def _retained(contract: Contract, system: System) -> Contract:
+    limits = _broker(system).topic_config
+    return msgspec.structs.replace(contract, retention_ms=limits.retention_ms, retention_bytes=limits.retention_bytes)
+
+
 RETENTION: Final = WorkloadMix(
     "retention",
     "old segments are deleted within seconds, by age and by size, while readers are still in them",
@@ -114,6 +122,7 @@ RETENTION: Final = WorkloadMix(
         "log.retention.check.interval.ms": ("200", "1000"),
     },
     client={FETCH_BYTES: (60, 150)},
+    contract=_retained,
 )
 
 
@@ -125,18 +134,18 @@ def _with_ledger(system: System) -> System:
 
 
 def _compaction(system: System, settings: Settings) -> Shares:
-    return [(80, mixed_traffic.ledger(LEDGER.keys()))]
+    return [(80, mixed_traffic.ledger(LEDGER.partition_keys))]
 
 
 def _compacted(contract: Contract, system: System) -> Contract:
-    return msgspec.structs.replace(contract, compacted=(*contract.compacted, *LEDGER.keys()))
+    return msgspec.structs.replace(contract, compacted=(*contract.compacted, *LEDGER.partition_keys))
 
 
 COMPACTION: Final = WorkloadMix(
     "compaction",
     "a compacted topic next to the workload's: keys again and again, tombstones, and a cleaner that hardly rests",
     adds=_compaction,
-    closes=lambda system, settings: drain(LEDGER.keys(), seconds=DRAIN_SECONDS, keyed=True),
+    closes=lambda system, settings: drain(LEDGER.partition_keys, seconds=DRAIN_SECONDS, keyed=True),
     settings={"log.cleaner.backoff.ms": ("50", "300")},
     system=_with_ledger,
     contract=_compacted,
@@ -154,7 +163,29 @@ LIVES: Final = WorkloadMix(
     adds=_lives,
 )
 
-LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, LIVES, COMPACTION)
+CLINGING: Final = WorkloadMix(
+    "clinging",
+    "clients that go on with their connections and their metadata after an unknown outcome, next to others",
+    client={KEEPS: (0.5, 1.0)},
+)
+
+
+def _with_crowd(system: System) -> System:
+    broker = _broker(system)
+    for topic in CROWD:
+        broker = broker.with_topic(replace(topic, configs=(("min.insync.replicas", str(broker.min_insync)),)))
+    return broker
+
+
+CROWDED: Final = WorkloadMix(
+    "crowd",
+    "many topics of few partitions next to the workload's own",
+    adds=lambda system, settings: [(80, mixed_traffic.crowd(CROWD_KEYS))],
+    closes=lambda system, settings: drain(CROWD_KEYS, seconds=DRAIN_SECONDS),
+    system=_with_crowd,
+)
+
+LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, CLINGING)
 """For workloads whose clients do what is done to a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
 """A consumer of the old design does not say when its place was gone, and it began elsewhere."""

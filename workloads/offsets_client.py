@@ -2,19 +2,22 @@
 and fetches. One client is one process of the history, and one member of the group ``members``; to the group ``tools``,
 which has none, any client may commit.
 
-==========  =====================  ============================================================================
-f           argument               result
-==========  =====================  ============================================================================
-``enter``   none                   ``{"generation", "owner", "partitions"}``
-``leave``   none                   none
-``commit``  ``{"number","offset"}``  ``{"generation", "owner"}``, null for one that is no member
-``zombie``  the same               as of a commit; it says to be in the generation before the present one
-``fetch``   none                   ``{"number", "offset"}``, null and -1 where nothing is committed
-==========  =====================  ============================================================================
+============  ========================  ======================================================================
+f             argument                  result
+============  ========================  ======================================================================
+``enter``     none                      ``{"generation", "owner", "partitions"}``
+``leave``     none                      none
+``commit``    ``{"number", "offset"}``  ``{"generation", "owner"}``, null for one that is no member
+``zombie``    the same                  as of a commit; it says to be in the generation before the present one
+``stranger``  and ``{"guise"}``         as of a commit
+``fetch``     none                      ``{"number", "offset"}``, null and -1 where nothing is committed
+============  ========================  ======================================================================
 
 ``key`` is a group and a partition: ``members/orders-0``. A commit's number is unique and lies in its metadata, since
 offsets may repeat. A member that has to join again does so before it commits, in the same operation, so that the group
-is not kept waiting; if that fails the commit certainly did not happen.
+is not kept waiting; if that fails the commit certainly did not happen. A stranger commits as no one at all
+(``no-one``), as a member that there is not (``unknown``), or in the group ``tools`` as a member of the other
+(``neighbour``). Besides these there are an administrator's operations.
 """
 
 from __future__ import annotations
@@ -28,13 +31,18 @@ from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
+from assay.workloads import topic_admin
 from assay.workloads.log_names import described, split
+from assay.workloads.topic_admin import ADMIN, TopicAdmin
 
 ENTER: Final = "enter"
 LEAVE: Final = "leave"
 COMMIT: Final = "commit"
 ZOMBIE: Final = "zombie"
 FETCH: Final = "fetch"
+STRANGER: Final = "stranger"
+GUISES: Final = ("no-one", "unknown", "neighbour")
+NOBODY: Final = "nobody-00000000-0000-0000-0000-000000000000"
 
 MEMBERS: Final = "members"
 TOOLS: Final = "tools"
@@ -68,12 +76,18 @@ class OffsetsClient:
             )
             for group, topics, retention in ((MEMBERS, ("orders",), None), (TOOLS, (), TOOLS_RETENTION))
         }
+        config = MemberConfig(timeout=CALL_SECONDS, retention=TOOLS_RETENTION)
+        self._outsiders = {group: Membership(bootstrap, group, (), config, runtime=runtime) for group in self._groups}
+        self._admin = TopicAdmin(bootstrap, runtime)
 
     async def close(self) -> None:
-        for membership in self._groups.values():
+        for membership in (*self._groups.values(), *self._outsiders.values()):
             await membership.close()
+        await self._admin.close()
 
     async def invoke(self, operation: Operation) -> Completion:
+        if operation.f in ADMIN:
+            return await self._admin.invoke(operation)
         member = self._groups[MEMBERS]
         self._said: int | None = None
         self._entered: dict[str, Any] | None = None
@@ -86,6 +100,8 @@ class OffsetsClient:
                     return Completion(Outcome.OK)
                 case "commit" | "zombie":
                     return await self._commit(operation)
+                case "stranger":
+                    return await self._intrude(operation)
                 case "fetch":
                     return await self._fetch(operation)
         except JoinFailed as error:
@@ -95,7 +111,9 @@ class OffsetsClient:
         except CommitFailed as error:
             known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
             return Completion(known, {"generation": self._said, "entered": self._entered}, error=described(error))
-        raise ValueError(f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE} and {FETCH}, not {operation.f!r}")
+        raise ValueError(
+            f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
+        )
 
     async def _enter(self, member: Membership) -> dict[str, Any]:
         entered = await member.enter()
@@ -133,6 +151,21 @@ class OffsetsClient:
         await membership.commit({partition: Position(argument["offset"], str(argument["number"]))}, generation)
         return Completion(Outcome.OK, {"generation": self._said, "entered": self._entered})
 
+    async def _intrude(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        argument = operation.argument
+        group, partition = _named(operation.key)
+        said: Generation | None = None
+        if argument["guise"] == "unknown":
+            said = Generation(1 if self._present is None else self._present.number, NOBODY, ())
+        elif argument["guise"] == "neighbour":
+            said = self._present or Generation(1, NOBODY, ())
+            group = TOOLS
+        self._said = None if said is None else said.number
+        position = Position(argument["offset"], str(argument["number"]))
+        await self._outsiders[group].commit({partition: position}, said)
+        return Completion(Outcome.OK, {"generation": self._said})
+
     async def _fetch(self, operation: Operation) -> Completion:
         assert operation.key is not None
         group, partition = _named(operation.key)
@@ -144,20 +177,22 @@ class OffsetsClient:
     def effects(completed: Completed) -> Sequence[Effect]:
         """Those of an ``enter`` that a commit needed are its own."""
         operation, result = completed.operation, completed.completion.result or {}
+        if operation.f in ADMIN:
+            return topic_admin.effects(completed)
         rows: list[Effect] = []
         entered = result if operation.f == ENTER else result.get("entered")
         if entered and completed.ret is not None:  # it was in, also if the commit failed
             rows += _acquired(entered)
-        if operation.f in (COMMIT, ZOMBIE):
+        if operation.f in (COMMIT, ZOMBIE, STRANGER):
             assert operation.key is not None
             rows.append(
                 Effect(
                     "commit",
-                    operation.key,
+                    _register(operation),
                     position=operation.argument["offset"],
                     value=operation.argument["number"],
                     epoch=result.get("generation"),
-                    group=_named(operation.key)[0],
+                    group=_named(_register(operation))[0],
                 )
             )
         if operation.f == FETCH and result:
@@ -179,6 +214,12 @@ def _acquired(entered: dict[str, Any]) -> list[Effect]:
         Effect("acquire", key, epoch=entered["generation"], owner=entered["owner"], group=MEMBERS, outcome=Outcome.OK)
         for key in entered["partitions"] or [MEMBERS]
     ]
+
+
+def _register(operation: Operation) -> str:
+    """Which one a commit is of; a neighbour commits to its neighbours' group."""
+    key = operation.key or ""
+    return f"{TOOLS}/{key.partition('/')[2]}" if (operation.argument or {}).get("guise") == "neighbour" else key
 
 
 def _named(key: str) -> tuple[str, tuple[str, int]]:

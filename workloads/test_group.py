@@ -25,6 +25,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import promised
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
+from assay.workloads.group_mixes import GROUP_MIXES
 from assay.workloads.group_operations import WORKERS, traffic
 from assay.workloads.mixes import LOG_MIXES
 
@@ -46,7 +47,7 @@ CONTRACT = promised(
 )
 
 
-@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, client_nodes=True, mixes=LOG_MIXES)
+@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, client_nodes=True, mixes=(*LOG_MIXES, *GROUP_MIXES))
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
     keys, seconds = SYSTEM.keys(), CONTRACT.recovery_deadline

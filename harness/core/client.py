@@ -42,6 +42,9 @@ class Client(Protocol):
 
     ``invoke`` never raises for what the system does: it returns the outcome. An exception that escapes is recorded as
     ``info`` and makes the run's verdict unknown, with its traceback.
+
+    A client that has an attribute ``keeps``, and it is true, is not opened again: with its connections and all that it
+    knows it is the next process, too. (Not where clients live on nodes of their own.)
     """
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...

@@ -112,8 +112,9 @@ class Worker:
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         stamp, ended = self._around.stamps.now, self._around.ended
+        kept: Client | None = None
         while True:
-            client = await self._open()
+            client = await self._open() if kept is None else kept
             self._next = loop.create_future()
             self._around.opened(self)
             while True:
@@ -135,8 +136,11 @@ class Worker:
                 self._next = loop.create_future()
                 ended(self)
             ended(self)
-            await self.close_client()
+            kept = client if getattr(client, "keeps", False) else None
+            if kept is None:
+                await self.close_client()
             if self.abandoned:
+                await self.close_client()
                 return
             self.process += self._stride
 

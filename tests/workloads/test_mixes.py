@@ -14,7 +14,8 @@ from assay.checkers.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
-from assay.workloads import test_log
+from assay.workloads import test_group, test_log, test_offsets
+from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, coordinated_by
 from assay.workloads.mixed_traffic import STAMPED, TOMBSTONES
 from assay.workloads.mixes import LOG_MIXES
 
@@ -41,7 +42,7 @@ def table(attempt: Attempt, name: str = "effects") -> list[dict[str, Any]]:
 
 def test_the_page_of_mixes_has_a_row_for_each() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
-    assert rows == [one.name for one in LOG_MIXES]
+    assert rows == [one.name for one in (*LOG_MIXES, *GROUP_MIXES, *OFFSETS_MIXES)]
 
 
 def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_their_middle(tmp_path: Path) -> None:
@@ -123,3 +124,41 @@ def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) ->
     assert any(row["kind"] == "append" and row["outcome"] == "info" for row in rows), "adrift"
     led = {row["key"] for row in table(attempt, "events") if row["event"] == "became-leader"}
     assert {f"{key}-1" for key in lives} <= led
+
+
+def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path) -> None:
+    rows = table(play(tmp_path, "crowd"))
+    drained = {row["key"] for row in rows if row["kind"] == "drained"}
+    assert len(drained) == 4 + sum(1 + number % 3 for number in range(1, 9))
+
+
+def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_path: Path) -> None:
+    """Without a seek: the reader's place is one of the things that it knows."""
+    rows = table(play(tmp_path, "clinging", nemesis=("stop",), nemesis_target="leader", time_limit=16.0))
+    chains = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "observe-begin"}
+    sought = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "seek"}
+    assert chains - sought, "begun by a process that had sought nothing"
+
+
+def test_members_stay_while_their_coordinator_changes_and_one_dies(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "neighbours", test_group.test_group, time_limit=9.0)
+    ops, rows = table(attempt, "ops"), table(attempt)
+    assert any(row["f"] == "die" and STAYING in row["argument"] and row["outcome"] == "ok" for row in ops)
+    assert {row["key"] for row in rows if row["group"] == STAYING and row["kind"] == "acquire"} > {"orders-0"}
+    led = [row for row in table(attempt, "events") if row["event"] == "groups-loaded"]
+    assert len({row["node"] for row in led if row["key"] == coordinated_by(STAYING)}) > 1
+
+
+def test_coordinators_change_from_broker_to_broker(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "coordinators", test_offsets.test_offsets, time_limit=9.0)
+    loaded = {(row["key"], row["node"]) for row in table(attempt, "events") if row["event"] == "groups-loaded"}
+    assert len([node for key, node in loaded if key == coordinated_by(test_offsets.MEMBERS)]) > 1
+
+
+def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "strangers", test_offsets.test_offsets)
+    asked = [row for row in table(attempt, "ops") if row["f"] == "stranger"]
+    guises = {json.loads(row["argument"])["guise"] for row in asked if row["outcome"] == "fail"}
+    assert guises == {"no-one", "unknown", "neighbour"}
+    refused = {json.loads(row["argument"])["number"] for row in asked if row["outcome"] == "fail"}
+    assert not refused & {row["value"] for row in table(attempt) if row["kind"] == "fetched"}

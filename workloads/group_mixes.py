@@ -1,0 +1,85 @@
+"""The mixes of workloads with consumer groups; see ``assay.workloads.mixes``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from assay.cluster.system import System
+from assay.harness.core.generator import Context, Generator, stagger, unfold
+from assay.harness.core.operation import Operation
+from assay.harness.run.settings import Settings
+from assay.harness.run.workload_mix import Shares, WorkloadMix
+from assay.workloads import topic_changes
+from assay.workloads.group_operations import DIE, commit, poll
+from assay.workloads.mixed_traffic import FOREIGN
+from assay.workloads.offsets_client import GUISES, MEMBERS, STRANGER, TOOLS
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_PARTITIONS: Final = 8
+STAYING: Final = "staying"
+"""A second group: its members stay, until one dies."""
+OFFSETS: Final = 1_000
+EAGER: Final = 30
+
+
+def coordinated_by(group: str) -> str:
+    """The partition whose leader coordinates the group, by the hash that Java has for text."""
+    code = 0
+    for letter in group:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return f"{OFFSETS_TOPIC}-{(code & 0x7FFFFFFF) % OFFSETS_PARTITIONS}"
+
+
+def _staying(system: System, settings: Settings) -> Shares:
+    deaths = unfold(lambda state, context: (Operation(DIE, argument={"group": STAYING}), state), None)
+    shifts = topic_changes.handovers([coordinated_by(STAYING)], settings.nodes)
+    return [
+        (40, poll(STAYING)),
+        (20, commit(STAYING, system.keys())),
+        (EAGER, stagger(0.6, shifts)),
+        (EAGER, stagger(2.0, deaths)),
+    ]
+
+
+NEIGHBOURS: Final = WorkloadMix(
+    "neighbours",
+    "a second group, whose members stay until one dies, while its coordinator changes from broker to broker",
+    adds=_staying,
+)
+
+
+def _coordinators(system: System, settings: Settings) -> Shares:
+    groups = tuple(dict.fromkeys(coordinated_by(group) for group in (MEMBERS, TOOLS)))
+    return [(EAGER, stagger(0.7, topic_changes.handovers(groups, settings.nodes)))]
+
+
+COORDINATORS: Final = WorkloadMix(
+    "coordinators",
+    "the groups' coordinators change from broker to broker, and back within seconds",
+    adds=_coordinators,
+)
+
+
+def strangers(partitions: Sequence[str]) -> Generator:
+    """Commits by those who are no members, for ever."""
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        argument = {
+            "number": number,
+            "offset": context.below(OFFSETS, salt=51),
+            "guise": context.choose(GUISES, salt=52),
+        }
+        return Operation(STRANGER, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1
+
+    return unfold(step, FOREIGN)
+
+
+STRANGERS: Final = WorkloadMix(
+    "strangers",
+    "commits by no one, by members that there are not, and by members of another group",
+    adds=lambda system, settings: [(20, strangers(list(system.keys())))],
+)
+
+GROUP_MIXES: Final = (NEIGHBOURS,)
+OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS)
