@@ -6,7 +6,7 @@ contract and a drain. Read ``test_log`` first, with ``log_operations`` (generato
 
 ``broker_contract`` has what the broker promises of every log. ``log_names`` are the history's names of things,
 ``log_messages`` what a send's argument means. ``mixes`` and ``group_mixes`` have what workloads can take on in
-addition: ``mixed_traffic``, ``topic_changes`` and ``topic_lives``, with ``topic_admin``.
+addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and ``topic_lives``, with ``topic_admin``.
 
 - ``test_storage`` and ``test_async_sends`` (``burst_client``): the same log, with other records and other sends.
 - ``test_controller``: ``controller_client`` and ``controller_churn``: topics that come and go, partitions that move.

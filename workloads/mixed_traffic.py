@@ -15,7 +15,7 @@ from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
 
 RANGE: Final = 100_000_000
 """Values of each generator; some are create times in milliseconds, all of them of January 1970."""
-STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED = (RANGE * number for number in range(1, 8))
+STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED, GROWN = (RANGE * number for number in range(1, 9))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000

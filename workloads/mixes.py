@@ -9,7 +9,7 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.cluster.system import System
-from assay.harness.core.generator import Source, stagger
+from assay.harness.core.generator import Source, phases, stagger
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
@@ -18,6 +18,7 @@ from assay.workloads import mixed_traffic, topic_changes
 from assay.workloads.log_client import FETCH_BYTES, KEEPS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import glance
+from assay.workloads.topic_growth import Growth
 from assay.workloads.topic_lives import TopicLives
 
 MOST_BYTES: Final = 1500
@@ -34,6 +35,7 @@ LEDGER: Final = FirstTopic(
 )
 CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))
 CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
+NEW_PARTITIONS: Final = 2
 DRAIN_SECONDS: Final = 30.0
 EAGER: Final = 30
 """Weight of what keeps to a pace of its own."""
@@ -185,7 +187,31 @@ CROWDED: Final = WorkloadMix(
     system=_with_crowd,
 )
 
-LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, CLINGING)
+
+def _grown(system: System) -> tuple[str, ...]:
+    broker = _broker(system)
+    return tuple(f"{broker.topic}-{broker.partitions + more}" for more in range(NEW_PARTITIONS))
+
+
+def _growth(system: System, settings: Settings) -> Shares:
+    broker = _broker(system)
+    return [(50, Growth(broker.topic, broker.partitions, broker.partitions + NEW_PARTITIONS))]
+
+
+def _all_grown(system: System, settings: Settings) -> Source:
+    broker = _broker(system)
+    rest = Growth(broker.topic, broker.partitions, broker.partitions + NEW_PARTITIONS, closing=True, later=0)
+    return phases(rest, drain(_grown(system), seconds=DRAIN_SECONDS))
+
+
+GROWTH: Final = WorkloadMix(
+    "growth",
+    "partitions added to the workload's topic, with traffic on them from then on",
+    adds=_growth,
+    closes=_all_grown,
+)
+
+LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, GROWTH, CLINGING)
 """For workloads whose clients do what is done to a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
 """A consumer of the old design does not say when its place was gone, and it began elsewhere."""

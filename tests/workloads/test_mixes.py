@@ -162,3 +162,14 @@ def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> 
     assert guises == {"no-one", "unknown", "neighbour"}
     refused = {json.loads(row["argument"])["number"] for row in asked if row["outcome"] == "fail"}
     assert not refused & {row["value"] for row in table(attempt) if row["kind"] == "fetched"}
+
+
+@pytest.mark.parametrize("test", [test_log.test_log, test_group.test_group])
+def test_partitions_that_come_in_the_middle_are_written_read_and_drained(tmp_path: Path, test: object) -> None:
+    rows = table(play(tmp_path, "growth", test, time_limit=8.0))
+    asked = [(row["value"], row["outcome"]) for row in rows if row["kind"] == "partitions-add"]
+    assert asked[:4] == [(5, "ok"), (4, "fail"), (6, "ok"), (5, "fail")]
+    drained = {row["key"] for row in rows if row["kind"] == "drained"}
+    assert drained == {f"orders-{number}" for number in range(6)}
+    if test is test_group.test_group:
+        assert "orders-4" in {row["key"] for row in rows if row["kind"] == "acquire" and row["group"] == "workers"}
