@@ -148,7 +148,7 @@ COMPACTION: Final = WorkloadMix(
     "a compacted topic next to the workload's: keys again and again, tombstones, and a cleaner that hardly rests",
     adds=_compaction,
     closes=lambda system, settings: drain(LEDGER.partition_keys, seconds=DRAIN_SECONDS, keyed=True),
-    settings={"log.cleaner.backoff.ms": ("50", "300")},
+    settings={"log.cleaner.backoff.ms": ("50", "300"), "delete.retention.ms": ("300", "86400000")},
     system=_with_ledger,
     contract=_compacted,
 )

@@ -42,7 +42,7 @@ ZOMBIE: Final = "zombie"
 FETCH: Final = "fetch"
 STRANGER: Final = "stranger"
 GUISES: Final = ("no-one", "unknown", "neighbour")
-NOBODY: Final = "nobody-00000000-0000-0000-0000-000000000000"
+UNKNOWN: Final = "stranger-00000000-0000-0000-0000-000000000000"
 
 MEMBERS: Final = "members"
 TOOLS: Final = "tools"
@@ -157,9 +157,9 @@ class OffsetsClient:
         group, partition = _named(operation.key)
         said: Generation | None = None
         if argument["guise"] == "unknown":
-            said = Generation(1 if self._present is None else self._present.number, NOBODY, ())
+            said = Generation(1 if self._present is None else self._present.number, UNKNOWN, ())
         elif argument["guise"] == "neighbour":
-            said = self._present or Generation(1, NOBODY, ())
+            said = self._present or Generation(1, UNKNOWN, ())
             group = TOOLS
         self._said = None if said is None else said.number
         position = Position(argument["offset"], str(argument["number"]))

@@ -20,7 +20,7 @@ MOST_TRIES: Final = 20
 
 class Growth(Generator, frozen=True):
     """Grows ``topic`` from ``first`` partitions to ``most``, with traffic on those that have come; ``closing``: does
-    only what is left of that, without traffic, and ends. After each growth it is asked to shrink, which must be rejected.
+    only what is left of that, without traffic, and ends. After each growth it is asked to shrink, and must refuse.
     """
 
     topic: str

@@ -21,7 +21,7 @@ from assay.checkers.sql import order_by, sum_so_far
 SENDS: Final = View(
     "log_sends",
     """
-    select op, sub, request, process, key, position, value, message_key, call, ret, outcome, phase
+    select op, sub, request, process, key, position, value, message_key, timestamp, call, ret, outcome, phase
     from log_effects where kind = 'append'
     """,
     keep=True,
@@ -243,11 +243,12 @@ KEPT: Final = View(
     from log_placed p join log_compacted c on p.key = c.key
         join log_sends s on p.key = s.key and p.value = s.value
         join log_last_of_key l on s.key = l.key and s.message_key = l.message_key
-    where l.doubtful = 0 and p.position = l.last_offset
+    where l.doubtful = 0 and p.position = l.last_offset and (s.timestamp is null or s.timestamp <> s.value)
     group by p.key, p.position
     """,
     keep=True,
 )
+"""The places of last values, but not of tombstones, whose numbers are their create times: those go some time later."""
 
 JUDGED: Final = View(
     "log_judged",

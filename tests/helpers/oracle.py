@@ -84,7 +84,8 @@ class Judge:
         return {row["value"] for row in self.seen}
 
     def judged(self, offset: int) -> bool:
-        """Below a reported log start nothing is judged; of a compacted log only the last value per message key."""
+        """Below a reported log start nothing is judged; of a compacted log only the last value per message key,
+        and no tombstone."""
         if offset < self.log_start:
             return False
         if not self.compacted:
@@ -93,6 +94,8 @@ class Judge:
             for send in self.sends_of(value):
                 if send["outcome"] == "fail" or send["message_key"] is None or offset not in self.offsets_of(value):
                     continue
+                if send["timestamp"] == value:
+                    continue  # a tombstone
                 same = [s for s in self.sends if s["message_key"] == send["message_key"] and s["outcome"] != "fail"]
                 if all(self.offsets_of(s["value"]) for s in same) and all(
                     other <= offset for s in same for other in self.offsets_of(s["value"])

@@ -329,6 +329,18 @@ def test_a_compacted_topic_must_keep_only_the_last_value_of_each_message_key(tmp
     assert {finding.anomaly for finding in second} == {"vanished", "poll-skip"}
 
 
+def test_a_tombstone_may_go_as_well_and_no_other_last_value(tmp_path: Path) -> None:
+    """A tombstone's number is its create time."""
+    for timestamp, expected in ((3, set()), (1_700_000_000_000, {"lost-write"})):
+        book = Book()
+        book.send([1], 0, (0, 10), message_key="a", timestamp=1_700_000_000_000)
+        book.send([2], 1, (11, 15), message_key="b", timestamp=1_700_000_000_000)
+        book.send([3], 2, (16, 20), message_key="a", timestamp=timestamp)
+        book.poll(0, [(1, 2)], 3, (30, 40))
+        reported = found(tmp_path / str(timestamp), book, contract=Contract(compacted=(book.key,)))
+        assert {finding.anomaly for finding in reported} == expected
+
+
 def test_end_reads_enter_rule_u_only_where_the_contract_declares_them_linearizable(tmp_path: Path) -> None:
     book = Book()
     book.send([1], 0, (0, 10))
