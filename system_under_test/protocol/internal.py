@@ -233,7 +233,7 @@ class LogEndRequest(Request[LogEndResponse]):
 
 @message
 class ReplicaRole:
-    """``leader_epoch``: the highest that this replica obeys."""
+    """``leader_epoch``: the highest that this replica obeys; ``high_watermark``: -1 of a damaged log."""
 
     topic: str
     partition: Int32

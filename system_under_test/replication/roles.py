@@ -6,6 +6,9 @@ from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
 from assay.system_under_test.replication.manager import ReplicaManager
 
+DAMAGED = -1
+"""The high watermark of a log of which nothing may be deleted until it is made again."""
+
 
 async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> RolesResponse:
     return RolesResponse(
@@ -14,7 +17,7 @@ async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> R
                 topic=partition.topic,
                 partition=partition.index,
                 leader_epoch=partition.leader_epoch,
-                high_watermark=partition.high_watermark,
+                high_watermark=DAMAGED if partition.log.damage is not None else partition.high_watermark,
             )
             for partition in manager.partitions
         ]

@@ -7,6 +7,7 @@ import pytest
 from assay.system_under_test import at_rest
 from assay.system_under_test.at_rest import NotSeen, Seen, unsettled
 from assay.system_under_test.deployment import Broker
+from assay.system_under_test.log.log import Log
 
 from helpers.sim_brokers import brokers, simulate
 
@@ -47,6 +48,16 @@ def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> Non
             assert segments[-1].log_end is segments[-1].timestamp is None
             assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
             assert unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
+
+    simulate(test)
+
+
+def test_a_damaged_log_has_no_high_watermark_so_that_nothing_of_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with brokers(SMALL) as cluster:
+            monkeypatch.setattr(Log, "damage", "a bad CRC")
+            seen = await SMALL.look(cluster.cluster, cluster.cluster.harness_runtime())
+            assert {one.position for one in seen if one.what == "role"} == {-1}
 
     simulate(test)
 
