@@ -85,20 +85,22 @@ class PowerLossInFsync(PowerLoss):
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return _not_here(cluster, system) or await super().probe(cluster, system)
 
-    async def end(self, injection: Injection, node: Node) -> None:
+    async def inject(self, injection: Injection) -> None:
+        """Of several machines, which lose power together, one is enough to be in an fsync."""
         seconds, part = _seconds(injection), injection.step.parameters.get("part", 0.5)
-        disk, waited, under_way = cast(SlowToFsync, node), 0.0, False
-        await disk.slow_fsyncs(seconds)
-        while waited < PATIENCE and not under_way:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await on_each(injection.targets, lambda node: cast(SlowToFsync, node).slow_fsyncs(seconds))
+        while not await _under_way(injection):
+            if loop.time() > began + PATIENCE:
+                break
             await asyncio.sleep(LOOK_EVERY)
-            waited += LOOK_EVERY
-            _, under_way = await disk.fsyncs()
-        if under_way:
+        if await _under_way(injection):
             await asyncio.sleep(seconds * min(float(part), 0.9))
-            _, under_way = await disk.fsyncs()
-        injection.evidence[node.name] |= {"in_fsync": under_way, "waited": round(waited, 3)}
-        await super().end(injection, node)
-        await disk.slow_fsyncs(0.0)
+        injection.evidence["in_fsync"] = await _under_way(injection)
+        injection.evidence["waited"] = round(loop.time() - began, 3)
+        await super().inject(injection)
+        await on_each(injection.targets, _as_before)
 
     async def heal(self, injection: Injection) -> None:
         await on_each(injection.targets, _as_before)
@@ -106,10 +108,14 @@ class PowerLossInFsync(PowerLoss):
 
     def proof(self, injection: Injection) -> Proof:
         lost = super().proof(injection)
-        without = [name for name in injection.names if not injection.evidence.get(name, {}).get("in_fsync")]
-        if not lost.took_effect or not without:
+        if not lost.took_effect or injection.evidence.get("in_fsync"):
             return lost
-        return Proof(False, lost.evidence, f"no fsync of {', '.join(without)} was under way")
+        return Proof(False, lost.evidence, f"no fsync of {', '.join(injection.names)} was under way")
+
+
+async def _under_way(injection: Injection) -> list[str]:
+    """The targets that are in an fsync that is slow."""
+    return [node.name for node in injection.targets if (await cast(SlowToFsync, node).fsyncs())[1]]
 
 
 def _not_here(cluster: Cluster, system: System) -> str | None:

@@ -42,7 +42,10 @@ CONTRACT = promised(
         *REPLICA_ANOMALIES,
         *REPLICATION_ANOMALIES,
         *LIVENESS_ANOMALIES,
-        may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
+        may_stall=[
+            "power-loss",
+            "power-loss-in-fsync",
+        ],  # where all lose power none serves until it is back, and that is the purpose
     )
 )
 

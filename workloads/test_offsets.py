@@ -37,7 +37,7 @@ CONTRACT = forbid(
     *OWNERSHIP_ANOMALIES,
     *COMPLETENESS.anomalies,
     *LIVENESS_ANOMALIES,
-    may_stall=["power-loss"],
+    may_stall=["power-loss", "power-loss-in-fsync"],
 )
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 

@@ -45,7 +45,7 @@ CONTRACT = promised(
         *REPLICA_ANOMALIES,
         *REPLICATION_ANOMALIES,
         *LIVENESS_ANOMALIES,
-        may_stall=["power-loss"],
+        may_stall=["power-loss", "power-loss-in-fsync"],
     )
 )
 UNIT = 48

@@ -41,7 +41,10 @@ CONTRACT = promised(
         # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
         # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
         rebalance_deadline=10.0,
-        may_stall=["power-loss"],  # where all lose power none serves until it is back, and that is the purpose
+        may_stall=[
+            "power-loss",
+            "power-loss-in-fsync",
+        ],  # where all lose power none serves until it is back, and that is the purpose
     )
 ).tolerate_under(
     "double-ownership",
