@@ -110,10 +110,9 @@ def _failure(detail: dict[str, Any]) -> str:
 def _json(text: str) -> dict[str, Any]:
     """What a fault's detail says; nothing when it is not what it should be, for the times alone make a band."""
     try:
-        found = msgspec.json.decode(text)
+        return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _names(text: str) -> tuple[str, ...]:

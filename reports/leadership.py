@@ -48,12 +48,8 @@ class Leadership:
 
 def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequence[str], end: int) -> Leadership:
     """``wanted``: keys to draw first, those of the findings."""
-    keys = [
-        row["key"]
-        for row in recording.rows(
-            "select key from events where event = 'became-leader' and key is not null group by key order by key"
-        )
-    ]
+    leaders = "select distinct key from events where event = 'became-leader' and key is not null order by key"
+    keys = [row["key"] for row in recording.rows(leaders)]
     ordered = sorted(keys, key=lambda key: (key not in wanted, natural(key)))[:MOST_LANES]
     rows = recording.rows(
         "select time, node, incarnation, event, key, epoch, controller_epoch from events "

@@ -64,7 +64,7 @@ def page(report: Report) -> str:
         run=report.files.run,
         judgement=report.judgement,
         recorded=report.recorded,
-        standing=_standing(report),
+        standing="none" if report.judgement is None else str(report.judgement.verdict),
         lead=_lead(report),
         took=_took(report),
         described=_described(report),
@@ -86,14 +86,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        seconds=seconds,
-        count=_count,
-        size=_size,
-        milliseconds=_milliseconds,
-        moment=_moment,
-        gantt=gantt,
+        seconds=seconds, count="{:,}".format, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
         sentence=_sentence,
-    )
+    )  # fmt: skip
     environment.globals.update(long=LONG, shown=SHOWN, decimals=_decimals)
     return environment
 
@@ -130,11 +125,6 @@ def _decimals(finding: FindingView) -> int:
     return 6 if finding.stop - finding.start < EXACT_BELOW else 3
 
 
-def _standing(report: Report) -> str:
-    """``pass``, ``fail``, ``unknown``; ``none`` when nothing was judged."""
-    return "none" if report.judgement is None else str(report.judgement.verdict)
-
-
 def _lead(report: Report) -> str:
     """The one sentence to be read first."""
     judgement = report.judgement
@@ -146,11 +136,8 @@ def _lead(report: Report) -> str:
         return report.findings[0].claim if report.findings else "The contract was broken; no finding says where."
     if judgement.verdict is Verdict.UNKNOWN:
         # The first line says what it is; a traceback may follow.
-        return (
-            judgement.unknown[0].strip().partition("\n")[0]
-            if judgement.unknown
-            else "The evidence carries neither answer."
-        )
+        reasons = judgement.unknown or ("The evidence carries neither answer.",)
+        return reasons[0].strip().partition("\n")[0]
     clear = sum(1 for check in report.checks if check.rows)
     faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.took_effect]
     under = f", under {len(faults)} {'fault' if len(faults) == 1 else 'faults'}" if faults else ", without faults"
@@ -178,11 +165,11 @@ def _took(report: Report) -> str | None:
 
 def _described(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
     """What the run was done with: the sections of ``settings.json``, each as lines."""
-    sections = []
-    for name, value in report.files.settings.items():
-        if isinstance(value, dict) and value:
-            sections.append((name, [(str(key), _plain(inner)) for key, inner in value.items()]))
-    return sections
+    return [
+        (name, [(str(key), _plain(inner)) for key, inner in value.items()])
+        for name, value in report.files.settings.items()
+        if isinstance(value, dict) and value
+    ]
 
 
 def _plain(value: Any) -> str:
@@ -203,10 +190,6 @@ def _moment(text: str | None) -> str:
         return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S %Z").strip()
     except ValueError:
         return text
-
-
-def _count(number: int) -> str:
-    return f"{number:,}"
 
 
 def _size(octets: int) -> str:

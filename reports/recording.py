@@ -26,29 +26,17 @@ class Recording:
     """
 
     def __init__(self, history: HistoryReader) -> None:
-        self._reader = history
+        self.closed = history.closed is not None  # its writer came to its end
+        self.operations, self.effects = history.rows("ops"), history.rows("effects")
         self.engine = DuckDB(memory=MEMORY, kept_rows=KEPT_ROWS)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
-        register_parts(self.engine, self._reader)
+        register_parts(self.engine, history)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.engine.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the run's writer came to its end."""
-        return self._reader.closed is not None
-
-    @property
-    def operations(self) -> int:
-        return self._reader.rows("ops")
-
-    @property
-    def effects(self) -> int:
-        return self._reader.rows("effects")
 
     def end(self) -> int:
         """Nanoseconds from the run's begin to the last thing in its history."""

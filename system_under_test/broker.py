@@ -103,7 +103,7 @@ class BrokerProcess:
         self._server = Server(answers, {**APIS, **INTERNAL_APIS}, Limits.configured(config))
 
     async def _configure(self, topic: str, settings: TopicSettings) -> None:
-        await self._manager.configure(topic, settings.values, settings.zxid)
+        await self._manager.replicas.configure(topic, settings.values, settings.zxid)
         self._controller.configure(topic, settings)
 
     def _hold_orders(self) -> Sequence[str]:
@@ -139,7 +139,7 @@ class BrokerProcess:
             await self._in_spite_of_hiccups(self._registrar.prepare_zookeeper)
             clean = await self._registrar.claim_directory()
             await self._in_spite_of_hiccups(self._config_changes.read_all)
-            await self._manager.open(clean=clean)
+            await self._manager.replicas.open(clean=clean)
             await self._in_spite_of_hiccups(self._registrar.register)
             await self._server.start(config.host, config.port)
         except (ConnectionError, IdTaken, DirectoryError, CheckpointError) as error:

@@ -98,7 +98,7 @@ class Registrar:
 
     async def register(self) -> None:
         timestamp = str(int(self._runtime.wall_clock() * 1000))
-        clean_since = None if self._manager.damaged else self._clean_since
+        clean_since = None if self._manager.replicas.damaged else self._clean_since
         self._manager.broker_epoch = await register(
             self._zookeeper, self._config, clean_since=clean_since, timestamp=timestamp
         )

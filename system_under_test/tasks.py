@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
+
+BACK_OFF: Final = 0.2
+"""Seconds before the controller tries again what failed."""
 
 
 class Background:

@@ -44,44 +44,35 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """``duckdb`` or ``spark``."""
-        ...
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         """Parquet files become a view with exactly the columns of ``schema``; those that a file lacks are null in it.
 
         Files may differ from the schema, and from each other, in the width of integers and in how text is stored.
         """
-        ...
 
     def view(self, name: str, sql: str) -> None:
         """``sql`` may be run once for each text that reads the view. An engine may look at it only then."""
-        ...
 
     def table(self, name: str, sql: str, *, fine: bool = False) -> None:
         """Materialised at once. A table must not be made of itself. ``fine``: it has nearly as many groups as rows, so
         that to make groups of each part of the rows first only costs."""
-        ...
 
     def rows(self, sql: str) -> list[Row]:
         """All rows of a query that returns few."""
-        ...
 
     def arrow(self, sql: str) -> pa.Table:
         """All rows of a query that returns many, in this process."""
-        ...
 
     def load(self, name: str, rows: pa.Table) -> None:
         """Rows of this process become a table."""
-        ...
 
     def validator(self) -> AbstractContextManager[Engine]:
         """What to ask whether the files can be a history at all, and of which kinds of effects: this engine, or one
         that is quicker with files."""
-        ...
 
     def close(self) -> None:
         """Lets go of all that was made. Idempotent."""
-        ...
 
 
 def sql_type(kind: pa.DataType) -> str:

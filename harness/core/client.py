@@ -56,4 +56,3 @@ class Client(Protocol):
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
         """Pure: the ``effects`` rows of one completed operation, in their order inside it."""
-        ...

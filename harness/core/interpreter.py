@@ -317,32 +317,3 @@ class Interpreter:
             return
         self._crash = error
         self._alarm.wake()
-
-
-async def run(
-    generator: Source,
-    *,
-    endpoints: Sequence[Endpoint],
-    client: Callable[[], Any],
-    recorder: Recorder,
-    concurrency: int,
-    runtime: Any = None,
-    operation_timeout: float = 5.0,
-    seed: int = 0,
-    stamps: Stamps | None = None,
-    stop: asyncio.Event | None = None,
-    on_completion: Sequence[Callable[[Completed], None]] = (),
-) -> RunReport:
-    """One generator from beginning to end, clients opened before and closed after; see :class:`Interpreter`."""
-    async with Interpreter(
-        endpoints=endpoints,
-        client=client,
-        recorder=recorder,
-        concurrency=concurrency,
-        runtime=runtime,
-        operation_timeout=operation_timeout,
-        seed=seed,
-        stamps=stamps,
-        on_completion=on_completion,
-    ) as interpreter:
-        return await interpreter.run(generator, stop=stop)

@@ -60,7 +60,6 @@ class Progress(Protocol):
 
     def note(self, text: str) -> None:
         """A step worth a line of its own: ``building the node image``."""
-        ...
 
     def update(self, tally: Tally) -> None: ...
 

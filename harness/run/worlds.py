@@ -32,23 +32,18 @@ class World(Protocol):
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
         """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps."""
-        ...
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The harness's own unfinished tasks; a simulated node's are its own business, and end when it is killed."""
-        ...
 
     def runtime(self) -> Any:
         """What clients get: ``random``, ``wall_clock()``, ``zookeeper(servers, session_timeout)``."""
-        ...
 
     async def save_logs(self, folder: Path) -> list[str]:
         """The nodes' logs, below ``folder``; returns what could not be read."""
-        ...
 
     async def close(self, *, keep: bool) -> None:
         """Takes the cluster away, or leaves it running when ``keep`` says so. Idempotent."""
-        ...
 
 
 def default_cluster() -> tuple[str, str]:
@@ -78,19 +73,15 @@ class SimWorld:
 
         self._system = system
         self._settings = settings
-        self._loop = SimLoop(derive(settings.seed, "network"))
+        self.loop = SimLoop(derive(settings.seed, "network"))
         self._cluster: SimCluster | None = None
         self._logs: SimLogs | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
         from assay.cluster.sim.cluster import SimCluster
         from assay.harness.run.sim_logs import SimLogs
 
-        self._logs = SimLogs(self._loop)
+        self._logs = SimLogs(self.loop)
         self._logs.begin()
         cluster = SimCluster(
             self._system, node_counts(self._system, self._settings), derive(self._settings.seed, "cluster")
@@ -100,7 +91,7 @@ class SimWorld:
         return cluster
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        return self._loop.tasks_of(None)
+        return self.loop.tasks_of(None)
 
     def runtime(self) -> Any:
         assert self._cluster is not None, "open comes first"
@@ -140,12 +131,8 @@ class DockerWorld:
         self._settings = settings
         self._run_id = run_id
         self._own_disks = own_disks
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._cluster: DockerCluster | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
         from assay.cluster.docker.cluster import DockerCluster
@@ -164,7 +151,7 @@ class DockerWorld:
         return self._cluster
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        return list(asyncio.all_tasks(self._loop))
+        return list(asyncio.all_tasks(self.loop))
 
     def runtime(self) -> Any:
         zookeeper = self._system.zookeeper_client if isinstance(self._system, ZooKeeperClients) else None

@@ -29,15 +29,11 @@ class Example(msgspec.Struct, frozen=True):
     def settings(self, base: Settings, file: Path) -> Settings:
         """The settings of its run; the schedule is written to ``file`` and played from there."""
         file.write_bytes(encode(self.schedule))
+        varied = msgspec.structs.asdict(self)
+        del varied["schedule"]
         return replace(
             base,
-            seed=self.seed,
-            nodes=self.nodes,
-            zookeepers=self.zookeepers,
-            concurrency=self.concurrency,
-            rate=self.rate,
-            time_limit=self.time_limit,
-            configuration=self.configuration,
+            **varied,
             nemesis=fault_names(self.schedule),
             nemesis_target=None,
             nemesis_trigger=EVERY,
@@ -52,16 +48,8 @@ class Example(msgspec.Struct, frozen=True):
     @staticmethod
     def of(settings: Settings, schedule: Schedule) -> Example:
         """The run that these settings mean, with this schedule."""
-        return Example(
-            seed=settings.seed,
-            schedule=schedule,
-            nodes=settings.nodes,
-            zookeepers=settings.zookeepers,
-            concurrency=settings.concurrency,
-            rate=settings.rate,
-            time_limit=settings.time_limit,
-            configuration=settings.configuration,
-        )
+        varied = {name: getattr(settings, name) for name in Example.__struct_fields__ if name != "schedule"}
+        return Example(schedule=schedule, **varied)
 
     def lines(self) -> list[str]:
         """Line by line, as it is said to a person."""

@@ -47,14 +47,12 @@ class Player:
     engines: Engines
     registry: Registry = field(default_factory=Registry.standard)
     played: int = 0
-    _numbers: int = field(default=0, repr=False)
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
         """One run. What cannot be started, or breaks the harness, is raised: that is no finding about the system."""
         self.played += 1
-        self._numbers += 1
         self.scratch.mkdir(parents=True, exist_ok=True)
-        schedule = self.scratch / f"schedule-{self._numbers}.json"
+        schedule = self.scratch / f"schedule-{self.played}.json"
         settings = example.settings(self.base, schedule)
         attempt = Attempt(
             experiment=self.experiment,

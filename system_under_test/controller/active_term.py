@@ -2,11 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from assay.system_under_test.controller.broadcast import Broadcast
 from assay.system_under_test.controller.cluster_state import ClusterState
 from assay.system_under_test.controller.partitions import PartitionMachine
 from assay.system_under_test.controller.term import Fence, Term
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -20,5 +23,5 @@ class ActiveTerm:
     brokers: Broadcast
 
 
-Action = Callable[[ActiveTerm], Awaitable[None]]
+Action = Callable[[ActiveTerm], Awaitable[T]]
 """Something that a request asks of the controller; it is done between two triggers."""

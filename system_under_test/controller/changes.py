@@ -13,13 +13,10 @@ from assay.system_under_test.controller.topic_settings import TopicSettings
 from assay.system_under_test.controller.work_queue import Trigger, WorkQueue
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BACK_OFF, Background
 from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
-
-BACK_OFF = 0.2
-"""Seconds before elections that could not be decided are looked at again."""
 
 
 class Changes:

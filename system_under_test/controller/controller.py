@@ -13,7 +13,7 @@ from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import cluster_state
-from assay.system_under_test.controller.active_term import Action, ActiveTerm
+from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.broadcast import Broadcast
 from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.controller.cluster_state import ClusterState
@@ -28,13 +28,10 @@ from assay.system_under_test.controller.work_queue import SEEN_IN_ZOOKEEPER, Ask
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime, ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BACK_OFF, Background
 from assay.system_under_test.zookeeper import paths
 
 _log = logging.getLogger("assay.controller")
-
-BACK_OFF = 0.2
-"""Seconds before a trigger is handled again after ZooKeeper failed it."""
 
 
 class Controller:
@@ -58,6 +55,7 @@ class Controller:
         self._cache = cache
         self._traits = traits
         self._queue = WorkQueue()
+        self.perform = self._queue.perform
         self._changes = Changes(config, zookeeper, events, background, self._queue)
         self._active: ActiveTerm | None = None
         self._registered = False
@@ -79,10 +77,6 @@ class Controller:
         """A topic's settings have changed; elections depend on them."""
         if self._active is not None:  # a broker that becomes controller later reads them itself
             self._changes.configure(topic, settings)
-
-    async def perform(self, action: Action) -> None:
-        """See :meth:`WorkQueue.perform`."""
-        await self._queue.perform(action)
 
     def _session_changed(self, state: str) -> None:
         if state == KazooState.LOST:
@@ -114,7 +108,7 @@ class Controller:
         try:
             if self._active is None:
                 raise TopicError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-            await action(self._active)
+            result = await action(self._active)
         except TopicError as error:
             if not done.done():
                 done.set_exception(error)
@@ -126,7 +120,7 @@ class Controller:
             raise
         else:
             if not done.done():
-                done.set_result(None)
+                done.set_result(result)
 
     async def _handle(self, trigger: Trigger) -> None:
         if trigger is Trigger.CLAIM:

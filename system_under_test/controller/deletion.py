@@ -13,13 +13,10 @@ from assay.system_under_test.controller.active_term import Action, ActiveTerm
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BACK_OFF, Background
 from assay.system_under_test.zookeeper import paths
 
 _log = logging.getLogger("assay.controller")
-
-BACK_OFF = 0.2
-"""Seconds before a deletion that failed is tried again."""
 
 
 class Deletions:
@@ -31,7 +28,7 @@ class Deletions:
         self,
         zookeeper: ZooKeeper,
         background: Background,
-        perform: Callable[[Action], Awaitable[None]],
+        perform: Callable[[Action[None]], Awaitable[None]],
         look_again: Callable[[], None],
         endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]],
     ) -> None:

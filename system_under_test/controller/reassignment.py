@@ -30,15 +30,13 @@ from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BACK_OFF, Background
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import Move, PartitionState, watched
 
 _log = logging.getLogger("assay.controller")
 
 PATH = paths.REASSIGNMENTS
-BACK_OFF = 0.2
-"""Seconds before replicas that could not be deleted are tried again."""
 
 Moves = dict[PartitionId, Move]
 
@@ -53,7 +51,7 @@ class Reassignments:
         zookeeper: ZooKeeper,
         background: Background,
         events: EventLog,
-        perform: Callable[[Action], Awaitable[None]],
+        perform: Callable[[Action[None]], Awaitable[None]],
         look_again: Callable[[], None],
         learn: Callable[[ActiveTerm], Awaitable[None]],
     ) -> None:

@@ -22,14 +22,9 @@ async def controlled_shutdown(
     controller: Controller, request: control.ControlledShutdownRequest, context: Context
 ) -> control.ControlledShutdownResponse:
     """11 when this is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
-    remaining: list[control.PartitionName] = []
-
-    async def act(active: ActiveTerm) -> None:
-        remaining.extend(await _move_away(active, request.broker_id))
-
     try:
         async with asyncio.timeout(PATIENCE):
-            await controller.perform(act)
+            remaining = await controller.perform(lambda active: _move_away(active, request.broker_id))
     except TimeoutError:
         return control.ControlledShutdownResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, partitions_remaining=[])
     except TopicError as error:

@@ -69,16 +69,14 @@ class TopicActions:
 
     async def settings(self, name: str) -> Mapping[str, str]:
         """A topic's own settings, as they are in ZooKeeper now."""
-        found: dict[str, str] = {}
 
-        async def act(active: ActiveTerm) -> None:
+        async def act(active: ActiveTerm) -> Mapping[str, str]:
             if name not in active.cluster.topics:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             read = await read_settings(self._zookeeper, name, 0)
-            found.update(read.values if read is not None else {})
+            return read.values if read is not None else {}
 
-        await self._queue.perform(act)
-        return found
+        return await self._queue.perform(act)
 
 
 ANNOUNCED_VERSION = 2

@@ -20,12 +20,11 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from assay.system_under_test.config import ConfigError, TopicConfig
 from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.tasks import BACK_OFF
 from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 
-BACK_OFF = 0.2
-"""Seconds before all is read again after ZooKeeper failed."""
 KEPT_MS = 15 * 60 * 1000
 """How long an announcement stays, as in Kafka; here by ZooKeeper's clock: until one comes that is so much younger."""
 

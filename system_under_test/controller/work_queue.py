@@ -3,9 +3,9 @@
 import asyncio
 import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from assay.system_under_test.controller.active_term import Action
+from assay.system_under_test.controller.active_term import Action, T
 from assay.system_under_test.runtime import Watch
 
 
@@ -36,7 +36,7 @@ SEEN_IN_ZOOKEEPER: Final = (
     Trigger.PREFERRED,
 )
 
-Asked = tuple[Action, asyncio.Future[None]]
+Asked = tuple[Action[Any], asyncio.Future[Any]]
 """What a request asks for, and the future that its caller waits for."""
 
 
@@ -70,10 +70,10 @@ class WorkQueue:
             self._queued.discard(item)
         return item
 
-    async def perform(self, action: Action) -> None:
+    async def perform(self, action: Action[T]) -> T:
         """Runs the action between two triggers. Raises ``TopicError``: 41 when this broker is not the controller, -1
         when the outcome is unknown, and what the action raises.
         """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((action, done))
-        await done
+        return await done

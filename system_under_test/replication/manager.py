@@ -7,7 +7,7 @@ the one known.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
@@ -58,18 +58,14 @@ class ReplicaManager:
         self._isr_writer = IsrWriter(
             zookeeper, background, config.broker_id, retry=config.replica_lag_time_max_ms / 10_000
         )
-        self._replicas = Replicas(
+        self.replicas = Replicas(
             config, runtime, events, background, self._isr_writer.write, self._unfollow, traits, log_traits
         )
-        self._upkeep = Upkeep(config, self._replicas)
+        self._upkeep = Upkeep(config, self.replicas)
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._controller_lock = asyncio.Lock()
 
     # -- life ----------------------------------------------------------------------------------------------------
-
-    async def open(self, *, clean: bool) -> None:
-        """Opens every log on disk, recovering it first after an unclean stop."""
-        await self._replicas.open(clean=clean)
 
     def start(self) -> None:
         self._upkeep.start(self._background)
@@ -77,34 +73,21 @@ class ReplicaManager:
 
     async def close(self, *, flush: bool) -> None:
         """Ends all terms; with ``flush``, makes everything durable, as a clean shutdown must."""
-        for partition in self._replicas.all():
+        for partition in self.replicas.all():
             partition.end_term()
             partition.stop_timers()
         for _, task in self._fetchers.values():
             task.cancel()
-        await self._replicas.close(flush=flush)
+        await self.replicas.close(flush=flush)
 
     # -- for requests ----------------------------------------------------------------------------------------------
 
-    async def configure(self, topic: str, settings: Mapping[str, str], zxid: int) -> None:
-        """What the topic has set for itself as of a transaction of ZooKeeper; older news changes nothing."""
-        await self._replicas.configure(topic, settings, zxid)
-
-    @property
-    def damaged(self) -> bool:
-        """Has any log lost what it had made durable?"""
-        return self._replicas.damaged
-
     def get(self, topic: str, index: int) -> Partition:
         """Raises ``PartitionError`` (3) when this broker has no replica of it."""
-        partition = self._replicas.find(topic, index)
+        partition = self.replicas.find(topic, index)
         if partition is None:
             raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
-
-    @property
-    def partitions(self) -> Iterable[Partition]:
-        return self._replicas.all()
 
     # -- the controller's requests ---------------------------------------------------------------------------------
 
@@ -135,7 +118,7 @@ class ReplicaManager:
             self._learn(request)
             for topic in request.topics:
                 settings = {setting.name: setting.value for setting in topic.settings}
-                await self.configure(topic.topic, settings, topic.zxid)
+                await self.replicas.configure(topic.topic, settings, topic.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
             self._refresh_leaders(live)
             results = []
@@ -153,7 +136,7 @@ class ReplicaManager:
     async def _change_role(
         self, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
     ) -> ErrorCode:
-        partition = await self._replicas.of(update)
+        partition = await self.replicas.of(update)
         if update.leader_epoch <= partition.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         before = partition.leader_epoch
@@ -188,7 +171,7 @@ class ReplicaManager:
                 return control.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
             results = []
             for stopped in request.partitions:
-                partition = self._replicas.find(stopped.topic, stopped.partition)
+                partition = self.replicas.find(stopped.topic, stopped.partition)
                 error = ErrorCode.NONE
                 if partition is not None and stopped.leader_epoch < partition.leader_epoch:
                     error = ErrorCode.STALE_CONTROLLER_EPOCH
@@ -197,7 +180,7 @@ class ReplicaManager:
                     partition.end_term()
                     partition.leader_epoch = stopped.leader_epoch
                     if request.delete:
-                        await self._replicas.delete(partition)
+                        await self.replicas.delete(partition)
                 results.append(
                     control.PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=error)
                 )

@@ -19,6 +19,6 @@ async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> R
                 leader_epoch=partition.leader_epoch,
                 high_watermark=DAMAGED if partition.log.damage is not None else partition.high_watermark,
             )
-            for partition in manager.partitions
+            for partition in manager.replicas.all()
         ]
     )

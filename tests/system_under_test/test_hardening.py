@@ -81,7 +81,7 @@ def inside() -> list[broker.BrokerProcess]:
 
 def kept(process: broker.BrokerProcess) -> dict[str, int]:
     """How much a broker keeps for its clients."""
-    partitions = list(process._manager.partitions)
+    partitions = list(process._manager.replicas.all())
     return {
         "connections": process._server.connections,
         "requests": process._server._limits.max_buffered_bytes - process._server._budget.free,
@@ -363,7 +363,7 @@ def test_thousands_of_timed_out_produces_behind_one_that_waits_leave_no_more_beh
 
 
 def kept_producers(process: broker.BrokerProcess) -> int:
-    return sum(len(partition.producers) for partition in process._manager.partitions)
+    return sum(len(partition.producers) for partition in process._manager.replicas.all())
 
 
 @pytest.mark.parametrize(("magic", "size"), [(1, 5 << 20), (0, 2 << 20)])

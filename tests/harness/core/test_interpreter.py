@@ -33,9 +33,11 @@ from assay.harness.core.generator import (
     until,
 )
 from assay.harness.core.history import HistoryReader, HistoryWriter
-from assay.harness.core.interpreter import GeneratorError, Interpreter, run
+from assay.harness.core.interpreter import GeneratorError, Interpreter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
+
+from helpers.interpret import interpret
 
 T = TypeVar("T")
 S = 1_000_000_000
@@ -112,7 +114,7 @@ def drive(
     noted = [] if log is None else log
 
     async def go() -> RunReport:
-        return await run(
+        return await interpret(
             generator,
             endpoints=ENDPOINTS,
             client=lambda: Scripted(script, noted),
@@ -318,7 +320,7 @@ def test_effects_that_raise_are_reported_and_the_operation_is_recorded() -> None
 
     recorded = Recorded()
     report = simulated(
-        run(some(3), endpoints=ENDPOINTS, client=lambda: Wrong(quick, []), recorder=recorded, concurrency=1)
+        interpret(some(3), endpoints=ENDPOINTS, client=lambda: Wrong(quick, []), recorder=recorded, concurrency=1)
     )
     assert (len(recorded.rows), report.ok, report.exceptions_total) == (3, 3, 3)
 
@@ -331,7 +333,7 @@ def test_a_node_that_refuses_is_tried_again_while_the_others_work() -> None:
         def client() -> Scripted:
             return Scripted(quick, [], lambda endpoint: endpoint.node == "n2" and loop.time() < 5)
 
-        report = await run(
+        report = await interpret(
             time_limit(10.0, stagger(0.01, numbers())),
             endpoints=ENDPOINTS,
             client=client,
@@ -353,7 +355,7 @@ def test_a_node_that_refuses_is_tried_again_while_the_others_work() -> None:
 def test_a_cluster_that_is_down_for_good_does_not_hold_up_the_time_limit() -> None:
     recorded = Recorded()
     report = simulated(
-        run(
+        interpret(
             time_limit(3.0, numbers()),
             endpoints=ENDPOINTS,
             client=lambda: Scripted(quick, [], lambda endpoint: True),
@@ -377,7 +379,7 @@ def test_a_node_at_which_no_client_could_be_opened_is_named_with_the_error_of_op
             raise AttributeError("no attribute 'writer'")
 
     report = simulated(
-        run(
+        interpret(
             time_limit(3.0, stagger(0.1, numbers())),
             endpoints=ENDPOINTS,
             client=lambda: Misspelt(quick, []),
@@ -402,7 +404,7 @@ def test_opening_has_a_time_limit_and_is_tried_again() -> None:
     recorded = Recorded()
     client = lambda: Slow(quick, [])  # noqa: E731
     options: dict[str, Any] = {"endpoints": ENDPOINTS[:1], "client": client, "concurrency": 1}
-    report = simulated(run(some(3), recorder=recorded, operation_timeout=2.0, **options))
+    report = simulated(interpret(some(3), recorder=recorded, operation_timeout=2.0, **options))
     assert report.failed_opens == {"n1": 3}
     assert 6 * S < recorded.rows[0].call < 7 * S
 
@@ -413,7 +415,7 @@ def test_a_client_whose_close_fails_does_no_harm() -> None:
             raise OSError("broken pipe")
 
     report = simulated(
-        run(some(4), endpoints=ENDPOINTS, client=lambda: Clinging(quick, []), recorder=Recorded(), concurrency=2)
+        interpret(some(4), endpoints=ENDPOINTS, client=lambda: Clinging(quick, []), recorder=Recorded(), concurrency=2)
     )
     assert (report.ok, report.failed_closes, report.unknown) == (4, 2, [])
     assert report.close_errors["n1"].startswith("OSError: broken pipe")
@@ -487,7 +489,7 @@ def test_the_histories_of_two_simulated_runs_of_one_seed_have_one_digest(tmp_pat
     async def go(folder: Path, seed: int) -> str:
         seconds = 0.05 * (1 + len(folder.name))
         with HistoryWriter(folder, loop=asyncio.get_running_loop(), seal_seconds=seconds) as history:
-            await run(
+            await interpret(
                 limit(200, stagger(0.01, mix(numbers("a"), numbers("b")))),
                 endpoints=ENDPOINTS,
                 client=lambda: Scripted(uneven, []),
@@ -513,7 +515,7 @@ def test_what_is_open_when_the_interpreter_is_left_is_recorded_as_info() -> None
     async def go() -> None:
         recorded, log = Recorded(), list[str]()
         task = asyncio.create_task(
-            run(
+            interpret(
                 numbers(),
                 endpoints=ENDPOINTS,
                 client=lambda: Scripted(hang, log),
@@ -622,7 +624,7 @@ def test_a_blocking_client_runs_in_threads_and_its_time_limit_holds() -> None:
     recorded = Recorded()
     Blocking.threads.clear()
     report = asyncio.run(
-        run(
+        interpret(
             some(10),
             endpoints=ENDPOINTS,
             client=Blocking,
@@ -642,14 +644,14 @@ def test_a_blocking_client_is_refused_in_the_simulation() -> None:
         simulated = True
 
     with asyncio.Runner(loop_factory=Marked) as runner, pytest.raises(BlockingClientError, match="no threads"):
-        runner.run(run(some(1), endpoints=ENDPOINTS, client=Blocking, recorder=Recorded(), concurrency=1))
+        runner.run(interpret(some(1), endpoints=ENDPOINTS, client=Blocking, recorder=Recorded(), concurrency=1))
 
 
 def test_a_run_without_endpoints_or_workers_is_refused() -> None:
     for endpoints, workers in (([], 1), (ENDPOINTS, 0)):
         with pytest.raises(ValueError, match="takes endpoints and workers"):
             simulated(
-                run(
+                interpret(
                     some(1),
                     endpoints=endpoints,
                     client=lambda: Scripted(quick, []),

@@ -18,12 +18,13 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.core.generator import limit
-from assay.harness.core.interpreter import run as interpret
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
 from assay.harness.remote.messages import Raised, Request, encode, receive
 from assay.harness.run.client_nodes import WithClientNodes
+
+from helpers.interpret import interpret
 
 T = TypeVar("T")
 LIMIT = 5.0

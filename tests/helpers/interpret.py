@@ -1,0 +1,16 @@
+"""Runs one generator in an interpreter of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from assay.harness.core.generator.base import Source
+from assay.harness.core.interpreter import Interpreter
+from assay.harness.core.report import RunReport
+
+
+async def interpret(generator: Source, *, stop: asyncio.Event | None = None, **given: Any) -> RunReport:
+    """From beginning to end, clients opened before and closed after."""
+    async with Interpreter(**given) as interpreter:
+        return await interpreter.run(generator, stop=stop)
