@@ -45,7 +45,6 @@ class FaultPlan:
         return total
 
     def in_force(self, at: float) -> tuple[PlannedFault, ...]:
-        """What is in force at that second."""
         return tuple(fault for fault in self.faults if fault.begins <= at < fault.ends)
 
     def lines(self) -> list[str]:

@@ -71,7 +71,6 @@ class Reporter:
         self._resolved[injection.id] = Resolved(injection.step, injection.names, at, None, dict(detail))
 
     def injected(self, injection: Injection) -> None:
-        """It is in force."""
         resolved = self._resolved[injection.id]
         extra = {"at": resolved.at, "parameters": injection.step.parameters, "evidence": injection.evidence}
         self._row(injection.id, injection.names, FaultPhase.INJECTED, {**resolved.detail, **extra})

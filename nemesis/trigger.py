@@ -68,7 +68,6 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         )
 
     def matches(self, line: Mapping[str, Any]) -> bool:
-        """Is it a line of this event?"""
         if line.get("event") != self.event or (self.key is not None and line.get("key") != self.key):
             return False
         detail = line.get("detail")

@@ -105,7 +105,6 @@ class MetadataRequests:
             await auto_create(self._zookeeper, self._config, wanted, brokers, self._random)
 
     async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> control.UpdateMetadataResponse:
-        """From the controller."""
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         if self._manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
             self._cache.update(request)

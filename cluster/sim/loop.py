@@ -5,8 +5,8 @@ that are due at the same time run in the order in which they were made. A step c
 which never waits is charged a millisecond per :data:`STEPS_PER_MILLISECOND` steps, so that a busy loop with a deadline
 ends as it does on a real machine.
 
-Everything that asyncio leaves to chance is ordered here: tasks and futures hash in creation order (see
-``futures``), there are no threads and no executor, and the network draws its latencies from the loop's seed.
+Everything that asyncio leaves to chance is ordered here: tasks and futures hash in creation order (:class:`SimFuture`),
+there are no threads and no executor, and the network draws its latencies from the loop's seed.
 
 It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is asked to stop; ``asyncio.Runner(loop_factory=...)``,
 ``asyncio.start_server`` and ``asyncio.open_connection`` work on it unmodified.
@@ -25,10 +25,40 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from assay.cluster.sim.futures import SimFuture, SimTask, order_of
 from assay.cluster.sim.network import Network
 from assay.cluster.sim.process import PROCESS, Process, Runnable, close_coroutine
 from assay.cluster.sim.server import SimServer
+
+
+class SimFuture(asyncio.Future):  # type: ignore[type-arg]
+    """Its hash is the order in which futures and tasks were first hashed.
+
+    ``asyncio.wait``, ``asyncio.as_completed``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate
+    over those; the default hash is an address, which differs between two runs of one program. A task is hashed when it
+    is created (asyncio registers it in a set), a future when it first goes into one.
+    """
+
+    __slots__ = ("_order",)
+    _order: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._order
+        except AttributeError:
+            order: int = self.get_loop().next_order()  # type: ignore[attr-defined]
+            self._order = order
+            return order
+
+
+class SimTask(asyncio.Task):  # type: ignore[type-arg]
+    """A task of the simulation loop, which knows its process."""
+
+    __slots__ = ("_order", "process")
+
+    _order: int
+    process: Process | None
+    __hash__ = SimFuture.__hash__
+
 
 T = TypeVar("T")
 
@@ -216,7 +246,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _deadlock(self) -> str:
         lines = [f"deadlock at {self._now:.6f} s of virtual time: nothing is ready, no timer is set; pending tasks:"]
-        for task in sorted(asyncio.all_tasks(self), key=order_of):
+        for task in sorted(asyncio.all_tasks(self), key=hash):
             process = getattr(task, "process", None)
             frames = task.get_stack(limit=1)
             where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "not started"
@@ -255,7 +285,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def tasks_of(self, process: Process | None) -> list[asyncio.Task[Any]]:
         """The unfinished tasks of a process, or of the harness, in creation order."""
         tasks = [task for task in asyncio.all_tasks(self) if getattr(task, "process", None) is process]
-        return sorted(tasks, key=order_of)
+        return sorted(tasks, key=hash)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any

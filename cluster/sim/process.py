@@ -83,7 +83,6 @@ class Process:
         return not self.running and not self.dead
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """A task of this process."""
         task: asyncio.Task[T] = self._loop.create_task(coroutine, name=name, context=self.context.copy())
         return task
 

@@ -117,7 +117,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """What the arguments ask for."""
     return Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})
 
 

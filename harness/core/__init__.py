@@ -14,15 +14,15 @@ harness may import it. In the order to read it:
   shows what a generator would do.
 - **interpreter**: ``async with Interpreter(endpoints=, client=, recorder=, concurrency=, runtime=, operation_timeout=,
   seed=, stamps=, on_completion=) as it: await it.run(generator, stop=event)``, as often as wanted, by
-  the same processes; or ``await run(generator, endpoints=, ...)`` for one. Both return a ``RunReport``: counts,
-  exceptions with tracebacks, connections that failed; ``report.unknown`` says why no verdict can be pass.
+  the same processes. It returns a ``RunReport``: counts, exceptions with tracebacks, connections that failed;
+  ``report.unknown`` says why no verdict can be pass.
 - **stamps**: ``Stamps().now()``, strictly increasing nanoseconds since the run began. One instance per run, shared by
   the interpreter (``interpreter.stamps``), the nemesis and the collector of events.
 - **history**: ``HistoryWriter(folder, loop=)`` with ``completed fault event replica flush digest close``;
   ``HistoryReader(folder)`` with ``format paths rows table batches dataset completed digest closed``; the schemas
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
-- **worker** (one task per worker), **blocking** (clients in threads), **alarm** (how the scheduler sleeps), **report**
-  (what a run reports in addition), **transactions** (effects of micro-operations), **printable**.
+- **worker** (one task per worker), **blocking** (clients in threads), **report** (what a run reports in
+  addition), **transactions** (effects of micro-operations), **printable**.
 
 Only ``history`` needs Arrow: a worker process on a node runs clients without it.
 """

@@ -14,7 +14,6 @@ from assay.harness.foreign.edn import Character, Keyword, Map, Set, Symbol, Tagg
 
 
 def to_json(value: Any) -> str:
-    """The text of one value."""
     if value is None:
         return "null"
     if type(value) is int and -(2**63) <= value < 2**63:

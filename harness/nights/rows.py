@@ -141,7 +141,6 @@ READ: Final = _faults(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
 
 
 def table(run: Run) -> pa.Table:
-    """One row."""
     return pa.Table.from_pylist([msgspec.to_builtins(run)], schema=SCHEMA)
 
 

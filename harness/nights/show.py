@@ -68,15 +68,7 @@ def write(tables: Tables, out: Path) -> list[Path]:
     return written
 
 
-def _write_csv(table: pa.Table, path: Path) -> None:
-    csv.write_csv(table, path)
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, path)
-
-
-WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {"parquet": _write_parquet, "csv": _write_csv}
+WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {"parquet": pq.write_table, "csv": csv.write_csv}
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -326,7 +326,6 @@ def _ruled_out(
 
 
 def _combinations(options: Options, faults: Catalogue) -> tuple[tuple[str, ...], ...]:
-    """The faults of each test."""
     from assay.harness.run.faults import combinations, fault_names, replayed
 
     if options.settings.replay is not None:
@@ -335,7 +334,6 @@ def _combinations(options: Options, faults: Catalogue) -> tuple[tuple[str, ...],
 
 
 def _mixes(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
-    """The mixes of each test."""
     from assay.harness.run.workload_mix import combinations
 
     return combinations(options.workload_mix, found.mixes)

@@ -6,7 +6,7 @@
 - where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines),
   with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``; ``judging`` (the history to its judgement)
-- on disk: ``store``, ``versions``
+- on disk: ``store``
 - objects by name: ``named``, ``systems`` (also with a defect or settings); ``variant`` (settings that are drawn)
 
 Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import hashlib
+import platform
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -36,7 +39,6 @@ from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.run.trial import Ended, Trial, Unavailable
-from assay.harness.run.versions import versions
 from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, open_world
 from assay.reports.evidence import look_up
@@ -276,3 +278,32 @@ def close_loop(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
+
+
+PACKAGES: Final = ("assay", "duckdb", "docker", "kazoo", "msgspec", "numpy", "paramiko", "pyarrow", "pytest")
+SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "system_under_test")
+
+
+def versions() -> Mapping[str, str]:
+    """Name to version: this project, Python, the kernel, the packages that a run's result may hang on."""
+    found = {
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "source": source_digest(Path(__file__).parents[2]),
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def source_digest(root: Path) -> str:
+    """Sixteen hexadecimal digits of a SHA-256 over the project's Python files: a commit id that knows local changes."""
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        for path in sorted((root / name).rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

@@ -48,7 +48,6 @@ class Place:
 
 
 def group_scene(anomaly: str, at: Place) -> GroupScene:
-    """The scene of an anomaly."""
     if anomaly == "orphaned-partition":
         return _orphaned_partition(at)
     lease, enter = f"{at.partition}-lock", at.enter("scene-a", 0)

@@ -120,7 +120,6 @@ class Coordinated:
         await self._pulse.close()
 
     def _over(self, code: ErrorCode) -> None:
-        """The generation is over."""
         self.generation = None
         self.ended = code
 

@@ -1,9 +1,9 @@
 """The controller: which broker leads each partition, which topics there are, and what all brokers know of that.
 
 To read in this order: ``leaders`` (pure functions: who leads next), ``term`` (the claim, and the fence of all writes),
-``cluster_state``, ``partitions`` (writes what ``leaders`` decides), ``channel`` and ``broadcast`` (requests to the
-brokers); ``active_term`` (these together, while this broker is the controller); ``work_queue``, ``changes`` (the
-reaction to each trigger) and ``controller`` (the entry: election, and the loop over the queue).
+``cluster_state``, ``partitions`` (writes what ``leaders`` decides), ``broadcast`` (requests to the brokers);
+``active_term`` (these together, while this broker is the controller); ``work_queue``, ``changes`` (the reaction to each
+trigger) and ``controller`` (the entry: election, and the loop over the queue).
 
 Topics: ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``deletion``, ``reassignment``,
 ``preferred``. Requests: ``admin``, ``public_control``, ``shutdown``. On every broker: ``registration``, ``metadata``.

@@ -2,8 +2,8 @@
 
 To read in this order: ``member`` and ``group`` (the states of one group) on ``session_timers``, ``records`` (what lies
 in the offsets topic), ``stored`` (the groups of one of its partitions), ``terms`` (the partitions that this broker
-leads, and so the groups). Then the requests: ``coordinator`` (the entry: terms begin and end, coordinators are found),
-``member_requests``, ``offset_requests`` with ``zookeeper_offsets`` (version 0), ``descriptions``; and ``expiry``.
+leads, and so the groups). Then the requests: ``coordinator`` (the entry: terms begin and end, coordinators are found,
+offsets expire), ``member_requests``, ``offset_requests`` with ``zookeeper_offsets`` (version 0), ``descriptions``.
 ``points`` are events at which a coordinator may be killed, ``traits`` what a historic defect changes. ``draft`` is the
 earlier design of coordination.
 

@@ -36,7 +36,6 @@ def to_json(value: Any, what: str) -> str:
 
 
 def op_row(completed: Completed) -> OpRow:
-    """The row of an operation."""
     argument, result = completed.operation.argument, completed.completion.result
     return (
         completed,
@@ -46,7 +45,6 @@ def op_row(completed: Completed) -> OpRow:
 
 
 def ops_batch(rows: Sequence[OpRow]) -> pa.RecordBatch:
-    """Rows of ``ops``."""
     all_completed = [row[0] for row in rows]
     operations = [completed.operation for completed in all_completed]
     completions = [completed.completion for completed in all_completed]
