@@ -4,8 +4,6 @@ The SQL finds *all* instances of one anomaly and keeps them in the table ``found
 joins the operations that contradict each other back to them. Numbers and names only: sentences are made in Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final

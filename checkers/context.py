@@ -3,8 +3,6 @@
 For the reader of a finding, never for a verdict: events carry their nodes' clocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec

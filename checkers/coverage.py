@@ -12,8 +12,6 @@ count; or at the settled end if that is lower (what is missing then is the loss 
 A register has recovered with the first write or CAS that was acknowledged, and the first read that was answered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """Checks that a history's files are whole, and that they are those that its run left. Errors name file and row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -6,8 +6,6 @@ them. Families of
 your own go after these: ``judge(..., families=(*FAMILIES, mine))``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -5,8 +5,6 @@ only if nothing speaks against it; every reason to doubt is named. Checks about 
 run, and a run that was not closed may lack operations, so a value without a sender proves nothing there.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -13,8 +13,6 @@ partition moves it has the replicas of both assignments, so a rejected move is j
 not.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View

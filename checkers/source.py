@@ -1,7 +1,5 @@
 """Gives an engine a history's data sets, no matter who wrote them, as views with exactly the columns of the format."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -3,8 +3,6 @@
 Columns are given as SQL has them: ``order="call, op, sub"``. Where nulls stand is said here alone.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS

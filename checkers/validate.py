@@ -8,8 +8,6 @@ then looked up in its file. One error names file, row (the file's first is row 1
 What is *not* asked: whether the operations make sense. That is what checks are for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto

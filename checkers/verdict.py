@@ -1,7 +1,5 @@
 """What a check says: findings, and a verdict that is never a guess."""
 
-from __future__ import annotations
-
 import enum
 
 import msgspec

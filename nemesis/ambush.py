@@ -9,8 +9,6 @@ The file of orders (:class:`assay.cluster.system.Holdable`) is that of the fault
 other.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A fault acts on machines that are being broken on purpose, through a user's syst
 may end the run: what was raised is reported, in full where it was not foreseen.
 """
 
-from __future__ import annotations
-
 import asyncio
 import traceback
 from collections.abc import Coroutine

@@ -6,8 +6,6 @@ monotonic clock is right: timeouts and leases that are counted by it must not no
 Proof: the clock was read, and was wrong by that much.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ ended, and the delay is recorded; with ``hold`` the process that wrote the event
 In every case :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
 it is cancelled and on errors, and it may be called again."""
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import random

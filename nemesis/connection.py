@@ -13,8 +13,6 @@ A connection is known by who opened it, to which node and port; a new one betwee
 counters of the rules. On the controller's nothing is said unless something happens: combine it with another fault.
 """
 
-from __future__ import annotations
-
 import enum
 import random
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ Each is a fault that there is already, with another target. What harness and wor
 cut. Proof as for ``stop``, ``kill`` and partitions.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Final

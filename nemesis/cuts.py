@@ -9,8 +9,6 @@ When a node's rules are re-made its remaining links are open between the two cal
 this happens only when overlapping partitions share a node.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,6 @@ own, at either end, between the injection and the heal. Not every link need carr
 nothing to some peers), hence one and not all; links that stayed quiet are listed in the evidence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

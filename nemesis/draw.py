@@ -14,8 +14,6 @@ Faults for which there is no time, companions included, are named in ``Schedule.
 Same arguments, same schedule.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 

@@ -9,8 +9,6 @@ time. Proof, in addition to the counters of dropped packets: ZooKeeper listed se
 none of them at the heal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ Resets themselves pass. The shapes are those of :mod:`assay.nemesis.partition`; 
 rules.
 """
 
-from __future__ import annotations
-
 from assay.nemesis.cuts import Manner
 from assay.nemesis.partition import Partition
 from assay.nemesis.shape import Shape

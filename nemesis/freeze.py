@@ -8,8 +8,6 @@ Nothing can be asked of a frozen machine, so no other fault may hold it, and the
 Proof: what froze it saw it frozen after the injection and at the heal, and the same process runs before and after.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any

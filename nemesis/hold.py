@@ -15,8 +15,6 @@ taken effect. At the heal the orders are withdrawn first, then the processes tha
 Proof: the process was seen stopped at the heal, and the last line of its event log is the event asked for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a fault does to its targets, in the terms in which checks and reports ask."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

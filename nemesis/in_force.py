@@ -1,7 +1,5 @@
 """The faults injected and not healed, and what follows from them for the next one: which nodes it may hit."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 

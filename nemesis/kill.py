@@ -6,8 +6,6 @@ rules, so a partition stays in force over a kill and the restarted process comes
 Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 ``n1|n2`` is cut both ways; ``n3<-zk1``: n3 alone drops what arrives from zk1.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -13,8 +13,6 @@ no replicated log promises to do without.
 Same arguments, same schedule.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final

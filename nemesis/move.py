@@ -10,8 +10,6 @@ Proof: the key's replicas were seen on other servers, as the system says: soon a
 them moved on, or else at the heal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence

@@ -9,8 +9,6 @@ connections cannot be made either way. What remains open is that which already w
 other kinds. Proof: the counters at the end that drops.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

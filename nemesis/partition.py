@@ -20,8 +20,6 @@ the other kind). Who is cut from whom is a function of the targets and of the pa
 shuffle.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Sequence

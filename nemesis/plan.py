@@ -1,7 +1,5 @@
 """A schedule as a display shows it: one line per fault, when it is in force, and for how long altogether."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from assay.nemesis.schedule import Record, Schedule

@@ -7,8 +7,6 @@ Proof: that of the kill, and what each file lost. That may be nothing, where all
 each loss whether bytes that were not are gone, and fails when they are not.
 """
 
-from __future__ import annotations
-
 import random
 from typing import cast
 

@@ -1,7 +1,5 @@
 """What faults of processes share: which targets they draw, and how they read a process's state."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

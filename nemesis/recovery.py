@@ -1,7 +1,5 @@
 """After the heal: waits until the targets of a fault serve again, while the nemesis goes on."""
 
-from __future__ import annotations
-
 import asyncio
 
 from assay.cluster import zookeeper

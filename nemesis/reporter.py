@@ -3,8 +3,6 @@
 Times that a row's detail gives are seconds of the run; the row's own time is the history's stamp.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ A process that does not end is a fault that failed; it is killed at the heal, or
 Proof: the process was running before, had ended by itself after SIGTERM, and another incarnation runs afterwards.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Mapping, Sequence

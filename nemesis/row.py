@@ -1,7 +1,5 @@
 """The rows of the history's ``faults`` table, as the conductor reports them."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import asdict
 from typing import Any

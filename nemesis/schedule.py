@@ -10,8 +10,6 @@ In JSON, ``type`` distinguishes them: ``{"type": "schedule", "seed": 7, "steps":
 Unknown fields are errors: a misspelled ``duration`` must not become a default.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """The shapes of a partition, and whom each isolates; :mod:`assay.nemesis.partition` says what they are."""
 
-from __future__ import annotations
-
 import enum
 
 from assay.nemesis.target import Kind

@@ -7,8 +7,6 @@ What an fsync has not ended for is not on the disk; a system that counts on it b
 node's count of fsyncs that were slow; of the second one, that such a one was under way, and the proof of the loss.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ Proof: the process was seen stopped (``T`` in ``/proc/PID/stat``) after the inje
 same incarnation.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any

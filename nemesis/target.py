@@ -10,8 +10,6 @@ and the record distinguishes the two.
 ``all`` does not kill ZooKeeper.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import random

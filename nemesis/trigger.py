@@ -9,8 +9,6 @@ What came to pass in between is recorded as the delay from trigger to action, as
 "exactly after event X" a trigger says ``hold``: the process that wrote the event stands still until the step has acted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ A trigger with ``hold`` lays an ambush (:mod:`assay.nemesis.ambush`): its step a
 event is seen stopped at it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

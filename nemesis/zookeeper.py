@@ -8,8 +8,6 @@
 Of several ZooKeeper nodes either one is hit, and the ensemble goes on, or all are. Proof as for ``stop`` and ``kill``.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

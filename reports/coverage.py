@@ -4,8 +4,6 @@ That nothing was found says little unless one also sees how much was looked at; 
 that was not judged stand in the same table as the others, and are never counted as good.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 from typing import Final

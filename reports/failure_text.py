@@ -7,8 +7,6 @@ what was missing, because a run that proves nothing is not a pass.
 A pure function of data; reading the history is left to the caller.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice

@@ -1,7 +1,5 @@
 """The faults of a run as bands on the time axis: injected to healed, healed to recovered, and what went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -3,8 +3,6 @@
 What is missing is None or empty; what is there but cannot be read becomes a sentence for the page.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar

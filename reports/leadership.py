@@ -5,8 +5,6 @@ know: it goes on believing until it says that it follows, resigns, begins a new 
 is kept apart, because that is where stale leaders accept what will be lost. Nothing here proves anything.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ the lanes, findings with their operations, faults. A run that was cut short, has
 one, still makes a report, which says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

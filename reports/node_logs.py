@@ -4,8 +4,6 @@ Nodes' clocks are taken to be the harness's, so lines of different nodes stand i
 proves. Of a long run the lines nearest to a finding or to a change of a fault are kept, at most ``MOST_LINES``.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ A run has more operations than a page can show. It draws those that findings nam
 ran at about the same time, and every k-th of the others; it always says how many of how many are shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -6,8 +6,6 @@ in which no tag can end; and the page's content policy lets only its own scripts
 from anywhere, so that even a mistake here would not execute what a system wrote.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

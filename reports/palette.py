@@ -4,8 +4,6 @@ Fault bands are a warm tint that lies behind everything; one red is kept for wha
 a second reading. Nodes take the eight tones in order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """One panel of the timeline: frame, axis, fault bands, lanes and legend, the same in all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final

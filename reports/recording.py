@@ -4,8 +4,6 @@ Everything that grows with the run is counted, grouped and sampled in SQL; Pytho
 history may be cut short, or lack data sets that it never had: those are empty.
 """
 
-from __future__ import annotations
-
 from typing import Final, Self
 
 from assay.checkers.engine import DuckDB, Row

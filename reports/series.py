@@ -6,8 +6,6 @@ begin of an outage stands where it began, and is measured from when an open loop
 stalls must not be excused for the calls that it held up (coordinated omission, G. Tene, "How NOT to Measure Latency").
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -6,8 +6,6 @@ test may have chosen is shown by hover labels, which Bokeh escapes, and as label
 switched off (``plain``): Bokeh would fetch a typesetter for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -3,8 +3,6 @@
 Like all events these are what each node says, by its own clock, for display only.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the broker promises of every log, on top of what a workload forbids."""
 
-from __future__ import annotations
-
 import msgspec
 
 from assay.checkers.contract import Contract

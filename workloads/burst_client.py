@@ -13,8 +13,6 @@ acknowledged, ``fail`` where all certainly failed; each set has an outcome of it
 are those of ``assay.workloads.log_operations``.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any, Final

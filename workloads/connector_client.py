@@ -14,8 +14,6 @@ hold ended with the last operation under it. A generator finds them in ``over``,
 did not begin in the operation that reports it has an unknown outcome, for it was called earlier than that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

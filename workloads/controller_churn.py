@@ -6,8 +6,6 @@ operations. It deletes and touches topics among the latest it has meant to make,
 that there is no such topic is an answer, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -12,8 +12,6 @@ f          argument                    result
 that is a fact for the ownership checks, which read events, and none for the log checks, so it has no effects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -5,8 +5,6 @@ A member learns what it owns and owns no more while it polls, and reports it wit
 it can give. Sends and log ends are those of ``assay.workloads.log_client``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The mixes of workloads with consumer groups; see ``assay.workloads.mixes``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

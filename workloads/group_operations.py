@@ -30,8 +30,6 @@ and does nothing else for so long, and goes on then as if nothing had happened, 
 rejected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

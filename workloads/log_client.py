@@ -7,8 +7,6 @@ repeats definite failures by itself, within its time limits, which lie below the
 Positions are the client's own: a new process starts again, where the operation says.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

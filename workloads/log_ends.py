@@ -4,8 +4,6 @@ The public ListOffsets does not return the epoch, without which no one can say w
 violation: the broker answers a private request for it (``EndOffsetsRequest``), by the same rules.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -14,8 +14,6 @@ The argument is a list of values, whose messages are the client's own business, 
 ==============  ===============================================================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """How the history names what the client library names: topics, partitions, nodes, errors."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.system_under_test.client.errors import ClientError

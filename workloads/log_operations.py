@@ -35,8 +35,6 @@ Values are whole numbers, unique in the run, and are never derived from a clock 
 counts. The values of sentinels, which end each partition after the last heal, are below zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final

@@ -4,8 +4,6 @@ Their values lie far above those of the workload's own sends, each generator's i
 once in a run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The mixes of the broker's workloads: ``--workload-mix`` chooses among them, docs/mixes.md says what each is for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -20,8 +20,6 @@ is not kept waiting; if that fails the commit certainly did not happen. A strang
 (``neighbour``). Besides these there are an administrator's operations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -7,8 +7,6 @@ A set that is rejected, by a leader without enough followers or by one that is j
 while others of the same client wait behind it.
 """
 
-from __future__ import annotations
-
 from assay.checkers.contract import forbid
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES

@@ -10,8 +10,6 @@ pytest workloads/test_controller.py -k moves --nodes=4 --nemesis=kill
 pytest workloads/test_controller.py --replay=schedules/zombie-controller.json --time-limit=50 --defect=zombie-controller
 """
 
-from __future__ import annotations
-
 from assay.checkers.contract import forbid
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import COMPLETENESS

@@ -8,8 +8,6 @@ and in its generation, what members own in theirs, and what they read as what an
 fresh group reads everything from the beginning, and the members that worked read on to the end from where they stand.
 """
 
-from __future__ import annotations
-
 from assay.checkers.contract import forbid
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES, SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES

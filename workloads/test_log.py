@@ -4,8 +4,6 @@ pytest workloads/test_log.py --nemesis=partition
 pytest workloads/test_log.py --cluster=sim --nemesis=kill --repeat=300 -q
 """
 
-from __future__ import annotations
-
 from assay import (
     LIVENESS_ANOMALIES,
     LOG_ANOMALIES,

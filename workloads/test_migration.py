@@ -7,8 +7,6 @@ A new owner of a partition reads on from what was committed last, wherever that 
 acknowledged is never followed by a lower one.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from assay.harness.core.generator import Generator, mix

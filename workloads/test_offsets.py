@@ -9,8 +9,6 @@ of them commits on purpose as a member of the generation before. To another grou
 Of one partition hardly ever anything is committed, and it is asked for as often as the others.
 """
 
-from __future__ import annotations
-
 from assay.checkers.contract import forbid
 from assay.checkers.groups.family import GROUP_ANOMALIES
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES

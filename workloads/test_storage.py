@@ -10,8 +10,6 @@ through the run and all over the log at its end. Records have few sizes, multipl
 the wrong place finds another record there as often as not, and gets a valid answer rather than nonsense.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from assay.checkers.contract import forbid

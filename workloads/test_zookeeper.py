@@ -3,8 +3,6 @@
 pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from kazoo.client import KazooClient

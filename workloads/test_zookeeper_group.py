@@ -7,8 +7,6 @@ There are no generations: only time separates one owner from the next, so what i
 members certainly held the same partition. At the end a fresh group reads everything from the beginning.
 """
 
-from __future__ import annotations
-
 from assay.checkers.contract import forbid
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS

@@ -20,8 +20,6 @@ f             argument                                                result
 not happen; one whose outcome is unknown may come at any time later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ What is changed is changed back soon, since a change in each direction has its o
 something is asked for that must be rejected, and looked at afterwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """DuckDB in this process: what serves a test run, and all that one machine can hold on its disk."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Sequence

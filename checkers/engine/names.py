@@ -5,8 +5,6 @@ half read few rows. So relations of few rows are kept in this process, and DuckD
 else (the text is one for both engines). Spark gets a relation only when a query reads it together with others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ It takes seconds to start, so a pytest session keeps one. Each ``Spark`` engine 
 own views.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What goes wrong in the JVM, as an ``EngineError`` of one line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final

@@ -9,8 +9,6 @@ Small histories are judged without generated code: compiling Java for each of so
 as long as running them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final

@@ -17,8 +17,6 @@ number is not known, nothing is claimed.
   and nothing is claimed where a loss of power may cut the log.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View

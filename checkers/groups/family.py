@@ -20,8 +20,6 @@ that has none), ``owner`` the member's or consumer's id:
 Each check is a family of its own, so that a history owes no data for what it has nothing of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

@@ -15,8 +15,6 @@ it cannot know of an acquire; where the contract says so (``fenced_by_requests``
 Operations of unknown outcome are dropped: whether they were accepted is not observed.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

@@ -9,8 +9,6 @@ What a coordinator stored is in the brokers' event logs: ``group-generation`` (`
 that a generation went into the offsets topic.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View

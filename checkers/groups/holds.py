@@ -15,8 +15,6 @@ partition and epoch, at any time: giving a partition up does not make room for a
 number would no longer distinguish them. Without epochs two certain holds of different owners must not overlap.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

@@ -12,8 +12,6 @@ did, all that comes after goes on from there, and what had been called by its re
 this asks for more than a register, which may be written back, and needs no unique values.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View

@@ -21,8 +21,6 @@ without owner that outlasts the deadline inside one stretch is orphaned. Not fou
 and do not read it (``unseen``). The topic of ``orders-3`` is what is left without the number.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

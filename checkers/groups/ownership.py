@@ -11,8 +11,6 @@ log's order is (node, incarnation, seq), ZooKeeper's is the zxid. What they read
 Each is a family of its own, so that a history lacking one kind of event owes no data for it.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View

@@ -11,8 +11,6 @@ Nothing is asked of a single member: those beyond the partitions own nothing, ri
 members give up after so many retries tolerates this anomaly, and says why. Not found: a group without a drain.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds

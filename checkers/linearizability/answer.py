@@ -1,7 +1,5 @@
 """One key's history to what is said of it: a value that travels between processes and machines."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Final

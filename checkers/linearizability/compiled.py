@@ -4,8 +4,6 @@ Importing numba and compiling cost seconds, which those who only read a model ne
 With ``NUMBA_DISABLE_JIT=1`` everything runs as plain Python, slower by two orders of magnitude, for a debugger.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar, cast
 

@@ -21,8 +21,6 @@ All memory belongs to the caller (``workspace``): ``advance`` stops wherever an 
 or its budget is spent, and goes on from there when called again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

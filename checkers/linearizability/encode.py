@@ -9,8 +9,6 @@ a key depends on its own operations only, no matter which others there are and w
 What ended fail did not happen, and what ended info and reads only says nothing: both are left out here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

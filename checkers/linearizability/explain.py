@@ -1,7 +1,5 @@
 """Why the search stopped: the operation without a place, what was possible before it, and the longest order found."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

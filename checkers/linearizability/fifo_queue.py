@@ -6,8 +6,6 @@ overlap the one dequeued first must have been in front, and a value that was nev
 An enqueue that breaks this is refused at once, instead of when the dequeues come.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Sequence

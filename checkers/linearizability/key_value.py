@@ -10,8 +10,6 @@ And an append that a read must follow, with no write that could come in between,
 at once, instead of when the read comes.
 """
 
-from __future__ import annotations
-
 import sys
 from bisect import bisect_left
 from collections.abc import Sequence

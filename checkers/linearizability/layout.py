@@ -8,8 +8,6 @@ A row of integers is a configuration: the state; a bit per slot for what is *don
 *optional*; the groups' counts; and a mark of the search's own.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The models that come along: register, CAS register, key-value with append, mutex, FIFO queue, set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Final
 

@@ -7,8 +7,6 @@ and a key for which that is too little is searched once more with nothing next t
 left of its time.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Generator, Mapping, Sequence

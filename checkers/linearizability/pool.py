@@ -6,8 +6,6 @@ how either side learns that the other is gone. One that dies makes the key that 
 place.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

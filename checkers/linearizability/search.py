@@ -4,8 +4,6 @@ The algorithm is picked for each key from the model and the data. A register who
 zones of its values, in near-linear time; everything else by the compiled search. The choice is noted in ``examined``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Drives the compiled search of one key: memory when it asks for some, the clock, the answer."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace

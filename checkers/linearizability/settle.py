@@ -3,8 +3,6 @@
 Rule 6 of the compiled search (``core``).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said of each key, made into a judgement of the history: the same words wherever its keys were searched."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Final

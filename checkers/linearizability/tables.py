@@ -3,8 +3,6 @@
 All memory belongs to the caller (``workspace``), which makes it larger where it is full.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 import numpy as np

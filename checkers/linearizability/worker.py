@@ -7,8 +7,6 @@ cannot be loaded; each further one a list of (number, history), and limits; each
 as soon as it is searched. It ends with the pool, however that ends: the other side of the connection is then closed.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

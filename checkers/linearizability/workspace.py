@@ -5,8 +5,6 @@ that an interned model has reached. The search stops before the array that would
 of states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final

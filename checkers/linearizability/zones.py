@@ -10,8 +10,6 @@ Conditions, key by key: reads and plain writes only, no value written twice, non
 value's zone begins before everything. A write that ended info counts only if its value was read.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -9,8 +9,6 @@ the same partition of the topic's earlier life, it is ``resurrected`` where the 
 before the poll was called; and so is a record of the earlier life in its own name.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View

@@ -4,8 +4,6 @@ Only ends under a known leader epoch count, against what was known, under the sa
 returned before. Where the contract declares ends to be linearizable, rule U (``order``) has them in any epoch.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, capital

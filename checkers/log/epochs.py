@@ -17,8 +17,6 @@ These checks read events of the nodes and what lay on their disks after the run;
 many.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital

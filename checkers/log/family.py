@@ -33,8 +33,6 @@ unknown offsets, unfinished drains and gaps in raw offsets. Known misses: the or
 not end ok, and between the polls before and after such a poll if it showed any record.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Family

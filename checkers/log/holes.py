@@ -5,8 +5,6 @@ watermark its node had noted; between the two a member of the in-sync set may la
 A replica that does not say where it starts (a compacted log) is not judged.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View

@@ -1,7 +1,5 @@
 """The parts of a log's key: ``orders#2-0`` is partition 0 of the second topic that was called ``orders``."""
 
-from __future__ import annotations
-
 
 def topic_of(key: str) -> str:
     """SQL: ``orders#2`` of the column ``key`` with ``orders#2-0``."""

@@ -1,8 +1,6 @@
 """What a log may hold: one value per offset, one offset per value, and no value that was not sent, or whose send
 failed."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital

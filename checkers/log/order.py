@@ -10,8 +10,6 @@ offset, so that log end reads, where the contract declares them linearizable, fi
 of 2^61 or more, which no log can have and only a damaged record claims, has no place here: other checks report it.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds

@@ -8,8 +8,6 @@ nothing. Adjacent offsets need no ranks, so only pairs with a gap are ranked and
 A poll that did not end ok and yet showed records breaks its chain: it is not known how far it moved the consumer.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital

@@ -9,8 +9,6 @@ reported log start apart, and a hole is one even if no one knows what was there.
 what has gone.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital

@@ -6,8 +6,6 @@ that it had noted itself. Compared are common positions alone, so that logs whic
 compacted ones, agree.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital

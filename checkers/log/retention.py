@@ -13,8 +13,6 @@ A start that goes back is one only where the same life of the same node says so 
 their own, so that of a new leader may rightly be lower.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds

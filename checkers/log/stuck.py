@@ -6,8 +6,6 @@ the latest of: the record's acknowledgement, the end of the last fault, the read
 contract's ``reading_deadline`` has passed by the call of such a poll, and several of them lie in its last half.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds

@@ -7,8 +7,6 @@ where the contract declares those to be linearizable. An answer whose own record
 wrong at any time.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital

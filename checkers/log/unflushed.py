@@ -17,8 +17,6 @@ drain ended at or below it. Until something of the kind is known it accuses no o
 before the heal or after it, is judged by what it shows.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Sequence

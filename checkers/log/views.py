@@ -10,8 +10,6 @@ the content of that offset was settled. The settled end does not have this prope
 may rightly land behind it), so it counts only against what was there before the sentinel was called.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import View

@@ -14,8 +14,6 @@ stand in the way of each other, and those left over may never have happened. A c
 three is found. An instance of ``counter-order`` is one late call, however many places it came too late for.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, doubts, seconds

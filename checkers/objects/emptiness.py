@@ -11,8 +11,6 @@ instant from its call to its return: by cover, since at each instant it may be a
 elements count as often as they are inside.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View

@@ -4,8 +4,6 @@ A kind names its object: ``counter-add``, ``set-read``, ``queue-dequeue``. Histo
 keys whose object the reader could not find out are reported here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

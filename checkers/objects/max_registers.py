@@ -22,8 +22,6 @@ operations as rule U wants them. A read of u still finds u: e(u) is strictly bel
 2u + 2.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

@@ -15,8 +15,6 @@ outnumber dequeues (Hall 1935; who may take whom depends on one threshold): one 
 outcome may have taken any one element of its queue: n of them excuse n losses.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, doubts, seconds

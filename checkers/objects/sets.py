@@ -16,8 +16,6 @@ certainly fail may rightly be missing; the only anomaly found of it is that it w
 Reads that lack an element are counted, not listed: those called after a moment, less those of them that show it.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

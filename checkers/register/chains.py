@@ -8,8 +8,6 @@ every value points at the one its CAS expected; then, again and again, at what t
 log2(n) + 1 rounds. Values that still point at a CAS then are in a circle, or hang from one: nothing ever began it.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import View, build, doubts

@@ -6,8 +6,6 @@ and failed CAS operations that do not return the current value (they are dropped
 own, so that a history without a CAS owes no data for it.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Family

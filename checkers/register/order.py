@@ -11,8 +11,6 @@ ones end finds it: O(n log n).
 An instance is one late call, however many values it came too late for.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds

@@ -1,7 +1,5 @@
 """What a register may return: only what was written, not before it was written, and each value overwritten once."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds

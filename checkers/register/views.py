@@ -20,8 +20,6 @@ An info write is kept iff its value was read or a kept CAS expected it; with uni
 was not observed may as well never have happened. Info reads and failed operations are dropped.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import View

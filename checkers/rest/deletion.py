@@ -7,8 +7,6 @@ again, for which two looks are enough. Topics of one name are distinguished by t
 not be able to make topics by asking for them.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds

@@ -1,7 +1,5 @@
 """The family of checks that read ``looks``: whatever a run began must have come to its end when it is over."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Family, seconds

@@ -13,8 +13,6 @@ A row ``look`` is written when its look is complete. What else the rows say is i
 - ``folder``, ``segment``: what lies on a disk.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import View

@@ -6,8 +6,6 @@ move is over, and the files of a replica that went are still on its disk. The se
 since a move may end while one is taken. At rest no client writes, so that the new replicas gain on the leader.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

@@ -4,8 +4,6 @@ Compared are leader epochs: that of the state in ZooKeeper, and the highest that
 Versions of the znode prove nothing, since a leader changes the in-sync set without telling its followers.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

@@ -4,8 +4,6 @@ It can when it is assigned, its broker is registered, it obeys the present leade
 and obeys it, too. At rest no client writes, so that it gains on the leader in any case.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

@@ -7,8 +7,6 @@ replica's high watermark, of which a damaged log has none. By time it is due whe
 fault is in force.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds

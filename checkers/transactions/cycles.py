@@ -5,8 +5,6 @@ and a short one of each; ``words`` describes it. One instance is one component, 
 that it has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -19,8 +19,6 @@ no such edge spans no cycle crosses. So the nodes in order of their calls fall a
 leave a window, or lie in one of a single node, are no candidates: one running maximum.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import View

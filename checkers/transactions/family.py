@@ -10,8 +10,6 @@ Lists are a family of their own, so that a history of registers owes no data for
 cycles that need time, which the contract must declare (``transaction_order``).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import Family

@@ -8,8 +8,6 @@ in one of them (``duplicate-elements``), and any two reads of a key alike as far
 (``incompatible-order``).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital

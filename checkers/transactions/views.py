@@ -13,8 +13,6 @@ start at position 0, so they are prefixes of one order iff all agree on the elem
 where they do not are *disordered*, reported as such, and give no edges.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.checkers.check import View

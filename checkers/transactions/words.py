@@ -1,7 +1,5 @@
 """A cycle of dependencies in words: one sentence for each of its edges, which says why the edge holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """``assay check PATH``: judges a stored history, or one from elsewhere."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

@@ -1,7 +1,5 @@
 """What all verbs of the ``assay`` command share: exit codes, wrong input, the parser, types of arguments."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

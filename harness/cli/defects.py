@@ -1,7 +1,5 @@
 """``assay defects``: the defects that a system has built in, for ``--defect``."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``assay doctor``: what this machine can do, and what to install."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How far long work is, and how much longer it may take: one line on a terminal's standard error, nothing elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

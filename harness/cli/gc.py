@@ -1,7 +1,5 @@
 """``assay gc``: deletes old runs."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """``assay generate MODEL``: writes a synthetic history of any size, with anomalies planted in it."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """``assay heal``: undoes what sessions that were killed left behind."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """``assay image build``: the image that Docker nodes run."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

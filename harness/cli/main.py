@@ -4,8 +4,6 @@ Exit codes: 0 pass (or done), 1 fail, 2 unknown, 64 wrong usage or unreadable in
 Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """``assay nights add`` and ``assay nights show``: the runs of many nights."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

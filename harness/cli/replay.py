@@ -1,7 +1,5 @@
 """``assay replay RUN``: does a stored run again and compares."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``assay report PATH``: writes a run's page again."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

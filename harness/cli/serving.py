@@ -4,8 +4,6 @@ Any program that needs the system can use it, the test suites of other people's 
 reachable from this machine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """``assay shrink RUN``: makes the schedule of a failing run small."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

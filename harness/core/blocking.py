@@ -5,8 +5,6 @@ behind, and must not take a thread that another client needs. Such a client shou
 a thread that never returns keeps the interpreter from exiting. There are no threads in the simulation.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What a user writes to drive their system: one client per process of the history."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ client's own retries either) or ``info`` (indeterminate: it timed out, the conne
 doubt a client says ``info``; a false ``fail`` makes false alarms.
 """
 
-from __future__ import annotations
-
 import enum
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Text of unknown origin on one line of a terminal: nothing in it that moves the cursor, changes colours or hides."""
 
-from __future__ import annotations
-
 
 def printable(text: str) -> str:
     """``text`` with every character that is not printable, line ends among them, as its escape (``\\x1b``)."""

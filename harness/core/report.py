@@ -1,7 +1,5 @@
 """What a run reports in addition to its history: counts, and all that went wrong in the harness and its clients."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from dataclasses import dataclass, field

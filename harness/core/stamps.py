@@ -5,8 +5,6 @@ one nanosecond above the last one. The running loop's clock is the only source: 
 where many things happen at one instant.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -12,8 +12,6 @@ key is one, else the value, null for what was never written. In ``effects`` each
 What a transaction read is known only if it ended ok; else only what it meant to write is recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

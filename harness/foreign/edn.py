@@ -9,8 +9,6 @@ A file holds values one after another, or one vector (or list) of them, in which
 is parsed as a whole from a buffer that grows until it fits, so memory is bounded by the largest one.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator

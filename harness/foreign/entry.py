@@ -1,7 +1,5 @@
 """What one map of a history, or one line of a log, says: a process calls something, or that comes to an end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final

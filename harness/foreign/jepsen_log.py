@@ -9,8 +9,6 @@ completion once it has come, so an operation took place within its lines; a time
 less. What follows a value is the error.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -12,8 +12,6 @@ versions print it under a tag of its own; most as a plain vector, which a compar
 What does not fit that afterwards is an error that asks for ``TUPLES`` or ``NONE``; it is never guessed twice.
 """
 
-from __future__ import annotations
-
 import enum
 from pathlib import Path
 from typing import Any, Final

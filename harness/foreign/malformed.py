@@ -1,7 +1,5 @@
 """The one error of a file that cannot be read as what it is said to be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final

@@ -5,8 +5,6 @@ result of one that ended ``:ok`` is kept; what others ended with is their ``erro
 that has the time of the one before it counts as one nanosecond later: the order in the file decides.
 """
 
-from __future__ import annotations
-
 import enum
 from array import array
 from collections.abc import Mapping

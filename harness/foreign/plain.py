@@ -4,8 +4,6 @@ Numbers, strings, booleans and nil are JSON's own; vectors and lists become arra
 What JSON has nothing for is an object with one entry, that says what it is: ``{"keyword":"a"}``, ``{"map":[[k,v]]}``.
 """
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from typing import Any

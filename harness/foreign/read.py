@@ -1,7 +1,5 @@
 """A file to its operations."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

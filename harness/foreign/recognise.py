@@ -1,7 +1,5 @@
 """Which format a file is in, by how it begins."""
 
-from __future__ import annotations
-
 import enum
 import stat
 from pathlib import Path

@@ -3,8 +3,6 @@
 A history judged as something else than what it is would pass or fail for no reason, so what does not fit is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The text of a file, piece by piece, with an account of how much of it has been read."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ A file is written under a hidden name and renamed in, so that a reader sees a ru
 it is now. A run's name does not depend on where it was added from: added again, it takes the place of what was there.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ A run is not judged again; ``assay check`` does that. What cannot be read, contr
 is a row all the same, without a verdict, so that it is never taken for a pass.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

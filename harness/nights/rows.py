@@ -4,8 +4,6 @@ A run is one row of one file, so a run is in the data set with everything that b
 nanoseconds since the run began, as in its history, unless a name says seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from types import UnionType
 from typing import Any, Final, get_args, get_origin

@@ -1,7 +1,5 @@
 """The tables as text, as one JSON object, and as files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

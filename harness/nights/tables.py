@@ -6,8 +6,6 @@ says it must be reported by; a failure with others only is counted as a failure 
 is in no zoo any forbidden anomaly will do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Only the standard library and pytest are imported here: this module is loaded in
 environment that has the plugin, also where no experiment is tested.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

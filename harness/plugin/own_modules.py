@@ -5,8 +5,6 @@ path than ``import assay.workloads`` does. Left alone, pytest would load it a se
 An installed package has no links, and nothing happens here.
 """
 
-from __future__ import annotations
-
 import importlib
 import traceback
 from functools import cache

@@ -1,7 +1,5 @@
 """Progress inside pytest: written around its capturing, through its own terminal reporter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

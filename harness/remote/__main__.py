@@ -1,7 +1,5 @@
 """``python -m assay.harness.remote --client MODULE:CLASS``: one worker process on a real machine."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

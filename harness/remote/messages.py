@@ -10,8 +10,6 @@ end of the line   no one waits any more: the operation under way may end, then t
 Operations and results are what JSON can say: a tuple arrives as a list, and the keys of a mapping as text.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, TypeVar
 

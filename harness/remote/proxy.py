@@ -4,8 +4,6 @@ Only what the client says is known. A connection that is lost once an operation 
 that has it then opens another, as often as it takes, and so finds a process that was started again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace

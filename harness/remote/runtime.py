@@ -1,7 +1,5 @@
 """What clients get from the real world, in the harness and in worker processes; the simulation has its own."""
 
-from __future__ import annotations
-
 import importlib
 import random
 import time

@@ -6,8 +6,6 @@ that was paused would. So the end of a connection is no reason to drop a request
 for as long as an operation may take, and only then is the client closed.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

@@ -4,8 +4,6 @@ It owns the world's event loop from set-up to tear-down and writes the run's fil
 ``run.json`` from the first moment, ``settings.json``, ``verdict.json`` and ``report.html`` after the judgement.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import hashlib

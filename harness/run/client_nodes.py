@@ -1,7 +1,5 @@
 """The nodes that a workload's clients live on, as nodes of one more role of the system that is tested."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace

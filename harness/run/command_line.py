@@ -1,7 +1,5 @@
 """A run as a pytest command: the defaults of its options, and what to type to do it again."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Final
 

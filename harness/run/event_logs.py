@@ -6,8 +6,6 @@ a node said is lost. A node that cannot be followed any more is a problem of the
 operations are what counts.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final

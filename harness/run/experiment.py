@@ -10,8 +10,6 @@ failure), and the test itself drives, heals, drains and judges.
         return traffic(KEYS) | drain(KEYS, seconds=30)
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The faults that the options ask for: which runs that makes, and which of them a system cannot have."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 

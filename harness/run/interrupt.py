@@ -1,7 +1,5 @@
 """Ctrl-C, twice: the first asks the run to stop, heal, check and report; the second stops everything at once."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

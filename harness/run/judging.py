@@ -1,7 +1,5 @@
 """A run's history to its judgement: by the checks of its contract and, where the experiment names one, by a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Finds what an option names as ``package.module:Class``, in installed packages or in the current folder."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os

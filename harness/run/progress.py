@@ -4,8 +4,6 @@ The line is made from a :class:`Tally` that the interpreter's and the conductor'
 reads the real clock, which no recorded value depends on: in the simulation thirty seconds pass in one or two.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

@@ -4,8 +4,6 @@ The looks go into the history, and what did not come to its end in time is for t
 rest costs two looks, since what only one of them shows may have changed while it was taken.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ that a part which draws once more does not change what the others draw. The deri
 own ``hash`` of text differs between two processes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

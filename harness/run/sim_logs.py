@@ -4,8 +4,6 @@ All simulated processes log through this process's ``logging``, and share its st
 the run's folder, not into the harness's own output.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import sys

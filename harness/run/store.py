@@ -8,8 +8,6 @@ is dead was abandoned.
 run or the new one. Small files are written next to their place and renamed in, too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -10,8 +10,6 @@ way is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain:
 verdict cannot be pass.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """Settings of the system's own that a mix, or a search, draws."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

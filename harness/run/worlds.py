@@ -4,8 +4,6 @@ A world gives a run its loop, its cluster and the runtime that clients get. In t
 the simulated loop: its time limits and time-outs are virtual, so that a run is a function of its seed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

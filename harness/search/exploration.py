@@ -1,7 +1,5 @@
 """``--explore`` as a test: a search on all cores, and what it found as a run, a schedule file and a failure text."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -7,8 +7,6 @@ often it fails. Everything is drawn from one seed: the same search finds the sam
 the clock ends it, or other modules are loaded: Hypothesis also draws from the constants in their code.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Plays examples in the simulation, in this process, and says what became of them. Runs that showed nothing leave
 nothing."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path

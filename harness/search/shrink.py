@@ -7,8 +7,6 @@ of so many repetitions fails that, were the probability the same, 95 of 100 time
 fail with the same anomaly.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ In the simulation a run is repeated with other seeds, on real nodes as it is: th
 runs that fail are kept, those that pass are not.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

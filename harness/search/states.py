@@ -6,8 +6,6 @@ carries, such as the size of an in-sync set, an epoch, how many records were cut
 before it (in powers of two of milliseconds) its node said what it said last, which leads the search to exact moments.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path

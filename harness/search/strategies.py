@@ -11,8 +11,6 @@ the next fault while the system still recovers from the last, which is where its
 during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random

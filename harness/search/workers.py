@@ -5,8 +5,6 @@ is interrupted. The processes end with the one that started them, no matter how 
 what each of them does is a function of its seed; which one comes first is not.
 """
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

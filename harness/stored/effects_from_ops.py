@@ -3,8 +3,6 @@
 Batch after batch, so that a history of any size goes through; only whether values are unique is asked of the whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """``--model``: one that comes along, or a user's own by ``package.module:Class``."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Final
 

@@ -5,8 +5,6 @@ real nodes nothing is exact: there the faults are played as they came out, on th
 can be compared is which anomalies are found.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

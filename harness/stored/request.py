@@ -1,7 +1,5 @@
 """What ``assay check`` is asked to judge, and how. Loads nothing heavy: the command's parser reads it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """Writes a history in a thread of its own, so that the next chunk is made while the last one is written."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

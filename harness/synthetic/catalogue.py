@@ -1,7 +1,5 @@
 """What can be made, and what can be planted in it; listed without loading what makes it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final

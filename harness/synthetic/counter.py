@@ -1,7 +1,5 @@
 """The history of correct counters: fetch-and-add(1), which returns the count before it, and reads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow.compute as pc
 

@@ -7,8 +7,6 @@ The history is in ``DIR/history``; ``DIR/planted.json`` says how to make it agai
 check must find, and nothing else. It is written in bounded memory, and is the same for the same options.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

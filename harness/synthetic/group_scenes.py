@@ -3,8 +3,6 @@
 In the first of the two are members of the scene alone; those that come to the group afterwards find the second.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -5,8 +5,6 @@ one before learns that it lost the lease when it is rejected under its token, wh
 as a new process has no token any longer.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

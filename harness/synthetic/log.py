@@ -5,8 +5,6 @@ ten records a poll. What a record at an offset holds is a function of the offset
 where each log ends and each reader is.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -4,8 +4,6 @@ is on the disks of the replicas then.
 Written some hundred polls at a time, so that memory grows neither with the history nor with its longest log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -3,8 +3,6 @@
 Arrays have an entry for every operation.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

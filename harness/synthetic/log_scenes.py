@@ -4,8 +4,6 @@ A scene appends a few records to one key; what the log really holds there afterw
 acknowledged. Only the final reading polls that key after the scene, so that a scene is one anomaly and not two.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Final
 

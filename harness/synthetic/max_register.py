@@ -5,8 +5,6 @@ Values rise with the slots, by one every so often that each key is written to ab
 multiples of ``STEP``, so that scenes have some in between.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -4,8 +4,6 @@ write and has a number of its own, and of groups that only read on, where no off
 A commit's number is its operation's index + 1. Key n has a group of each sort, ``group-n`` and ``reader-n``.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

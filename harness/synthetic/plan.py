@@ -1,7 +1,5 @@
 """What synthetic history to make, and what was planted in it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

@@ -4,8 +4,6 @@ The n-th element of a queue is a function of n. A dequeue that finds nothing fai
 taken an element, and half of them did.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -5,8 +5,6 @@ A write's value is its operation's index + 1. A CAS expects the current value, o
 those that fail return the current value, recorded as a read.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

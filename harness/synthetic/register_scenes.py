@@ -3,8 +3,6 @@
 The registers are such ones, or what a group has committed in a partition, where ``commit`` writes and ``fetch`` reads.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

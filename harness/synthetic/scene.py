@@ -4,8 +4,6 @@ A scene has some slots for itself: nothing ordinary takes effect there, though o
 at the same time. Its ticks are slots; its processes are its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Running sums, minima and last values per group, over whole arrays sorted by group; ``starts``: where one begins."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import numpy as np

@@ -3,8 +3,6 @@
 Sets come one after the other, as ``Lives`` describes. The n-th element of a set is a function of n.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -7,8 +7,6 @@ goes on as a new process. Timeouts come in bursts, each a window in which nearly
 as when a fault cuts the network; after each the leaders change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -3,8 +3,6 @@
 Each takes the operations of one chunk in the order of their slots, with the key of each, and returns what each finds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -5,8 +5,6 @@ A kind of object says what its operations are called, what became of each (``act
 forgotten, and what an object remembers is a few numbers (``state``).
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ effect as a whole or not at all. A list is in use for a while, then another one 
 n-th element is a function of n.
 """
 
-from __future__ import annotations
-
 import abc
 from dataclasses import dataclass
 from typing import ClassVar, Final

@@ -4,8 +4,6 @@ The store holds lists or registers. What is on a cycle is open at the same time,
 dependencies speaks against it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 

@@ -1,7 +1,5 @@
 """What synthetic objects hold: the n-th record or element is a function of n, so that none need be kept in memory."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.harness.synthetic.segments import Number

@@ -1,7 +1,5 @@
 """Generators made of generators, on any worker: mix, limit, once, repeat, transform, in phase."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 

@@ -3,8 +3,6 @@
 After jepsen.generator.test.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from typing import TypeAlias

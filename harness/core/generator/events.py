@@ -1,7 +1,5 @@
 """Generators that heed what happens: until, on event."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from assay.harness.core.generator.base import NOTHING, Generator, Source, as_generator

@@ -5,8 +5,6 @@ A closed loop slows down with the system and so hides how long callers would hav
 2013). :func:`rate` keeps to its schedule, however slow the system is, and hands the scheduled time along.
 """
 
-from __future__ import annotations
-
 from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
 from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, OperationEvent, Pending, sooner
 from assay.harness.core.stamps import NANOSECONDS

@@ -1,7 +1,5 @@
 """Who is free, who is busy, which process each worker is: the one changing thing from which contexts are made."""
 
-from __future__ import annotations
-
 from assay.harness.core.generator.context import Context, scatter, step_random
 
 

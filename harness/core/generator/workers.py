@@ -3,8 +3,6 @@
 Worker *i* belongs to endpoint *i* mod *n*, so that a contiguous range of workers is spread evenly over the nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import msgspec

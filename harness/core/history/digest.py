@@ -5,8 +5,6 @@ numbers as little-endian int64; lengths of strings; their UTF-8 bytes), so that 
 how they are compressed, or which writer made them. Rows count in the order in which they were written.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

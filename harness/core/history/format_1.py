@@ -21,8 +21,6 @@ Where kinds leave open which family of objects a key belongs to, it is proved or
 The effects of other keys keep their kinds, which no check knows; ``object_keys`` says which they are, and why.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final

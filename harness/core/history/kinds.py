@@ -3,8 +3,6 @@
 A history may hold other kinds, which only the checks that someone adds for them read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -12,8 +12,6 @@ columns that came later than a file read as null.
 - ``looks``: what was seen of the system at rest, to see whether everything came to its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 
