@@ -21,8 +21,8 @@ from assay.checkers.check import Family, ask, build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
-from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING
-from assay.checkers.log.family import LOG
+from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
+from assay.checkers.log.family import LOG, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
@@ -102,7 +102,7 @@ INSTANCE = {
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
 
 HELD = (GENERATIONS[1], HOLDING, FENCING)
-APART = (UNFLUSHED, *OBJECT_FAMILIES, EMPTINESS, HOLDING, FENCING, REST, *TRANSACTION_FAMILIES)
+APART = (UNFLUSHED, STATEMENTS, *OBJECT_FAMILIES, EMPTINESS, HOLDING, SETTLING, FENCING, REST, *TRANSACTION_FAMILIES)
 """Families that are compared on histories of their own; a query costs Spark much, however few rows it reads."""
 TOGETHER = tuple(family for family in FAMILIES if family not in APART)
 

@@ -65,16 +65,15 @@ class Pages(Book):
 Make = Callable[[Pages], None]
 
 
-def found(folder: Path, rows: list[Row], faults: list[Row], contract: Contract) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows, faults=faults))
-        register_contract(engine, contract)
-        build(engine, LOG.views)
-        build(engine, STATEMENTS.views)
-        reported = []
-        for check in (*LOG.checks, *STATEMENTS.checks):
-            build(engine, check.views)
-            reported += findings(engine, check)
+def found(engine: Engine, folder: Path, rows: list[Row], faults: list[Row], contract: Contract) -> list[Finding]:
+    register_history(engine, write(folder / "history", rows, faults=faults))
+    register_contract(engine, contract)
+    build(engine, LOG.views)
+    build(engine, STATEMENTS.views)
+    reported = []
+    for check in (*LOG.checks, *STATEMENTS.checks):
+        build(engine, check.views)
+        reported += findings(engine, check)
     return reported
 
 
@@ -755,9 +754,8 @@ def _apart(book: Pages, number: int) -> list[Row]:
     ]
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
-    """What was found of each case. Those with one contract are one history; one with a fault is a history alone."""
+def histories() -> list[tuple[list[Row], list[Row], Contract]]:
+    """Rows, faults and contract. Cases with one contract are one history; one with a fault is a history alone."""
     together: dict[Any, tuple[list[Row], list[Row], Contract]] = {}
     for number, case in enumerate(CASES):
         book = Pages()
@@ -768,9 +766,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
         common = replace(common, compacted=(*common.compacted, *own))
         made = ([*rows, *_apart(book, number)], [*faults, *book.faults], common)
         together[number if book.faults else contract] = made
+    return list(together.values())
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
+    """What was found of each case."""
     reported: dict[str, list[Finding]] = {case.make.__name__: [] for case in CASES}
-    for rows, faults, contract in together.values():
-        for finding in found(tmp_path_factory.mktemp("told"), rows, faults, contract):
+    for rows, faults, contract in histories():
+        with DuckDB() as engine:
+            all_found = found(engine, tmp_path_factory.mktemp("told"), rows, faults, contract)
+        for finding in all_found:
             assert finding.key is not None
             number = int(finding.key.partition("-")[0].partition("#")[0][1:])
             reported[CASES[number].make.__name__].append(finding)
@@ -786,6 +792,15 @@ def test_by_hand(told: dict[str, list[Finding]], case: Case) -> None:
         assert finding.claim.endswith(".")
         assert "None" not in finding.claim
         assert "unknown process" not in finding.claim
+
+
+@pytest.mark.spark
+def test_both_engines_say_the_same_of_all_cases_with_the_usual_contract(tmp_path: Path, application: Any) -> None:
+    rows, faults, contract = max(histories(), key=lambda history: len(history[0]))
+    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
+        by_spark, by_duck = (found(engine, tmp_path / engine.name, rows, faults, contract) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert len({finding.anomaly for finding in by_duck} & set(STATEMENTS.anomalies)) > 4
 
 
 def test_every_anomaly_has_a_case_with_it_alone_and_others_without() -> None:
