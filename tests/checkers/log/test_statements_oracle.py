@@ -1,0 +1,73 @@
+"""The checks of statements answer as brute force does, on small histories, right and wrong ones."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.check import build
+from assay.checkers.contract import Contract
+from assay.checkers.engine import DuckDB
+from assay.checkers.log.family import LOG, STATEMENTS
+from assay.checkers.source import register_contract, register_history
+
+from helpers.log_histories import Row, SimulatedLog, broken, write
+from helpers.statement_oracle import Witness, told
+
+pytestmark = pytest.mark.slow
+
+INSTANCE = {
+    "misplaced-ack": ("value", "position"),
+    "offset-hole": ("position",),
+    "position-jump": ("op", "sub"),
+    "altered-record": ("value", "position"),
+    "log-start-regression": ("op", "sub"),
+    "end-too-low": ("op", "sub"),
+    "time-look-up": ("op", "late"),
+}
+COUNT = 500
+
+
+def history(index: int) -> list[Row]:
+    rng, compacted = random.Random(f"statements/{index}"), index % 7 == 6
+    rows = SimulatedLog(f"{'c' if compacted else 't'}-{index}", rng, index * 10_000, compacted=compacted).run(45)
+    for row in rows:
+        row["process"] += 10_000 * index
+    rows = broken(rows, rng) if index % 3 else rows
+    return told(rows, rng, index) if rows else []
+
+
+@pytest.mark.parametrize("linearizable_ends", [False, True])
+def test_the_checks_answer_as_brute_force_does(tmp_path: Path, linearizable_ends: bool) -> None:
+    histories = [rows for index in range(COUNT) if (rows := history(index))]
+    keys = tuple(sorted({rows[0]["key"] for rows in histories if rows[0]["key"].startswith("c-")}))
+    contract = Contract(
+        linearizable_ends=linearizable_ends, dense_offsets=True, retention_ms=-1, retention_bytes=-1, compacted=keys
+    )
+    write(tmp_path / "history", [row for rows in histories for row in rows])
+    found: dict[str, set[tuple[str, Any]]] = {}
+    with DuckDB() as engine:
+        register_history(engine, tmp_path / "history")
+        register_contract(engine, contract)
+        build(engine, LOG.views)
+        build(engine, STATEMENTS.views)
+        for check in STATEMENTS.checks:
+            if check.anomaly not in INSTANCE:
+                continue
+            build(engine, check.views)
+            columns = INSTANCE[check.anomaly]
+            for row in engine.rows(f"select * from {check.found}"):
+                instance: Any = tuple(row[column] for column in columns)
+                found.setdefault(row["key"], set()).add((check.anomaly, instance if len(columns) > 1 else instance[0]))
+    total: Counter[str] = Counter()
+    for rows in histories:
+        key = rows[0]["key"]
+        expected = Witness(rows, linearizable_ends=linearizable_ends, compacted=key in keys).statements()
+        assert found.get(key, set()) == expected, key
+        total.update(anomaly for anomaly, _ in expected)
+    assert set(total) == set(INSTANCE) - ({"end-too-low"} if linearizable_ends else set())
+    assert min(total.values()) > 5, total
