@@ -106,7 +106,8 @@ LIMITS: Final = View(
         union all
         select k.topic, n.name, -1, -1, -1,
             coalesce(case when n.name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0)
-        from (select {topic_of("key")} as topic from log_values group by {topic_of("key")}) k
+        from (select {topic_of("key")} as topic from (select key from log_values group by key) as keys
+            group by {topic_of("key")}) k
             cross join (values ('retention.ms'), ('retention.bytes')) as n (name) cross join log_declared d) s
         left join (
             select key as topic, name, call as since, coalesce(ret, {INFINITY}) as settled from effects
