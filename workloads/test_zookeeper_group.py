@@ -13,6 +13,7 @@ from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import COMPLETENESS
 from assay.checkers.log.family import LOG_ANOMALIES
+from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger, unfold
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
@@ -35,6 +36,7 @@ CONTRACT = promised(
         *COMPLETENESS.anomalies,
         *OFFSETS.anomalies,
         *CONSUMER_ANOMALIES,
+        *LIVENESS_ANOMALIES,
         *SETTLING.anomalies,  # members try again for ever
         # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
         # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
