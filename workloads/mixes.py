@@ -103,11 +103,6 @@ LOOK_UPS: Final = WorkloadMix(
 )
 
 
-def _retained(contract: Contract, system: System) -> Contract:
-    limits = _broker(system).topic_config
-    return msgspec.structs.replace(contract, retention_ms=limits.retention_ms, retention_bytes=limits.retention_bytes)
-
-
 RETENTION: Final = WorkloadMix(
     "retention",
     "old segments are deleted within seconds, by age and by size, while readers are still in them",
@@ -122,7 +117,6 @@ RETENTION: Final = WorkloadMix(
         "log.retention.check.interval.ms": ("200", "1000"),
     },
     client={FETCH_BYTES: (60, 150)},
-    contract=_retained,
 )
 
 
