@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Impact:
     """Declared by each fault; the fields are columns of the history's ``faults`` rows.
 
-    A fault that sets none of them leaves processes, links and files alone (a wrong clock, a move of replicas).
+    A fault that sets none of them leaves processes, links, files and clocks alone (a move of replicas).
     """
 
     ends_process: bool = False
@@ -22,6 +22,8 @@ class Impact:
     """What the targets had written and not fsynced may be gone. Containers get disks of their own for it."""
     damages_files: bool = False
     """The targets' files are changed."""
+    wrong_clock: bool = False
+    """The targets' wall clocks are wrong."""
 
     @property
     def stops_work(self) -> bool:

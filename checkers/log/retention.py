@@ -6,7 +6,8 @@ A limit that is not known may have taken anything. Any limit that may have been 
 the report of the start may have taken it: the tightest of them counts.
 
 By time a record is as old as its create time says, by the wall clock of those who send: the greatest lead of any
-create time over the harness's clock is taken for that clock's, so that a clock which lags makes no record younger. By
+create time over the harness's clock is taken for that clock's, so that a clock which lags makes no record younger.
+Where a fault sets servers' clocks wrong they may take anything that has a limit of time. By
 size all that may be in the log from the reported start on is counted, each send that did not fail at its upper bound.
 
 A start that goes back is one only where the same life of the same node says so in one leader epoch: replicas delete on
@@ -172,7 +173,9 @@ TAKEN: Final = View(
         from log_youngest_below y join log_limits l on {topic_of("y.key")} = l.topic
         where l.since <= y.reported and l.until >= y.born
         group by y.key, y.position, y.reported, y.op, y.born) as limited
-    where ms = {INFINITY} or reported - born + {UNCERTAINTY} < {MILLISECOND} * ms
+        cross join (
+            select count(*) as wrong from faults where phase = 'injected' and coalesce(wrong_clock, true)) c
+    where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {MILLISECOND} * ms)
     """,
     keep=True,
 )

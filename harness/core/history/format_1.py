@@ -66,10 +66,11 @@ IMPACTS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "loses_unsynced": frozenset({"power-loss"}),
     "damages_files": frozenset({"corrupt", "garbage-tail", "truncate-tail"}),
+    "wrong_clock": frozenset({"clock"}),
 }  # fmt: skip
 """What the faults of format 1 did to their targets, by name. Those called ``partition...`` cut links."""
 
-_KNOWN: Final = frozenset({"clock", "move-replicas"}).union(*IMPACTS.values())
+_KNOWN: Final = frozenset({"move-replicas"}).union(*IMPACTS.values())
 
 
 def _impact(column: str) -> str:

@@ -115,6 +115,7 @@ FAULTS = _schema(
     _optional("cuts_links", pa.bool_()),
     _optional("loses_unsynced", pa.bool_()),
     _optional("damages_files", pa.bool_()),
+    _optional("wrong_clock", pa.bool_()),
 )
 """``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.
 

@@ -15,7 +15,7 @@ from assay.nemesis.impact import Impact
 from helpers.log_histories import write
 
 OWN = Catalogue.standard()
-OF_THAT_TIME = sorted({"clock", "move-replicas"}.union(*format_1.IMPACTS.values()))
+OF_THAT_TIME = sorted({"move-replicas"}.union(*format_1.IMPACTS.values()))
 ROW = {"id": 1, "fault": "kill", "targets": "[]", "phase": "injected", "time": 5, "detail": "{}", "bit": None}
 
 
