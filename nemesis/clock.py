@@ -31,7 +31,7 @@ class Clock:
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.CLOCK
-    impact = Impact()
+    impact = Impact(wrong_clock=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = draw_target(rng, census, target)

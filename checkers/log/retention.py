@@ -7,8 +7,8 @@ the report of the start may have taken it: the tightest of them counts.
 
 By time a record is as old as its create time says, by the wall clock of those who send: the greatest lead of any
 create time over the harness's clock is taken for that clock's, so that a clock which lags makes no record younger.
-Where a fault sets servers' clocks wrong they may take anything that has a limit of time. By
-size all that may be in the log from the reported start on is counted, each send that did not fail at its upper bound.
+Where a fault sets servers' clocks wrong they may take anything that has a limit of time. By size all that may be in the
+log from the reported start on is counted, each send that did not fail at its upper bound.
 
 A start that goes back is one only where the same life of the same node says so in one leader epoch: replicas delete on
 their own, so that of a new leader may rightly be lower.

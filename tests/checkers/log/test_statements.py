@@ -392,6 +392,24 @@ def deleted_after_the_limit_had_been_loosened_before_it_was_sent(book: Pages) ->
     _deleted(book, ("retention.ms", 10_000, (0, 5)), ("retention.ms", HOUR, (100, 105)))
 
 
+@case("forbidden-deletion")
+def deleted_too_young_while_a_server_was_down(book: Pages) -> None:
+    _deleted(book, ("retention.ms", HOUR, (0, 5)))
+    book.fault(10, 20, wrong_clock=False)
+
+
+@case("forbidden-deletion")
+def deleted_though_it_is_kept_for_ever_no_matter_what_the_clock_says(book: Pages) -> None:
+    _deleted(book)
+    book.fault(10, 20, wrong_clock=True)
+
+
+@case()
+def deleted_too_young_where_a_clock_was_wrong(book: Pages) -> None:
+    _deleted(book, ("retention.ms", HOUR, (0, 5)))
+    book.fault(10, 20, wrong_clock=True)
+
+
 @case()
 def old_enough(book: Pages) -> None:
     _deleted(book, ("retention.ms", 25_000, (0, 5)))
