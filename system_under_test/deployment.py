@@ -28,11 +28,7 @@ from assay.system_under_test.disks import DATA
 from assay.system_under_test.first_topics import FirstTopic, create, led
 from assay.system_under_test.groups.points import FAILOVER_POINTS
 from assay.system_under_test.groups.terms import partition_of
-from assay.system_under_test.network.connection import CallError
-from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
-from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
-from assay.system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from assay.system_under_test.questions import ask
+from assay.system_under_test.protocol.metadata import MetadataResponse
 
 __all__ = ["Broker", "FirstTopic", "SetUpError"]
 
@@ -42,13 +38,9 @@ EVENT_LOG = "/var/log/assay/events.jsonl"
 HOLD_FILE = "/etc/assay/hold"
 ZOOKEEPER = "zookeeper"
 BROKER = "broker"
-ASK_TIMEOUT = 1.0
-"""Seconds; a node that does not answer so soon is left out."""
 SET_UP_TIMEOUT = 20.0
 REJOIN_TIMEOUT = 10.0
 """Seconds for replicas to be in sync again once a run is over."""
-METADATA_VERSION = 1
-LIST_OFFSETS_VERSION = 1
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -288,7 +280,7 @@ class Broker:
         topic, _, index = key.rpartition("-")
         assigned: Sequence[int] = sorted(brokers)
         for node in brokers.values():
-            answer = await _metadata(node)
+            answer = await questions.metadata(node.address, PORT)
             found = [
                 partition
                 for known in (answer.topics if answer is not None else ())
@@ -298,7 +290,7 @@ class Broker:
             if found:
                 assigned = found[0].replicas
                 if found[0].leader == node.index:
-                    return found[0].isr, assigned, await _high_watermark(node, topic, int(index))
+                    return found[0].isr, assigned, await questions.high_watermark(node.address, PORT, topic, int(index))
         return (), assigned, -1
 
     async def replicas_of(self, cluster: _Cluster, key: str) -> Sequence[Any] | None:
@@ -321,7 +313,7 @@ class Broker:
 
     async def ready(self, node: _Node) -> bool:
         """Does it answer, and know a controller?"""
-        metadata = await _metadata(node)
+        metadata = await questions.metadata(node.address, PORT)
         return metadata is not None and metadata.controller_id >= 0 and bool(metadata.brokers)
 
     async def set_up(self, cluster: _Cluster) -> None:
@@ -332,7 +324,7 @@ class Broker:
         said = "nothing yet"
         made = not self._topics
         while True:
-            answers = [await _metadata(node) for node in brokers]
+            answers = [await questions.metadata(node.address, PORT) for node in brokers]
             if all(
                 answer is not None and len(answer.brokers) == len(brokers) and (not made or led(answer, self._topics))
                 for answer in answers
@@ -357,17 +349,22 @@ class Broker:
         chosen = [node for node in brokers if controllers == {node.index}]
         if not chosen:
             return False, f"the brokers name controllers {sorted(controllers)}"
-        return await create(chosen[0].address, PORT, self._topics, self.replication, ASK_TIMEOUT)
+        return await create(chosen[0].address, PORT, self._topics, self.replication, questions.ASK_TIMEOUT)
 
     async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""
         brokers = [node for node in cluster.nodes if node.role == BROKER]
         if what == "coordinator":
-            found = await asyncio.gather(*(_coordinator(node, key or self.groups[0]) for node in brokers))
+            group = key or self.groups[0]
+            found = await asyncio.gather(*(questions.coordinator(node.address, PORT, group) for node in brokers))
         else:
-            answers = [answer for answer in await asyncio.gather(*map(_metadata, brokers)) if answer is not None]
+            answers = await asyncio.gather(*(questions.metadata(node.address, PORT) for node in brokers))
             led = key or (self.keys()[0] if what == "leader" else "")
-            found = [answer.controller_id if what == "controller" else _leader(answer, led) for answer in answers]
+            found = [
+                answer.controller_id if what == "controller" else questions.leader(answer, led)
+                for answer in answers
+                if answer is not None
+            ]
         votes = Counter(found)
         votes.pop(-1, None)
         ranked = votes.most_common(2)
@@ -378,40 +375,3 @@ class Broker:
 
 def _zookeepers(cluster: _Cluster) -> str:
     return ",".join(f"{node.address}:2181" for node in cluster.nodes if node.role == ZOOKEEPER)
-
-
-def _leader(answer: MetadataResponse, key: str) -> int:
-    topic, _, index = key.rpartition("-")
-    for found in answer.topics:
-        for partition in found.partitions:
-            if found.topic == topic and partition.partition == int(index):
-                return partition.leader
-    return -1
-
-
-async def _coordinator(node: _Node, group: str) -> int:
-    """Who coordinates this group, as this broker knows it; -1 when it does not say."""
-    try:
-        answer = await ask(node.address, PORT, GroupCoordinatorRequest(group_id=group), 0, ASK_TIMEOUT)
-    except CallError:
-        return -1
-    return answer.coordinator_id
-
-
-async def _metadata(node: _Node) -> MetadataResponse | None:
-    """What this broker knows of the cluster; None when it does not answer."""
-    try:
-        return await ask(node.address, PORT, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
-    except CallError:
-        return None
-
-
-async def _high_watermark(node: _Node, topic: str, index: int) -> int:
-    """What consumers may read up to; -1 when this broker does not say."""
-    wanted = ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
-    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
-    try:
-        answer = await ask(node.address, PORT, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
-    except CallError:
-        return -1
-    return answer.topics[0].partitions[0].offset

@@ -1,4 +1,4 @@
-"""One request to one broker over a connection of its own, for a tester: also to see and move partitions' replicas."""
+"""One request to one broker over a connection of its own, for a tester."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -6,9 +6,20 @@ from typing import TypeVar
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import control, topics
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
+from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
+from assay.system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from assay.system_under_test.protocol.schema import Request
 
 R = TypeVar("R")
+
+ASK_TIMEOUT = 1.0
+"""Seconds; a node that does not answer so soon is left out."""
+PATIENCE = 2.0
+"""Seconds for the answer of a controller that is to do something."""
+VERSION = 0
+METADATA_VERSION = 1
+LIST_OFFSETS_VERSION = 1
 
 
 async def ask(
@@ -20,11 +31,6 @@ async def ask(
         return await connection.call(request, version, timeout)
     finally:
         await connection.close()
-
-
-PATIENCE = 2.0
-"""Seconds for an answer."""
-VERSION = 0
 
 
 async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
@@ -50,3 +56,41 @@ async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[i
     if result.error_code == ErrorCode.NONE:
         return None
     return result.error_message or ErrorCode.of(result.error_code).name
+
+
+async def metadata(host: str, port: int) -> MetadataResponse | None:
+    """What this broker knows of the cluster; None when it does not answer."""
+    try:
+        return await ask(host, port, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
+    except CallError:
+        return None
+
+
+def leader(answer: MetadataResponse, key: str) -> int:
+    """Of the partition ``key``, by this answer; -1 when there is none."""
+    topic, _, index = key.rpartition("-")
+    for found in answer.topics:
+        for partition in found.partitions:
+            if found.topic == topic and partition.partition == int(index):
+                return partition.leader
+    return -1
+
+
+async def coordinator(host: str, port: int, group: str) -> int:
+    """Who coordinates this group, as this broker knows it; -1 when it does not say."""
+    try:
+        answer = await ask(host, port, GroupCoordinatorRequest(group_id=group), VERSION, ASK_TIMEOUT)
+    except CallError:
+        return -1
+    return answer.coordinator_id
+
+
+async def high_watermark(host: str, port: int, topic: str, index: int) -> int:
+    """What consumers may read up to; -1 when this broker does not say."""
+    wanted = ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
+    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+    try:
+        answer = await ask(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
+    except CallError:
+        return -1
+    return answer.topics[0].partitions[0].offset
