@@ -117,7 +117,7 @@ def is_deaf_to_the_controller(patch: pytest.MonkeyPatch) -> None:
     change = ReplicaManager._change_role
 
     async def deaf(self: ReplicaManager, update: PartitionStateUpdate, live: Any) -> ErrorCode:
-        known = self._replicas.find(update.topic, update.partition)
+        known = self.replicas.find(update.topic, update.partition)
         if known is not None and known.leader_epoch >= 0 and update.leader != self.config.broker_id:
             return ErrorCode.NONE
         return await change(self, update, live)

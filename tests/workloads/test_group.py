@@ -70,8 +70,8 @@ def test_a_defect_of_a_coordinator_is_caught(defect: str, nemesis: tuple[str, ..
 
 
 def test_a_member_that_reads_no_more_is_caught(tmp_path: Path) -> None:
-    """What it was to read last is ``unseen``, and the group has not read its partitions to their ends; nothing else is
-    wrong, and without the defect not even that.
+    """What it was to read last is ``unseen``, its reader is stuck, and the group has not read its partitions to their
+    ends; nothing else is wrong, and without the defect not even that.
     """
     found = {}
     for defect in (None, "silent-consumer"):
@@ -80,7 +80,7 @@ def test_a_member_that_reads_no_more_is_caught(tmp_path: Path) -> None:
         found[defect] = judgement
     assert found[None].verdict is Verdict.PASS, found[None]
     assert found["silent-consumer"].verdict is Verdict.FAIL
-    assert set(found["silent-consumer"].anomalies) == {"unseen", "unsettled-group"}
+    assert set(found["silent-consumer"].anomalies) == {"unseen", "unsettled-group", "stuck-reader"}
     assert "unseen" in DEFECTS["silent-consumer"].anomalies
 
 
@@ -99,7 +99,7 @@ def test_a_defect_of_the_log_is_caught(tmp_path: Path) -> None:
         ).judgement
         assert judgement is not None
         verdicts.append(judgement.verdict)
-        if judgement.verdict is Verdict.FAIL:
-            assert "lost-write" in judgement.anomalies
+        if "lost-write" in judgement.anomalies:
+            assert judgement.verdict is Verdict.FAIL
             return
     pytest.fail(f"not caught: {verdicts}")

@@ -80,7 +80,7 @@ def test_a_known_defect_is_caught(tmp_path: Path) -> None:
         )
         assert attempt.judgement is not None
         verdicts.append(attempt.judgement.verdict)
-        if attempt.judgement.verdict is Verdict.FAIL:
-            assert "lost-write" in attempt.judgement.anomalies
+        if "lost-write" in attempt.judgement.anomalies:
+            assert attempt.judgement.verdict is Verdict.FAIL
             return
     pytest.fail(f"not caught: {verdicts}")

@@ -207,6 +207,7 @@ SCHEMAS: dict[str, pa.Schema] = {
 
 ADDED: Final[Mapping[str, tuple[str, ...]]] = {
     "effects": ("timestamp", "size", "name", "replicas", "incarnation"),
+    "faults": ("wrong_clock",),
     "events": ("high_watermark", "log_start", "log_end"),
     "replicas": ("epoch_start", "high_watermark", "log_start"),
 }
