@@ -13,8 +13,9 @@ These checks read events of the nodes and what lay on their disks after the run;
   moved the start of its first epoch there, so only starts above the first offsets of both replicas are compared, or
   all if both begin at 0.
 
-``leader-completeness``: where records may go unflushed (``Contract.unflushed``), each loss of power may have taken so
-many.
+``leader-completeness``: a topic that anyone has asked to delete is not judged, since replicas that have deleted theirs
+may lead for a while until all have. Where records may go unflushed (``Contract.unflushed``), each loss of power may
+have taken so many.
 """
 
 from typing import Final
@@ -43,11 +44,20 @@ LEADER_COMPLETENESS: Final = Check(
     meaning="a leader began without records that had been committed in an earlier epoch",
     views=(
         View(
+            "epoch_deleted",
+            """
+            select regexp_replace(key, '#[0-9]+$', '') as topic from effects
+            where kind = 'topic-delete' and outcome <> 'fail' group by regexp_replace(key, '#[0-9]+$', '')
+            """,
+        ),
+        View(
             "epoch_begins",
             """
-            select key, epoch, min(position) as position from events
-            where event = 'became-leader' and key is not null and epoch is not null and position is not null
-            group by key, epoch
+            select e.key as key, e.epoch as epoch, min(e.position) as position
+            from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic
+            where e.event = 'became-leader' and e.key is not null and e.epoch is not null and e.position is not null
+                and d.topic is null
+            group by e.key, e.epoch
             """,
             keep=True,
         ),

@@ -30,7 +30,7 @@ from helpers.epoch_histories import (
     replica,
     terms,
 )  # fmt: skip
-from helpers.log_histories import Row, write
+from helpers.log_histories import Row, effect, write
 
 COUNT = 300
 
@@ -94,8 +94,18 @@ def test_offsets_that_a_member_lacks_are_reported_with_one_that_has_them(tmp_pat
     assert "lacks offset 3 of t-0" in finding.claim
 
 
+def deletion(topic: str, outcome: str) -> Row:
+    return effect(1, 0, "topic-delete", topic, 1, None if outcome == "info" else 2, outcome=outcome)
+
+
 HALF = {2: 4, 0: 0}
 HAVE: dict[str, tuple[str, dict[str, Any]]] = {
+    "a deletion that was rejected": (
+        "leader-completeness", {"effects": [deletion("t", "fail")], "events": [mark(1, 3, 9), began(2, 4, 7, 7)]},
+    ),
+    "another topic is deleted": (
+        "leader-completeness", {"effects": [deletion("t-0", "ok")], "events": [mark(1, 3, 9), began(2, 4, 7, 7)]},
+    ),
     "two epochs later": ("leader-completeness", {"events": [mark(1, 3, 9), began(2, 7, 8, 8)]}),
     "announced by the leader that began": (
         "leader-completeness", {"events": [began(1, 3, 9, 9), began(2, 4, 8, 8, node="n2")]},
@@ -124,6 +134,12 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
     },
     "an end of one of two topics, counted in another order": {
         "effects": [end(2, 9, 3)], "events": [began(1, 4, 0, 0), began(3, 0, 0, 0, key="t#0-0")],
+    },
+    "of a topic that is being deleted": {
+        "effects": [deletion("t", "info")], "events": [mark(1, 3, 9), began(2, 4, 0, 0)],
+    },
+    "of a later topic of a name that is being deleted": {
+        "effects": [deletion("t#3", "ok")], "events": [mark(1, 3, 9, key="t#2-0"), began(2, 4, 0, 0, key="t#2-0")],
     },
     "an end of an unknown epoch": {"effects": [end(2, 9, None)], "events": [began(1, 4, 7, 7)]},
     "acknowledged by one that may have led later": {
