@@ -73,7 +73,7 @@ class Migration(Generator, frozen=True):
         if event.completed is None or event.operation.f not in (POLL, COMMIT, LEAVE):
             return self
         argument, completion = event.operation.argument, event.completed.completion
-        if argument["group"] != GROUP:
+        if (argument or {}).get("group") != GROUP:  # a reader without a group, of what a mix adds
             return self
         members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
         if completion.outcome is Outcome.INFO:  # the process is gone, with all that it held

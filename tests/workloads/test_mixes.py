@@ -14,7 +14,7 @@ from assay.checkers.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
-from assay.workloads import test_group, test_log, test_offsets
+from assay.workloads import test_group, test_log, test_migration, test_offsets
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, coordinated_by
 from assay.workloads.mixed_traffic import STAMPED, TOMBSTONES
 from assay.workloads.mixes import LOG_MIXES
@@ -126,8 +126,9 @@ def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) ->
     assert {f"{key}-1" for key in lives} <= led
 
 
-def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path) -> None:
-    rows = table(play(tmp_path, "crowd"))
+@pytest.mark.parametrize("test", [test_log.test_log, test_migration.test_migration])
+def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path, test: object) -> None:
+    rows = table(play(tmp_path, "crowd", test))
     drained = {row["key"] for row in rows if row["kind"] == "drained"}
     assert len(drained) == 4 + sum(1 + number % 3 for number in range(1, 9))
 
