@@ -65,6 +65,10 @@ class Evidence:
         known = self._known(op)
         return "no known time" if known is None or known.ret is None else seconds(known.ret)
 
+    def span(self, op: int | None) -> tuple[int | None, int | None]:
+        """When it began and ended."""
+        return (None, None) if (known := self._known(op)) is None else (known.call, known.ret)
+
     def unmade(self, failed: int | None, noun: str, verb: str) -> str:
         """Why what was seen should not be there: its making ``failed``, else there was none."""
         if failed is None:
@@ -84,6 +88,8 @@ class Explanation:
     more: int = 0
     time: int | None = None
     """The moment to look at, where no operation has it: that of an event, by its node's clock."""
+    moments: tuple[int | None, ...] = ()
+    """When cause and effect were seen, apart from ``time`` and the first two operations: a deadline, another event."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,7 @@ def _named(row: Row) -> list[int]:
 def _finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence) -> Finding:
     named = tuple(dict.fromkeys(op for op in explained.operations if op is not None))
     known = [evidence.operations[op] for op in named if op in evidence.operations]
+    moments = [moment for moment in (explained.time, *explained.moments) if moment is not None]
     return Finding(
         anomaly=anomaly,
         key=row["key"],
@@ -205,4 +212,6 @@ def _finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence)
         operations=named[:MOST_OPERATIONS],
         omitted=max(0, len(named) - MOST_OPERATIONS) + explained.more,
         time=explained.time if not known else (known[0].call if known[0].ret is None else known[0].ret),
+        since=min(moments, default=None),
+        until=max(moments, default=None),
     )

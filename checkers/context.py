@@ -13,7 +13,7 @@ from assay.checkers.verdict import Finding
 
 
 def with_context(engine: Engine, found: Sequence[Finding]) -> list[Finding]:
-    """The findings with the faults in force between their first call and their moment, and the leader then."""
+    """The findings with the time in which their cause lies, the faults in force in it, and who led at their moment."""
     if not found:
         return []
     faults = coverage.faults(engine)
@@ -48,13 +48,14 @@ def _in_context(
     leaders: Sequence[Row],
     spans: Mapping[int, tuple[int, int]],
 ) -> Finding:
-    moment = finding.time
-    if moment is None:
-        return finding
     # Only the two that contradict each other: others may be anywhere in the run.
     pair = [spans[op] for op in finding.operations[:2] if op in spans]
-    start = min([moment, *(call for call, _ in pair)])
-    end = max([moment, *(ret for _, ret in pair)])
+    given = (finding.time, finding.since, finding.until)
+    times = [time for time in (*given, *(time for span in pair for time in span)) if time is not None]
+    if not times:
+        return finding
+    start, end = min(times), max(times)
+    moment = start if finding.time is None else finding.time
     leader = max(
         (row for row in leaders if row["key"] == finding.key and row["time"] <= moment and row["epoch"] is not None),
         key=lambda row: (row["epoch"], row["time"]),
@@ -62,6 +63,8 @@ def _in_context(
     )
     return msgspec.structs.replace(
         finding,
+        since=start,
+        until=end,
         faults=finding.faults or tuple(fault.id for fault in faults if fault.overlaps(start, end)),
         leader=None if leader is None else leader["node"],
         epoch=None if leader is None else leader["epoch"],

@@ -28,8 +28,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Nanoseconds since the run began: the moment to look at."""
     leader: str | None = None
     epoch: int | None = None
+    since: int | None = None
+    until: int | None = None
+    """From the first call to the last return of the operations that contradict each other: the cause lies there."""
     faults: tuple[int, ...] = ()
-    """Ids of the faults in force then."""
+    """Ids of the faults in force at some moment of that time."""
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,9 +12,10 @@ import re
 from collections.abc import Sequence
 
 from assay.cluster.node import Cluster, NodeError
-from assay.nemesis.cuts import Drop, Manner
+from assay.nemesis.cuts import Drop, Manner, parted
 from assay.nemesis.fault import Injection, Proof, Scope
 from assay.nemesis.impact import Impact
+from assay.nemesis.target import zookeepers
 
 
 class Cutting:
@@ -49,6 +50,8 @@ class Cutting:
         isolated = self.sufferers(injection, drops)
         injection.evidence["isolated"] = isolated
         injection.evidence["cut"] = described(drops)
+        keepers = {node.name for node in zookeepers(injection.context.cluster)}
+        injection.evidence["zookeeper"] = any(parted(name)[0] in keepers for drop in drops for name in drop)
         # Rules that another partition made count already: only what dies from here on is this one's doing.
         injection.evidence["before"] = written(await cuts.counts(drops))
         await cuts.add(injection.id, drops, self.manner_of(injection))

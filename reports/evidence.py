@@ -9,12 +9,13 @@ import pyarrow.compute as pc
 
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryReader
-from assay.reports.failure_text import EvidenceLines, forbidden_findings, operations_wanted
+from assay.reports.cuts import what_it_cut
+from assay.reports.failure_text import EvidenceLines, forbidden_findings, operations_wanted, seconds
+from assay.reports.faults import detail_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-NANOSECONDS: Final = 1_000_000_000
 RESULT_WIDTH: Final = 100
 MILLISECONDS: Final = 3
 MICROSECONDS: Final = 6
@@ -64,12 +65,8 @@ def _faults(reader: HistoryReader, ids: set[int]) -> dict[int, str]:
             continue
         if row["phase"] == "injected":
             names = row["targets"].strip("[]").replace('"', "").replace(",", "+")
-            lines[row["id"]] = f"{row['fault']} {names} from {seconds(row['time'])} s"
+            cut = what_it_cut(detail_of(row["detail"]))
+            lines[row["id"]] = f"{row['fault']} {names}{f' ({cut})' if cut else ''} from {seconds(row['time'])} s"
         elif row["phase"] == "healed" and row["id"] in lines:
             lines[row["id"]] += f" to {seconds(row['time'])} s"
     return lines
-
-
-def seconds(time: int, digits: int = MILLISECONDS) -> str:
-    """Nanoseconds since the run began, as a reader takes them."""
-    return f"{time / NANOSECONDS:.{digits}f}"

@@ -15,9 +15,11 @@ from typing import Final
 from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.printable import printable
 
+NANOSECONDS: Final = 1_000_000_000
 LINES: Final = 25
 WIDTH: Final = 300
 OPERATIONS: Final = 6
+FAULTS: Final = 3
 CLAIMS: Final = 4
 REASONS: Final = 6
 
@@ -89,8 +91,13 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
         yield f"  and {finding.omitted + max(more, 0)} more operations"
     if finding.leader is not None:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
-    in_force = [evidence.faults.get(number, f"fault {number}") for number in finding.faults]
-    yield f"  faults in force: {'; '.join(in_force) if in_force else 'none'}"
+    between = ""
+    if finding.since is not None and finding.until is not None:
+        between = f" between {seconds(finding.since)} and {seconds(finding.until)} s"
+    yield f"  faults in force{between}:{'' if finding.faults else ' none'}"
+    yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:FAULTS])
+    if len(finding.faults) > FAULTS:
+        yield f"    and {len(finding.faults) - FAULTS} more (the report has them)"
 
 
 def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
@@ -122,6 +129,11 @@ def _footer(ending: Ending) -> Iterator[str]:
         yield f"repeat: {ending.command}"
     if ending.report is not None:
         yield f"report: {ending.report}"
+
+
+def seconds(time: int, digits: int = 3) -> str:
+    """Nanoseconds since the run began, as a reader takes them."""
+    return f"{time / NANOSECONDS:.{digits}f}"
 
 
 def _clip(line: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.coverage import successes
+from assay.reports.cuts import what_it_cut
 from assay.reports.recording import Recording, Row
 
 MOST_FAULTS: Final = 400
@@ -28,6 +29,8 @@ class FaultBand:
     recovered: int | None
     took_effect: bool | None
     """Whether that was proved; None when it is not known."""
+    cut: str | None
+    """Which links it cut, in words; None for a fault that cuts none."""
     ended_at_once: bool
     """Whether it ended its targets' processes when it was injected."""
     failures: tuple[str, ...]
@@ -79,7 +82,7 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
     def when(phase: str) -> int | None:
         return next((int(step["time"]) for step in steps if step["phase"] == phase), None)
 
-    details = [_json(step["detail"]) for step in steps]
+    details = [detail_of(step["detail"]) for step in steps]
     failed = [(step, detail) for step, detail in zip(steps, details, strict=True) if step["phase"] == "failed"]
     fault = str(steps[0]["fault"])
     targets = max((_names(step["targets"]) for step in steps), key=len)
@@ -92,6 +95,7 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
         injected=when("injected"),
         healed=when("healed"),
         recovered=when("recovered"),
+        cut=next((words for detail in details if (words := what_it_cut(detail))), None),
         took_effect=next((step["took_effect"] for step in steps if step["phase"] == "healed"), None),
         ended_at_once=any(step["ended_at_once"] for step in steps),
         failures=tuple(_failure(detail) for _, detail in failed),
@@ -105,7 +109,7 @@ def _failure(detail: dict[str, Any]) -> str:
     return f"{stage}: {reason}" if stage else reason
 
 
-def _json(text: str) -> dict[str, Any]:
+def detail_of(text: str) -> dict[str, Any]:
     """What a fault's detail says; nothing when it is not what it should be, for the times alone make a band."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])

@@ -43,6 +43,8 @@ class FindingView:
     time: int | None
     leader: str | None
     epoch: int | None
+    since: int | None
+    until: int | None
     faults: tuple[FaultBand, ...]
     operations: tuple[OperationRow, ...]
     unlisted: int
@@ -199,6 +201,8 @@ def _view(
         time=finding.time,
         leader=finding.leader,
         epoch=finding.epoch,
+        since=finding.since,
+        until=finding.until,
         faults=tuple(faults[id] for id in finding.faults if id in faults),
         operations=found,
         unlisted=finding.omitted + len(finding.operations) - len(found),

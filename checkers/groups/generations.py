@@ -99,7 +99,7 @@ def _reused(row: Row, _: Evidence) -> Explanation:
     )
     if row["forgotten"]:
         claim += f", although the group began anew no more than {row['forgotten']} times"
-    return Explanation(claim + ".", (), 0, row["moment"])
+    return Explanation(claim + ".", (), 0, row["moment"], (row["since"],))
 
 
 GENERATION_REUSE: Final = Check(
@@ -111,7 +111,8 @@ GENERATION_REUSE: Final = Check(
             "found_generation_reuse",
             """
             select e.key as key, e.epoch as epoch, count(*) as stored, min(e.node) as low_node,
-                max(e.node) as high_node, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten
+                max(e.node) as high_node, min(e.time) as since, max(e.time) as moment,
+                max(coalesce(g.times, 0)) as forgotten
             from events e left join group_forgotten g on e.key = g.key
             where e.event = 'group-generation' and e.key is not null and e.epoch is not null
             group by e.key, e.epoch having count(*) > 1 + max(coalesce(g.times, 0))
@@ -120,7 +121,7 @@ GENERATION_REUSE: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, epoch, stored, low_node, high_node, moment, forgotten from found_generation_reuse
+        select key, epoch, stored, low_node, high_node, since, moment, forgotten from found_generation_reuse
         {order_by("key, epoch")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from events where event = 'group-generation'",

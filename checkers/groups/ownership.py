@@ -28,7 +28,7 @@ def _leaders(row: Row, _: Evidence) -> Explanation:
         f"epoch {row['epoch']} ({row['low_node']} from offset {row['low_position']} on, "
         f"{row['high_node']} from offset {row['high_position']} on){_more(row)}."
     )
-    return Explanation(claim, (), row["holders"] - 2, row["moment"])
+    return Explanation(claim, (), row["holders"] - 2, row["moment"], (row["since"],))
 
 
 TWO_LEADERS: Final = Check(
@@ -47,7 +47,8 @@ TWO_LEADERS: Final = Check(
         View(
             "found_two_leaders",
             """
-            select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, max(time) as moment
+            select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, min(time) as since,
+                max(time) as moment
             from ownership_leaders group by key, epoch having count(*) > 1
             """,
             keep=True,
@@ -55,7 +56,8 @@ TWO_LEADERS: Final = Check(
     ),
     evidence=f"""
         select f.key as key, f.epoch as epoch, f.low_node as low_node, f.high_node as high_node,
-            f.holders as holders, f.moment as moment, a.position as low_position, b.position as high_position
+            f.holders as holders, f.since as since, f.moment as moment, a.position as low_position,
+            b.position as high_position
         from {first_rows("found_two_leaders", "key, epoch")} f
             join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.low_node = a.node
             join ownership_leaders b on f.key = b.key and f.epoch = b.epoch and f.high_node = b.node
@@ -72,7 +74,7 @@ def _controllers(row: Row, _: Evidence) -> Explanation:
     else:
         both = f"{row['low_node']} and {row['high_node']} both became the controller"
         claim = f"{both} of epoch {row['epoch']}{_more(row)}."
-    return Explanation(claim, (), row["holders"] - 2, row["moment"])
+    return Explanation(claim, (), row["holders"] - 2, row["moment"], (row["since"],))
 
 
 TWO_CONTROLLERS: Final = Check(
@@ -92,14 +94,14 @@ TWO_CONTROLLERS: Final = Check(
             "found_two_controllers",
             """
             select cast(null as string) as key, epoch, min(node) as low_node, max(node) as high_node,
-                count(*) as holders, max(time) as moment
+                count(*) as holders, min(time) as since, max(time) as moment
             from ownership_controllers group by epoch having count(*) > 1
             """,
             keep=True,
         ),
     ),
     evidence=f"""
-        select key, epoch, low_node, high_node, holders, moment from found_two_controllers
+        select key, epoch, low_node, high_node, holders, since, moment from found_two_controllers
         {order_by("epoch")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from ownership_controllers",

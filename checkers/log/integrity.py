@@ -77,7 +77,8 @@ def _duplicate(row: Row, evidence: Evidence) -> Explanation:
         claim += f", at {row['offsets']} offsets in all"
     if row["live"] > 1:
         claim += f", though it was sent only {row['live']} times"
-    return Explanation(f"{claim}.", (row["send_op"], first_op, second_op), row["offsets"] - 2)
+    named = (row["send_op"], first_op, second_op)
+    return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(second_op))
 
 
 DUPLICATE: Final = Check(

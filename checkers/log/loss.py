@@ -150,7 +150,7 @@ def _unseen(row: Row, evidence: Evidence) -> Explanation:
         f"value {row['value']} at {where} of {row['key']} was acknowledged to {evidence.who(row['okay_op'])} "
         f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline."
     )
-    return Explanation(claim, (row["okay_op"],))
+    return Explanation(claim, (row["okay_op"],), moments=(row["last"],))
 
 
 UNSEEN: Final = Check(
@@ -160,7 +160,7 @@ UNSEEN: Final = Check(
         View(
             "log_final",
             """
-            select key, min(call) as final_call from log_effects
+            select key, min(call) as final_call, max(coalesce(ret, call)) as last from log_effects
             where phase in ('sentinel', 'drain') and key is not null group by key
             """,
             keep=True,
@@ -186,8 +186,9 @@ UNSEEN: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.position as position, f.okay_op as okay_op, t.settled as settled
-        from {first_rows("found_unseen", "key, position, value")} f
+        select f.key as key, f.value as value, f.position as position, f.okay_op as okay_op, t.settled as settled,
+            e.last as last
+        from {first_rows("found_unseen", "key, position, value")} f join log_final e on f.key = e.key
             left join log_settled t on f.key = t.key
         {order_by("f.key, f.position, f.value")}
         """,

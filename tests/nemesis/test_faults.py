@@ -161,7 +161,9 @@ def test_what_each_shape_cuts(name: str, parameters: dict[str, Parameter], cut: 
     play.cluster = FakeCluster(4, 2)
     play.system = FakeSystem(play.cluster)
     play.play()
-    assert set(play.row(1, FaultPhase.INJECTED).detail["evidence"]["cut"]) == cut
+    evidence = play.row(1, FaultPhase.INJECTED).detail["evidence"]
+    assert set(evidence["cut"]) == cut
+    assert evidence["zookeeper"] is any("zk" in link for link in cut)
 
 
 def test_halves_are_halves_and_zookeeper_is_reached_by_both() -> None:

@@ -1,4 +1,4 @@
-"""The lines of a finding's operations: their times can be told apart."""
+"""The lines of a finding's operations and faults: times can be told apart, and links are named."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from assay.checkers.contract import forbid
 from assay.checkers.source import open_history
 from assay.reports.evidence import look_up
+from assay.reports.failure_text import Ending, describe
 
 from helpers.judging import judge
 from helpers.log_histories import Book, write
@@ -31,3 +32,20 @@ def test_times_have_as_many_digits_as_tell_them_apart(tmp_path: Path, unit: int,
     lines = look_up(open_history(folder), judgement).operations
     assert first in lines[0]
     assert second in lines[1]
+
+
+def test_the_faults_between_cause_and_effect_say_what_they_cut(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1], 0, (1_000, 1_001), process=1)
+    book.send([2], 0, (2_000, 2_001), process=2)
+    detail = '{"evidence": {"cut": ["n1|n2", "n1|zk1"], "zookeeper": true}}'
+    faults = [
+        {"id": 1, "fault": "partition", "targets": '["n1"]', "phase": phase, "time": time, "detail": detail}
+        for phase, time in (("injected", 1_500_000_000), ("healed", 1_700_000_000))
+    ]
+    folder = write(tmp_path / "history", book.rows, faults=faults)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    text = describe(judgement, look_up(open_history(folder), judgement), Ending())
+    at = text.splitlines().index("  faults in force between 1.000 and 2.001 s:")
+    line = text.splitlines()[at + 1]
+    assert line == "    partition n1 (cut n1 from n2 and zk1, ZooKeeper included) from 1.500 s to 1.700 s"

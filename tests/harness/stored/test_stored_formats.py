@@ -48,12 +48,17 @@ def case(path: Path) -> Any:
 
 
 def without_newer(now: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
-    """The judgement as it would be without the checks that there were not yet: they may find more."""
+    """The judgement as it would be without the checks and the fields that there were not yet: they may find more."""
     known = {one["check"] for one in then["examined"]}
     newer = {one["check"] for one in now["examined"]} - known
+    fields = {name for finding in then["findings"] for name in finding}
     return now | {
         "anomalies": {name: count for name, count in now["anomalies"].items() if name not in newer},
-        "findings": [finding for finding in now["findings"] if finding["anomaly"] not in newer],
+        "findings": [
+            {name: finding[name] for name in finding if name in fields}
+            for finding in now["findings"]
+            if finding["anomaly"] not in newer
+        ],
         "unknown": [reason for reason in now["unknown"] if reason.partition(" ")[0] not in newer],
     }
 

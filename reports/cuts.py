@@ -1,0 +1,55 @@
+"""Which links a fault has cut, in words, by the evidence that it recorded."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+MOST_GROUPS: Final = 4
+"""Groups of links that are put into words; the rest is counted."""
+
+Way = tuple[str, str]
+"""Who drops what comes from whom; a link that is cut both ways is two of them."""
+
+
+def what_it_cut(detail: Mapping[str, Any]) -> str | None:
+    """``cut n1 from n2 and zk1, ZooKeeper included``; None for a fault that has cut no link.
+
+    ``detail``: that of the row in which it was injected. Nodes with many links come first. Whether ZooKeeper was cut
+    off is left out where it was not recorded.
+    """
+    evidence = detail.get("evidence")
+    links = evidence.get("cut") if isinstance(evidence, dict) else None
+    if not isinstance(evidence, dict) or not isinstance(links, list) or not links:
+        return None
+    said = list(_groups({way for link in links for way in _ways(str(link))}))
+    more = f" and {len(said) - MOST_GROUPS} more groups of links" if len(said) > MOST_GROUPS else ""
+    zookeeper = evidence.get("zookeeper")
+    extent = "" if zookeeper is None else ", ZooKeeper included" if zookeeper else ", not ZooKeeper"
+    return f"cut {'; '.join(said[:MOST_GROUPS])}{more}{extent}"
+
+
+def _ways(link: str) -> list[Way]:
+    """``n1|n2`` both ways, ``n1<-n2`` one."""
+    near, sign, far = (*re.split(r"(\||<-)", link, maxsplit=1), "", "")[:3]
+    return [(near, far), (far, near)] if sign == "|" else [(near, far)]
+
+
+def _groups(left: set[Way]) -> Iterable[str]:
+    while left:
+        ends = Counter(near for near, _ in left)
+        hub = min(ends, key=lambda node: (-ends[node], node))
+        far = {other for near, other in left if near == hub}
+        mutual = {other for other in far if (other, hub) in left}
+        if mutual:
+            yield f"{hub} from {_listed(mutual)}"
+        if far - mutual:
+            yield f"what {hub} gets from {_listed(far - mutual)}"
+        left = left - {(hub, other) for other in far} - {(other, hub) for other in mutual}
+
+
+def _listed(names: set[str]) -> str:
+    *most, last = sorted(names)
+    return f"{', '.join(most)} and {last}" if most else last

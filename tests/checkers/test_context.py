@@ -1,0 +1,84 @@
+"""Which faults a finding names: those between cause and effect, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay.checkers.contract import forbid
+from assay.checkers.verdict import Finding
+
+from helpers.judging import judge
+from helpers.log_histories import Book, Row, write
+
+MILLISECOND = 1_000_000
+
+
+def fault(number: int, injected: int, healed: int | None) -> list[Row]:
+    phases = [("injected", injected), *([("healed", healed)] if healed is not None else [])]
+    return [
+        {"id": number, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time * MILLISECOND, "detail": "{}"}
+        for phase, time in phases
+    ]
+
+
+def found(folder: Path, book: Book, anomaly: str, faults: list[Row], events: list[Row] | None = None) -> Finding:
+    rows = [row | {"took_effect": True if row["phase"] == "healed" else None} for row in faults]
+    findings = judge(write(folder, book.rows, faults=rows, events=events or []), forbid(anomaly)).findings
+    return next(finding for finding in findings if finding.anomaly == anomaly)
+
+
+def lost() -> Book:
+    """Acknowledged from 1.0 to 1.1 s, gone from 2.0 to 2.1 s."""
+    book = Book()
+    book.send([1], 0, (1_000, 1_100))
+    book.send([2], 1, (1_200, 1_300))
+    book.poll(0, [(1, 2)], 2, (2_000, 2_100))
+    return book
+
+
+def test_a_fault_between_cause_and_effect_is_named_and_its_neighbours_are_not(tmp_path: Path) -> None:
+    faults = [*fault(1, 500, 999), *fault(2, 1_500, 1_600), *fault(3, 2_101, 2_200)]
+    finding = found(tmp_path, lost(), "lost-write", faults)
+    assert (finding.since, finding.until) == (1_000 * MILLISECOND, 2_100 * MILLISECOND)
+    assert finding.faults == (2,)
+
+
+def test_a_fault_that_lasted_from_before_or_beyond_is_named(tmp_path: Path) -> None:
+    faults = [*fault(1, 500, 1_000), *fault(2, 2_100, 2_200), *fault(3, 100, None)]
+    assert found(tmp_path, lost(), "lost-write", faults).faults == (1, 2, 3)
+
+
+def test_what_was_never_delivered_has_its_cause_up_to_the_end_of_the_drain(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1], 0, (1_000, 1_100))
+    book.poll(0, [], 0, (3_000, 3_100), phase="drain")
+    finding = found(tmp_path, book, "unseen", [*fault(1, 500, 999), *fault(2, 2_000, 2_100), *fault(3, 3_200, 3_300)])
+    assert finding.faults == (2,)
+
+
+def test_of_a_copy_the_time_from_the_send_to_the_second_sight_counts(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1], None, (1_000, None), outcome="info")
+    book.poll(0, [(0, 1)], 1, (3_000, 3_100))
+    book.poll(1, [(1, 1)], 2, (5_000, 5_100))
+    finding = found(tmp_path, book, "duplicate", [*fault(1, 2_000, 2_100), *fault(2, 4_000, 4_100)])
+    assert finding.faults == (1, 2)
+
+
+def test_of_events_the_time_from_the_first_to_the_last_counts(tmp_path: Path) -> None:
+    events: list[Row] = [
+        {
+            "time": time * MILLISECOND,
+            "node": node,
+            "incarnation": 1,
+            "seq": 1,
+            "event": "first-append-in-epoch",
+            "key": "orders-0",
+            "epoch": 3,
+            "position": 7,
+            "detail": "{}",
+        }
+        for time, node in ((1_000, "n1"), (2_000, "n2"))
+    ]
+    faults = [*fault(1, 500, 999), *fault(2, 1_500, 1_600), *fault(3, 2_001, 2_100)]
+    assert found(tmp_path, lost(), "two-leaders", faults, events).faults == (2,)
