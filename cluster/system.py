@@ -347,6 +347,13 @@ class Movable(Protocol):
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
         """Has the replicas move to these nodes. None when that was accepted, else why not; then it is asked again."""
 
+    def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
+        """The key, and the indexes of the nodes that have its replicas now, where this line of an event log says that a
+        move has ended; None for every other line, and always where event logs do not say that.
+
+        Where others move replicas too, a move may be undone as soon as it has ended, and be seen by this alone.
+        """
+
 
 def zookeeper_servers(cluster: Cluster) -> str:
     """``address:port,...`` of every ZooKeeper node, as a client takes it."""

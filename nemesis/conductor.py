@@ -111,6 +111,8 @@ class Conductor:
             return
         self._last_events[node] = known
         self._seen[str(known.get("event"))] += 1
+        for listener in tuple(self._context.listeners.values()):
+            listener(node, known)
         self._waiting.event(node, known)
 
     async def run(self) -> None:

@@ -88,6 +88,8 @@ class FaultContext:
     """The latest line of each node's event log, by name, as far as it has been read."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """How often each event has been read, of any node."""
+    listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
+    """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
         """What the system's finder says. One that fails knows none: during other faults there may be no node to ask."""

@@ -6,14 +6,14 @@ is taken away, and at the heal it comes back, so that it has to copy everything 
 There is nothing to undo: the heal waits until the system says that the move has ended. A server that is dead may keep
 it from ending; then the heal has failed, and is tried again when other faults have been healed.
 
-Proof: the key's replicas were seen on other servers, as the system says: soon after the order, since clients may have
-them moved on, or else at the heal.
+Proof: the key's replicas came to be on other servers. A line of an event log says so as it comes to pass, since clients
+that move replicas too may undo it in the next moment; where none says so, the system is asked at the heal.
 """
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import Movable, System
@@ -29,8 +29,6 @@ ASK_SECONDS = 5.0
 """How long the system may be unable to say where the replicas are, or to take the order."""
 HEAL_SECONDS = 12.0
 """For each of the moves that the heal waits for."""
-SEEN_SECONDS = 1.0
-"""How long the injection looks for the move to end; one that takes longer is looked for at the heal."""
 ASK_EVERY = 0.2
 
 
@@ -70,20 +68,19 @@ class MoveReplicas:
         if before is None:
             raise TargetError(f"the system does not say where the replicas of {key} are, or they already move")
         nodes = {node.name: node for node in servers(cluster, injection.context.system)}
-        names = [node.name for node in before]
+        names, indexes = [node.name for node in before], {node.index: node.name for node in nodes.values()}
         meant = elsewhere(names, injection.targets[0].name, list(nodes), rng)
         injection.evidence.update(key=key, before=names, meant=meant)
+
+        def listen(_: str, line: Mapping[str, Any]) -> None:
+            found = system.moved(line)
+            if found is not None and found[0] == key:
+                after = [indexes[index] for index in found[1]]
+                if set(after) != set(names):
+                    injection.evidence.setdefault("after", after)
+
+        injection.context.listeners[injection.id] = listen
         await _order(injection, key, [nodes[name] for name in meant], ASK_SECONDS)
-
-        async def moved() -> list[str] | None:
-            """None as well where the order is taken but not yet acted on."""
-            found = await system.replicas_of(cluster, key)
-            after = names if found is None else [node.name for node in found]
-            return None if set(after) == set(names) else after
-
-        after = await _known(moved, SEEN_SECONDS)
-        if after is not None:
-            injection.evidence["after"] = after
 
     async def observe(self, injection: Injection) -> None:
         return None
@@ -94,7 +91,9 @@ class MoveReplicas:
             return
         key, before = evidence["key"], evidence["before"]
         if "after" not in evidence:
-            evidence["after"] = await _ended(injection, key)
+            ended = await _ended(injection, key)
+            evidence.setdefault("after", ended)  # a line may have been read meanwhile
+        injection.context.listeners.pop(injection.id, None)
         if len(evidence["after"]) < len(before):
             nodes = {node.name: node for node in servers(injection.context.cluster, injection.context.system)}
             await _order(injection, key, [nodes[name] for name in before], ASK_SECONDS)

@@ -309,6 +309,10 @@ class Broker:
         topic, _, index = key.rpartition("-")
         return await questions.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
 
+    def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
+        """As the controller says that has done its last step."""
+        return (line["key"], line["detail"]["replicas"]) if line.get("event") == "reassignment-ended" else None
+
     # -- questions to the running system ---------------------------------------------------------------------------
 
     async def ready(self, node: _Node) -> bool:

@@ -304,6 +304,9 @@ class FakeSystem:
             self.moving_until = now() + self.slow
         return None
 
+    def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
+        return (line["key"], line["detail"]["replicas"]) if line["event"] == "moved" else None
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the nemesis must not use System.{name}")
 

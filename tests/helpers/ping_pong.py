@@ -62,6 +62,9 @@ class PingPong:
         self.placed = nodes
         return None
 
+    def moved(self, line: Mapping[str, Any]) -> None:
+        return None
+
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         address, zookeepers, *peers = argv
         say(runtime, "started")

@@ -15,7 +15,7 @@ from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind, Target, TargetError, parse
 
-from helpers.nemesis_fakes import FakeCluster, Play, now
+from helpers.nemesis_fakes import FakeCluster, Play
 
 SERVERS = ["n1", "n2", "n3", "n4", "n5"]
 
@@ -72,21 +72,35 @@ def test_the_heal_waits_for_the_end_and_the_evidence_says_where_from_and_where_t
     assert done.at(1, FaultPhase.HEALED) >= 2.0 + 0.6 + 9.0
 
 
-def test_a_move_that_a_client_undoes_soon_after_took_effect() -> None:
+def undone(key: str | None, *replicas: int) -> Play:
+    """A client undoes the move as soon as it has ended; a log says that these nodes had the replicas meanwhile."""
     made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 5.0),)), FakeCluster(5))
     made.system.slow, placed = 0.3, list(made.system.placed)
-    replicas_of = made.system.replicas_of
+    move = made.system.move
 
-    async def undone(cluster: Any, key: str) -> Any:
-        if now() > 4.0:
-            made.system.placed = placed
-        return await replicas_of(cluster, key)
+    async def moved(cluster: Any, wanted: str, nodes: Any) -> str | None:
+        trouble = await move(cluster, wanted, nodes)
+        if replicas:
+            made.cluster.node("n4").say("moved", wanted if key is None else key, replicas=list(replicas))
+        made.system.placed = placed
+        return trouble
 
-    made.system.replicas_of = undone  # type: ignore[method-assign]
+    made.system.move = moved  # type: ignore[method-assign]
     made.play()
-    row = made.row(1, FaultPhase.HEALED)
+    return made
+
+
+def test_a_move_that_a_client_undoes_at_once_took_effect_as_a_log_says() -> None:
+    row = undone(None, 5, 1, 3).row(1, FaultPhase.HEALED)
     assert row.took_effect is True
-    assert "n2" not in row.detail["evidence"]["after"]
+    assert row.detail["evidence"]["after"] == ["n5", "n1", "n3"]
+
+
+@pytest.mark.parametrize(("key", "replicas"), [(None, []), (None, [3, 2, 1]), ("another", [5, 1, 3])])
+def test_what_no_log_says_of_these_replicas_took_no_effect(key: str | None, replicas: list[int]) -> None:
+    row = undone(key, *replicas).row(1, FaultPhase.HEALED)
+    assert row.took_effect is False
+    assert "are where they were" in row.detail["reason"]
 
 
 def test_without_another_server_the_replica_goes_and_comes_back() -> None:
