@@ -14,6 +14,7 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import life_of, name_of, place_of, topic_of
+from assay.checkers.log.strays import STRAYS, sent_to
 from assay.checkers.sql import first_rows, order_by
 
 _SENT: Final = "kind = 'append' and outcome <> 'fail'"
@@ -124,7 +125,7 @@ def _altered(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}"
     )
     if row["what"] == "partition":
-        claim = f"{read}, but {evidence.who(row['other_op'])} had sent it to {row['other_key']}."
+        claim = f"{read}, but {sent_to(row, evidence)}."
     elif row["what"] == "twice":
         claim = (
             f"{read} with {_described(row, 'seen')}, and by {evidence.who(row['first_op'])} at "
@@ -169,15 +170,15 @@ ALTERED_RECORD: Final = Check(
             max(s.timestamp) as seen_time, max(s.message_key) as seen_key,
             min(t.op) as send_op, min(t.timestamp) as sent_time, min(t.message_key) as sent_key,
             min(a.op) as first_op, min(a.timestamp) as first_time, min(a.message_key) as first_key,
-            min(o.key) as other_key, min(case when o.key is not null then o.op end) as other_op
+            min(o.other_key) as other_key, min(o.send_op) as other_op, min(o.again) as again
         from {first_rows("found_altered_record", "key, position, value")} f
             left join log_seen_as s on f.key = s.key and f.value = s.value and f.position = s.position and f.op = s.op
             left join log_seen_as a on f.key = a.key and f.value = a.value and f.position = a.position and f.op <> a.op
             left join log_sent_as t on f.key = t.key and f.value = t.value
-            left join log_sends o on f.what = 'partition' and f.value = o.value and f.key <> o.key
-                and o.outcome <> 'fail'
+            left join log_strays o on f.what = 'partition' and f.key = o.key and f.value = o.value and o.source = 1
         group by f.key, f.value, f.position, f.what, f.op {order_by("f.key, f.position, f.value")}
         """,
+    evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_described where kind = 'observe'",
     explain=_altered,
     needs_close=True,

@@ -5,6 +5,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import Row
+from assay.checkers.log.strays import STRAYS, sent_to
 from assay.checkers.sql import first_rows, order_by
 
 _OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
@@ -140,11 +141,12 @@ ABORTED_READ: Final = Check(
 
 
 def _phantom(row: Row, evidence: Evidence) -> Explanation:
+    sender = "nobody sent it" if row["other_op"] is None else f"no one sent it there: {sent_to(row, evidence)}"
     claim = (
         f"{_held(row['value'])} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
-        f"at {evidence.called(row['seen_op'])}, but nobody sent it."
+        f"at {evidence.called(row['seen_op'])}, but {sender}."
     )
-    return Explanation(capital(claim), (row["seen_op"],), row["observed"] - 1)
+    return Explanation(capital(claim), (row["seen_op"], row["other_op"]), row["observed"] - 1)
 
 
 PHANTOM: Final = Check(
@@ -160,9 +162,13 @@ PHANTOM: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, value, low, observed, seen_op from found_phantom
-        {order_by("key, low, value")} limit {MOST_FINDINGS}
+        select f.key as key, f.value as value, f.low as low, f.observed as observed, f.seen_op as seen_op,
+            t.other_key as other_key, t.send_op as other_op, t.again as again
+        from {first_rows("found_phantom", "key, low, value")} f
+            left join log_strays t on f.key = t.key and f.value = t.value and t.source = 1
+        {order_by("f.key, f.low, f.value")}
         """,
+    evidence_views=(STRAYS,),
     examined=_OBSERVED,
     explain=_phantom,
     needs_close=True,

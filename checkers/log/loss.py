@@ -6,6 +6,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
+from assay.checkers.log.strays import ELSEWHERE, STRAYS, found_in
 from assay.checkers.sql import first_rows, order_by, total_of
 
 
@@ -48,10 +49,10 @@ def _others(row: Row) -> int:
 def _lost(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
-        f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])}, but {_missing(row, evidence)}, "
-        f"and nobody ever saw it."
+        f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])}, but {_missing(row, evidence)}, and "
     )
-    return Explanation(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"]), _others(row))
+    claim += "nobody ever saw it." if row["other_op"] is None else f"{found_in(row, evidence)}."
+    return Explanation(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"], row["other_op"]), _others(row))
 
 
 _GONE_COLUMNS: Final = (
@@ -73,7 +74,15 @@ LOST_WRITE: Final = Check(
             keep=True,
         ),
     ),
-    evidence=_evidence("found_lost_write"),
+    evidence=f"""
+        select m.key as key, m.value as value, m.position as position, m.acked as acked, m.ack_op as ack_op,
+            m.without_it as without_it, m.settled as settled, m.sentinel_op as sentinel_op, m.poll_op as poll_op,
+            {ELSEWHERE}
+        from ({_evidence("found_lost_write")}) m
+            left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
+        {order_by("m.key, m.position, m.value")}
+        """,
+    evidence_views=(STRAYS,),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
     explain=_lost,
 )
@@ -148,9 +157,10 @@ def _unseen(row: Row, evidence: Evidence) -> Explanation:
     )
     claim = (
         f"value {row['value']} at {where} of {row['key']} was acknowledged to {evidence.who(row['okay_op'])} "
-        f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline."
+        f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline"
     )
-    return Explanation(claim, (row["okay_op"],), moments=(row["last"],))
+    claim += "." if row["other_op"] is None else f"; {found_in(row, evidence)}."
+    return Explanation(claim, (row["okay_op"], row["other_op"]), moments=(row["last"],))
 
 
 UNSEEN: Final = Check(
@@ -186,12 +196,14 @@ UNSEEN: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.position as position, f.okay_op as okay_op, t.settled as settled,
-            e.last as last
+        select f.key as key, f.value as value, f.position as position, f.okay_op as okay_op, s.settled as settled,
+            e.last as last, {ELSEWHERE}
         from {first_rows("found_unseen", "key, position, value")} f join log_final e on f.key = e.key
-            left join log_settled t on f.key = t.key
+            left join log_settled s on f.key = s.key
+            left join log_strays t on f.key = t.other_key and f.value = t.value and t.sight = 1
         {order_by("f.key, f.position, f.value")}
         """,
+    evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_due",
     explain=_unseen,
     needs_end=True,
