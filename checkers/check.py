@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.engine import Engine, Row
-from assay.checkers.verdict import Finding
+from assay.checkers.verdict import MOST_OPERATIONS, Finding
 
 MOST_FINDINGS: Final = 20
 """Findings explained per anomaly; the rest is counted."""
 
 MOST_DOUBTS: Final = 5
 """Keys named that cannot be judged; the rest is counted."""
-
-MOST_OPERATIONS: Final = 20
-"""Operations named per finding; the rest is counted."""
 
 NANOSECONDS: Final = 1_000_000_000
 

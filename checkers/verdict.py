@@ -1,8 +1,15 @@
 """What a check says: findings, and a verdict that is never a guess."""
 
 import enum
+from typing import Final
 
 import msgspec
+
+LONGEST_LIST: Final = 6
+"""Operations of one finding that a person has to read, on the page, in a failing test's text and in a claim."""
+
+MOST_OPERATIONS: Final = 20
+"""Operations of one finding that ``verdict.json`` names; the rest is counted."""
 
 
 class Verdict(enum.StrEnum):
@@ -21,9 +28,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     claim: str
     """One plain sentence with the real numbers."""
     operations: tuple[int, ...] = ()
-    """Indexes into ``ops``, at most 20, those that contradict each other first."""
+    """Indexes into ``ops``, at most ``MOST_OPERATIONS``, those that contradict each other first."""
     omitted: int = 0
-    """How many more operations are involved."""
+    """How many more operations are involved, which are not named."""
     time: int | None = None
     """Nanoseconds since the run began: the moment to look at."""
     leader: str | None = None

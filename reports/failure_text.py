@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from assay.checkers.verdict import Finding, Judgement, Verdict
+from assay.checkers.verdict import LONGEST_LIST, Finding, Judgement, Verdict
 from assay.harness.core.printable import printable
 
 NANOSECONDS: Final = 1_000_000_000
 LINES: Final = 25
 WIDTH: Final = 300
-OPERATIONS: Final = 6
 FAULTS: Final = 3
 CLAIMS: Final = 4
 REASONS: Final = 6
@@ -52,7 +51,7 @@ def describe(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> s
 def operations_wanted(judgement: Judgement) -> tuple[int, ...]:
     """The operations whose lines ``describe`` will ask for."""
     first = next(iter(forbidden_findings(judgement)), None)
-    return () if first is None else first.operations[:OPERATIONS]
+    return () if first is None else first.operations[:LONGEST_LIST]
 
 
 def forbidden_findings(judgement: Judgement) -> list[Finding]:
@@ -84,11 +83,12 @@ def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iter
 
 def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
     yield f"FAIL {finding.anomaly}: {finding.claim}"
-    for index in finding.operations[:OPERATIONS]:
+    for index in finding.operations[:LONGEST_LIST]:
         yield f"  {evidence.operations.get(index, f'operation {index}')}"
-    more = len(finding.operations) - OPERATIONS
-    if finding.omitted + max(more, 0):
-        yield f"  and {finding.omitted + max(more, 0)} more operations"
+    named = max(len(finding.operations) - LONGEST_LIST, 0)
+    if finding.omitted + named:
+        where = f", {named} of them in the report" if named else ", which are only counted"
+        yield f"  and {finding.omitted + named} more operations{where}"
     if finding.leader is not None:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
     between = ""

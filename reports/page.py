@@ -20,7 +20,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.reports.leadership import natural
 from assay.reports.model import FindingView, Recorded, Report, read
@@ -87,7 +87,7 @@ def _environment() -> Environment:
         seconds=seconds, count="{:,}".format, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
         sentence=_sentence,
     )  # fmt: skip
-    environment.globals.update(long=LONG, shown=SHOWN, decimals=_decimals)
+    environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_decimals)
     return environment
 
 

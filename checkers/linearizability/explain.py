@@ -9,10 +9,9 @@ from assay.checkers.linearizability import tables
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.layout import Layout
 from assay.checkers.linearizability.workspace import Workspace
-from assay.checkers.verdict import Finding
+from assay.checkers.verdict import MOST_OPERATIONS, Finding
 
 MOST_STATES: Final = 5
-MOST_OPERATIONS: Final = 20
 MOST_LINES: Final = 64
 """Configurations whose orders are compared for the longest."""
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from assay.checkers.check import MOST_FINDINGS, MOST_OPERATIONS, Check, Evidence, Explanation, View, build, doubts
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, build, doubts
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.sql import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
@@ -30,6 +30,7 @@ from assay.checkers.transactions.graph import (
 )
 from assay.checkers.transactions.views import SOURCE_VIEWS
 from assay.checkers.transactions.words import Link, Moments, Reasons, circle, links, repeated
+from assay.checkers.verdict import MOST_OPERATIONS
 
 PROCESS: Final = "process"
 REAL_TIME: Final = "real-time"

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from assay.checkers.check import seconds
 from assay.checkers.engine import Engine, Row
 from assay.checkers.transactions.edges import FIRST, WR, WW
 from assay.checkers.transactions.graph import ORDER, Step
-
-MOST_LINKS: Final = 20
-"""Links of a cycle that are put into words; the rest is counted."""
+from assay.checkers.verdict import LONGEST_LIST
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,8 @@ class Reasons:
 
 def circle(cycle: Sequence[Link], size: int, why: str, reasons: Reasons, moments: Mapping[int, Moments]) -> str:
     """The claim: what is wrong in one sentence, then one for each link."""
-    sentences = [reasons.sentence(link, moments) for link in cycle[:MOST_LINKS]]
-    more = f" (and {len(cycle) - MOST_LINKS} more)" if len(cycle) > MOST_LINKS else ""
+    sentences = [reasons.sentence(link, moments) for link in cycle[:LONGEST_LIST]]
+    more = f" (and {len(cycle) - LONGEST_LIST} more)" if len(cycle) > LONGEST_LIST else ""
     others = f"; {size} transactions depend on each other in circles in all" if size > len(cycle) else ""
     return f"{len(cycle)} transactions go round in a circle{why}: {'; '.join(sentences)}{more}{others}."
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.verdict import LONGEST_LIST, Verdict
 from assay.reports.page import render
 from assay.reports.panel import plain
 
@@ -86,6 +86,15 @@ def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(tmp_path
     assert '20 2 send orders-3 [20] ok {"offset":20} 2.000 s 2.004 s' in text
     assert "45 0 poll orders-3 [45] ok" in text
     assert "3 more operations are involved." in text
+
+
+def test_the_longest_list_unfolds(tmp_path: Path) -> None:
+    few, many = range(LONGEST_LIST), range(LONGEST_LIST + 4)
+    text = parsed(write_run(tmp_path / "few", judgement(Verdict.FAIL, finding(*few)), ordinary())).text
+    assert "4 more operations" not in text
+    text = parsed(write_run(tmp_path / "many", judgement(Verdict.FAIL, finding(*many)), ordinary())).text
+    assert text.index(f"send orders-3 [{LONGEST_LIST - 2}]") < text.index("4 more operations")
+    assert text.index("4 more operations") < text.index(f"send orders-3 [{LONGEST_LIST + 2}]")
 
 
 def test_a_green_run_says_what_was_checked_and_what_not(tmp_path: Path) -> None:
