@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.harness.plugin import hookspecs, own_modules
+from assay.harness.plugin import hookspecs, own_modules, rounds
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
-from assay.harness.run.settings import DOCKER, SIM, SettingsError, asked_by_name
+from assay.harness.run.settings import DOCKER, ONCE, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
@@ -98,6 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
+    rounds.register(config, options.repeat, _repetition)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -122,11 +123,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ]
         metafunc.parametrize(FIXTURE, parameters, indirect=True)
         return
-    parameters = []
+    parameters, repetitions = [], rounds.how_many(options.repeat)
     for nemesis, mix in product(_combinations(options, registry.faults), _mixes(found, options)):
         marks = _ruled_out(found, options, nemesis, mix, registry.faults)
-        for number in range(1, options.repeat + 1):
-            parameter = Parameter(nemesis, mix, number, options.repeat)
+        for number in range(1, repetitions + 1):
+            parameter = Parameter(nemesis, mix, number, repetitions)
             parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
     metafunc.parametrize(FIXTURE, parameters, indirect=True)
 
@@ -232,7 +233,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         test=request.node.nodeid,
         command=repeat_command(base, settings),
         progress=_progress(request.config),
-        reports=Reports.ALL if options.repeat == 1 else Reports.FAILED,
+        reports=Reports.ALL if options.repeat == ONCE else Reports.FAILED,
         engines=assay_engines,
         registry=registry_of(request.config),
     )
@@ -353,12 +354,19 @@ def _check_faults(options: Options, faults: Catalogue) -> None:
 
 
 def _check_search(options: Options) -> None:
-    if options.settings.replay is not None or options.settings.nemesis_target or options.repeat > 1:
+    if options.settings.replay is not None or options.settings.nemesis_target or options.repeat != ONCE:
         raise SettingsError("--explore draws its own schedules; leave out --replay, --nemesis-target and --repeat")
     if options.cluster == DOCKER:
         raise SettingsError(
             "--explore searches in the simulation; what it finds is confirmed by --cluster=docker --replay"
         )
+
+
+def _repetition(item: pytest.Item) -> int:
+    """Its number, from 1; of a test that is no experiment, 1."""
+    call = getattr(item, "callspec", None)
+    parameter = None if call is None else call.params.get(FIXTURE)
+    return parameter.number if isinstance(parameter, Parameter) else 1
 
 
 def _progress(config: pytest.Config) -> Any:

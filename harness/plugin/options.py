@@ -64,7 +64,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--workers", default=None, metavar="N",
         help="nodes for clients that live on nodes of their own (default: as many as --nodes, at most 3)")  # fmt: skip
     add("--seed", default=None, metavar="N", help="repeat a run; in the simulation exactly (default: drawn)")
-    add("--repeat", default="1", metavar="N", help="run each test N times, with seeds derived from the seed (1)")
+    add("--repeat", default="1", metavar="N|S",
+        help="run each test N times, with seeds derived from the seed (1); or all of them in turn, again and again, "
+        "until a time is over (600s, 10min): what has begun then is ended")  # fmt: skip
     add("--cluster", default=None, metavar="|".join(CLUSTERS),
         help="where to run: containers or the simulation (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
@@ -95,7 +97,7 @@ class Options:
     """As given: each a combination."""
     workload_mix: tuple[str, ...]
     seed: int | None
-    repeat: int
+    repeat: Budget
     cluster: str | None
     engine: str
     spark_master: str | None
@@ -138,7 +140,7 @@ def read_options(config: pytest.Config) -> Options:
         nemesis=tuple(config.getoption("--nemesis")),
         workload_mix=tuple(config.getoption("--workload-mix")),
         seed=None if seed is None else parsing.parse_seed(seed),
-        repeat=parsing.parse_count("--repeat", text("--repeat")),
+        repeat=parsing.parse_budget("--repeat", text("--repeat")),
         cluster=None if cluster is None else parsing.parse_choice("--cluster", cluster, CLUSTERS),
         engine=parsing.parse_engine(text("--engine"), optional("--spark-master")),
         spark_master=optional("--spark-master"),

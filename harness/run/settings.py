@@ -35,13 +35,16 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a search goes on: so many examples, or so many seconds."""
+    """How long a search or a repetition goes on: so many examples, or so many seconds."""
 
     examples: int | None = None
     seconds: float | None = None
 
     def __str__(self) -> str:
         return f"{self.examples} examples" if self.seconds is None else f"{self.seconds:g} s"
+
+
+ONCE: Final = Budget(examples=1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+"""``--repeat`` with a time: rounds in turn, the first one whole, and nothing said of those that there was no time for."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.harness.plugin.rounds import Rounds, how_many
+from assay.harness.run.settings import ONCE, Budget
+
+SIM = ("--cluster=sim", "--nodes=1", "--time-limit=0.5", "--rate=100")
+
+
+def two_tests(project: pytest.Pytester) -> None:
+    file = Path(project.path / "test_file.py")
+    text = file.read_text()
+    name = "test_toy"
+    again = text[text.index("@experiment") :].replace(name, "test_again")
+    file.write_text(f"{text}\n\n{again}")
+
+
+def test_the_first_round_is_run_whole_and_later_ones_are_no_skipped_tests(toy_project: pytest.Pytester) -> None:
+    two_tests(toy_project)
+    result = toy_project.runpytest_inprocess(*SIM, "--repeat=0.001s", "-v")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*test_toy[[]none-1]*", "*test_again[[]none-1]*"])
+
+
+def test_tests_take_turns(toy_project: pytest.Pytester) -> None:
+    two_tests(toy_project)
+    result = toy_project.runpytest_inprocess(*SIM, "--repeat=3s", "--collect-only", "-q")
+    names = [line.rpartition("::")[2] for line in result.outlines if "::" in line]
+    assert names == [f"{name}[none-{number}]" for number in (1, 2, 3) for name in ("test_toy", "test_again")]
+
+
+@pytest.mark.parametrize(
+    ("now", "number", "runs"), [(9.9, 2, True), (10.0, 2, False), (10.0, 1, True), (99.0, 1, True), (99.0, 7, False)]
+)
+def test_a_round_after_the_first_begins_only_while_there_is_time(
+    request: pytest.FixtureRequest, now: float, number: int, runs: bool
+) -> None:
+    times = iter([5.0, 5.0 + now])
+    rounds = Rounds(10.0, lambda item: number, lambda: next(times))
+    rounds.pytest_runtest_protocol(request.node)
+    assert (rounds.pytest_runtest_protocol(request.node) is None) is runs
+
+
+def test_rounds_that_are_collected_are_as_many_as_asked_for_or_more_than_fit() -> None:
+    assert how_many(ONCE) == 1
+    assert how_many(Budget(examples=7)) == 7
+    assert how_many(Budget(seconds=600.0)) == 600
+    assert how_many(Budget(seconds=0.2)) == 2
