@@ -1,4 +1,4 @@
-"""``--repeat`` with a time: rounds in turn, the first one whole, and nothing said of those that there was no time for."""
+"""``--repeat`` with a time: rounds in turn, the first one whole, and no word of those that there was no time for."""
 
 from pathlib import Path
 
