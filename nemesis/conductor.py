@@ -212,7 +212,8 @@ class Conductor:
         if isinstance(chosen, str):
             self._reporter.missed(number, began, Stage.TARGET, chosen)
             return None
-        injection = Injection(number, step, chosen.nodes, self._context, seed=self._seeds[number - 1])
+        seed = self._seeds[number - 1]
+        injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
         began = self._reporter.elapsed()
         self._reporter.aimed(injection, began, _described(step, chosen, fired, held, began))
         self._in_force.add(injection)

@@ -11,14 +11,18 @@ its answer is never heard; ``every``: 1 for all packets, 3 for every third, so t
 
 A connection is known by who opened it, to which node and port; a new one between the two suffers alike. Proof: the
 counters of the rules. On the controller's nothing is said unless something happens: combine it with another fault.
+
+A server fetches only from those that lead what it follows, and during other faults it may have no one to fetch from. So
+the rules stay where packets are heard to die; a follower that is not heard makes room for the next one.
 """
 
+import asyncio
 import enum
 import random
 from collections.abc import Sequence
 from typing import Final
 
-from assay.cluster.node import Cluster, Flow
+from assay.cluster.node import Cluster, Flow, Node
 from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
 from assay.nemesis.cuts import Drop, Manner
 from assay.nemesis.cutting import Cutting, probe_counters
@@ -29,6 +33,9 @@ from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, TargetError, s
 
 ANSWERS, REQUESTS = "answers", "requests"
 EVERY: Final = (1, 1, 3)
+HEARD_SECONDS: Final = 0.6
+"""For a follower to be heard; one that has caught up asks again after 0.5 s at most."""
+HEARD_EVERY: Final = 0.1
 
 
 class Line(enum.StrEnum):
@@ -102,16 +109,51 @@ class Connection(Cutting):
         context, (opener, *more) = injection.context, injection.targets
         if more:
             raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
-        others = [node for node in servers(context.cluster, context.system) if node is not opener]
-        ends = zookeepers(context.cluster)
-        if self._line(injection) is Line.FETCH:
-            ends = [await leader_for(injection)]
-        elif self._line(injection) is Line.CONTROLLER:
-            ends = others and [random.Random(injection.seed).choice(others)]
-        if not ends:
+        everyone = servers(context.cluster, context.system)
+        others = [node for node in everyone if node is not opener]
+        match self._line(injection):
+            case Line.ZOOKEEPER:
+                pairs = [(opener, zookeepers(context.cluster))]
+            case Line.CONTROLLER:
+                pairs = [(opener, others and [random.Random(injection.seed).choice(others)])]
+            case Line.FETCH:
+                leader = await leader_for(injection)
+                pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
+                pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
+        if not pairs[0][1]:
             raise TargetError(f"{self.name}: {opener.name} has no one to speak to")
-        injection.evidence["ends"] = [node.name for node in ends]
-        await super().inject(injection)
+        await self._cut_one(injection, pairs)
+
+    async def _cut_one(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
+        """The first pair that is heard; one alone, or where half of the time is over, need not be."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + injection.step.duration / 2
+        silent: list[str] = []
+        for opener, ends in pairs:
+            injection.targets = (opener,)
+            injection.evidence["ends"] = [node.name for node in ends]
+            await super().inject(injection)
+            if len(pairs) == 1 or await self._heard(injection) or loop.time() >= deadline:
+                break
+            silent.append(f"{opener.name} to {', '.join(node.name for node in ends)}")
+            await injection.context.cuts.remove(injection.id)
+        else:
+            # the one that was asked for, after all
+            await self._cut_one(injection, pairs[:1])
+        if silent:
+            injection.evidence["silent"] = silent
+
+    async def _heard(self, injection: Injection) -> bool:
+        """Has a packet died within ``HEARD_SECONDS``?"""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HEARD_SECONDS
+        while True:
+            await self.observe(injection)
+            if any(injection.evidence["dropped"].values()):
+                return True
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(HEARD_EVERY)
 
     def links(self, injection: Injection) -> list[Drop]:
         context, parameters, opener = injection.context, injection.step.parameters, injection.names[0]

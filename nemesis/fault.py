@@ -103,7 +103,8 @@ class FaultContext:
 class Injection:
     """One fault on its way through a run. ``evidence`` is plain data, as it goes into the history.
 
-    ``seed`` feeds what is left open until the injection; ``background`` is what an injection goes on doing.
+    ``seed`` feeds what is left open until the injection; ``background`` is what an injection goes on doing. ``others``
+    are servers that it may hit instead of its target, where nothing would show on that one.
     """
 
     id: int
@@ -113,6 +114,7 @@ class Injection:
     evidence: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     background: asyncio.Task[None] | None = None
+    others: tuple[Node, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
 """The faults injected and not healed, and what follows from them for the next one: which nodes it may hit."""
 
+import dataclasses
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from assay.cluster.node import Node
 from assay.nemesis.fault import Fault, FaultContext, Injection
 from assay.nemesis.schedule import Step
-from assay.nemesis.target import KEYED, Chosen, Scene, Target, clients, groups, resolve, servers, zookeepers
+from assay.nemesis.target import KEYED, Chosen, Kind, Scene, Target, clients, groups, resolve, servers, zookeepers
 from assay.nemesis.trigger import Fired
 
 
@@ -61,6 +62,9 @@ class InForce:
             about = fired.line.get("key")
             target = Target(target.kind, about if about in scene.whose(target.kind) else None)
         chosen = await resolve(target, scene, random.Random(seed))
+        if target.kind not in (Kind.NAMED, Kind.ORIGIN):
+            free = (node for node in self._servers if node.name not in scene.busy and node not in chosen.nodes)
+            chosen = dataclasses.replace(chosen, others=tuple(free))
         return self._sparing(chosen, scene.busy) if step.keep_majority else chosen
 
     def _sparing(self, chosen: Chosen, busy: Collection[str]) -> Chosen:

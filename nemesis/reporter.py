@@ -69,7 +69,8 @@ class Reporter:
         self._resolved[injection.id] = Resolved(injection.step, injection.names, at, None, dict(detail))
 
     def injected(self, injection: Injection) -> None:
-        resolved = self._resolved[injection.id]
+        resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)
+        self._resolved[injection.id] = resolved
         extra = {"at": resolved.at, "parameters": injection.step.parameters, "evidence": injection.evidence}
         self._row(injection.id, injection.names, FaultPhase.INJECTED, {**resolved.detail, **extra})
 

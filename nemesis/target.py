@@ -167,13 +167,15 @@ class Scene:
 class Chosen:
     """The nodes, in the cluster's order; ``key`` if one was asked for; ``note``: how they depart from the target.
 
-    ``fell_back``: ``one`` was taken because the target was not available; ``note`` says why.
+    ``fell_back``: ``one`` was taken because the target was not available; ``note`` says why. ``others``: servers that
+    it might as well have been, unless the step names its own.
     """
 
     nodes: tuple[Node, ...]
     key: str | None = None
     note: str | None = None
     fell_back: bool = False
+    others: tuple[Node, ...] = ()
 
 
 async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:

@@ -6,7 +6,6 @@ It asks the brokers over connections of its own (``questions``); the workloads u
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -358,23 +357,19 @@ class Broker:
     async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""
         brokers = [node for node in cluster.nodes if node.role == BROKER]
-        if what == "coordinator":
-            group = key or self.groups[0]
-            found = await asyncio.gather(*(questions.coordinator(node.address, PORT, group) for node in brokers))
-        else:
-            answers = await asyncio.gather(*(questions.metadata(node.address, PORT) for node in brokers))
-            led = key or (self.keys()[0] if what == "leader" else "")
-            found = [
-                answer.controller_id if what == "controller" else questions.leader(answer, led)
-                for answer in answers
-                if answer is not None
-            ]
-        votes = Counter(found)
-        votes.pop(-1, None)
-        ranked = votes.most_common(2)
-        if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
-            return None
-        return next((node for node in brokers if node.index == ranked[0][0]), None)
+        match what:
+            case "coordinator":
+                group = key or self.groups[0]
+                asked = [questions.coordinator(node.address, PORT, group) for node in brokers]
+            case "leader":
+                led = key or self.keys()[0]
+                asked = [questions.leader(node.address, PORT, led) for node in brokers]
+            case "controller":
+                asked = [questions.controller(node.address, PORT) for node in brokers]
+            case _:
+                return None
+        found = await questions.most(asked)
+        return next((node for node in brokers if node.index == found), None)
 
 
 def _zookeepers(cluster: _Cluster) -> str:

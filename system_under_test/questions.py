@@ -1,7 +1,9 @@
 """One request to one broker over a connection of its own, for a tester."""
 
-from collections.abc import Sequence
-from typing import TypeVar
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import control, topics
@@ -15,6 +17,8 @@ R = TypeVar("R")
 
 ASK_TIMEOUT = 1.0
 """Seconds; a node that does not answer so soon is left out."""
+VOTE_SECONDS = 0.5
+"""How long brokers are waited for when several are asked the same; one that lives answers within some milliseconds."""
 PATIENCE = 2.0
 """Seconds for the answer of a controller that is to do something."""
 VERSION = 0
@@ -66,8 +70,17 @@ async def metadata(host: str, port: int) -> MetadataResponse | None:
         return None
 
 
-def leader(answer: MetadataResponse, key: str) -> int:
-    """Of the partition ``key``, by this answer; -1 when there is none."""
+async def controller(host: str, port: int) -> int:
+    """As this broker knows it; -1 when it does not say."""
+    answer = await metadata(host, port)
+    return -1 if answer is None else answer.controller_id
+
+
+async def leader(host: str, port: int, key: str) -> int:
+    """Of the partition ``key``, as this broker knows it; -1 when there is none, or it does not say."""
+    answer = await metadata(host, port)
+    if answer is None:
+        return -1
     topic, _, index = key.rpartition("-")
     for found in answer.topics:
         for partition in found.partitions:
@@ -83,6 +96,31 @@ async def coordinator(host: str, port: int, group: str) -> int:
     except CallError:
         return -1
     return answer.coordinator_id
+
+
+async def most(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
+    """What most of these say, of which -1 is nothing; None when they say nothing or disagree evenly.
+
+    Once more than half say the same the others are not waited for, and no one for more than ``VOTE_SECONDS``: a broker
+    that stands still answers no one, and who asks has other things to do.
+    """
+    loop = asyncio.get_running_loop()
+    asked = {loop.create_task(answer) for answer in answers}
+    deadline, waiting, votes = loop.time() + VOTE_SECONDS, set(asked), Counter[int]()
+    try:
+        while waiting and max(votes.values(), default=0) * 2 <= len(asked) and loop.time() < deadline:
+            done, waiting = await asyncio.wait(
+                waiting, timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
+            )
+            votes.update(said for task in done if (said := task.result()) != -1)
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    ranked = votes.most_common(2)
+    if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
+        return None
+    return ranked[0][0]
 
 
 async def high_watermark(host: str, port: int, topic: str, index: int) -> int:

@@ -43,7 +43,10 @@ def now() -> float:
 
 
 class FakeNode:
-    """``refuse``: how often each call yet fails. ``deaf``: calls that return and do nothing. ``quiet``: no traffic."""
+    """``refuse``: how often each call yet fails. ``deaf``: calls that return and do nothing. ``quiet``: no traffic.
+
+    ``silent``: peers that say nothing to it.
+    """
 
     def __init__(self, role: str, index: int) -> None:
         self.name = f"{PREFIXES[role]}{index}"
@@ -56,6 +59,7 @@ class FakeNode:
         self.refuse: dict[str, int] = {}
         self.deaf: set[str] = set()
         self.quiet = False
+        self.silent: set[str] = set()
         self.calls: list[str] = []
         self.is_frozen = False
         self.clock_ahead = 0.0
@@ -172,8 +176,9 @@ class FakeNode:
 
     async def dropped(self) -> Mapping[str, int]:
         self._called("dropped")
-        rate = 0 if self.quiet else PACKETS_PER_SECOND
-        return {peer: int((now() - since) * rate) for peer, since in self.rules.items()}
+        silent = set(self.rules) if self.quiet else {rule for rule in self.rules if rule.split(":")[0] in self.silent}
+        rates = {peer: 0 if peer in silent else PACKETS_PER_SECOND for peer in self.rules}
+        return {peer: int((now() - since) * rates[peer]) for peer, since in self.rules.items()}
 
     async def write_file(self, path: str, data: bytes) -> None:
         if self._called("write_file"):
