@@ -53,6 +53,10 @@ APART: Final = (0.6, 1.0)
 COMPANIONS: Final = (0, 1, 1, 1, 2)
 BEGINS: Final = (0.1, 0.7)
 """When a companion begins, in parts of the first fault's duration."""
+OUTLASTS: Final = 1.0
+"""A connection to ZooKeeper and a fault that takes a server away may stall everything while both are in force: the one
+that begins later lasts so many seconds longer than the other, so that something happens during each.
+"""
 CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
@@ -163,6 +167,12 @@ class _Episode:
             if begin + self._interval * LASTING[0] > self._end:
                 break
             step = self._step(name, begin, min(self._interval * rng.uniform(*LASTING), self._end - begin))
+            if any(self._stalls(step, other) for other in steps):
+                at = max(one.at for one in (step, *steps))
+                until = max(step.until, *(other.until + OUTLASTS for other in steps))
+                if until > self._end:
+                    break
+                step = msgspec.structs.replace(step, at=at, duration=round(until - at, 3))
             steps.append(msgspec.structs.replace(step, keep_majority=self._heavy(name)))
         return steps
 
@@ -186,6 +196,13 @@ class _Episode:
             return False
         # A move waits for servers that are away.
         return MOVE not in (first, second) or not (self._heavy(first) or self._heavy(second))
+
+    def _stalls(self, one: Step, other: Step) -> bool:
+        """Who hears nothing of ZooKeeper puts no one in the place of a server that is away."""
+        return any(
+            deaf.parameters.get("connection") == Line.ZOOKEEPER and self._heavy(away.fault)
+            for deaf, away in ((one, other), (other, one))
+        )
 
     def _heavy(self, name: str) -> bool:
         """Does it take servers away from the others?"""

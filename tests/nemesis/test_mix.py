@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay.nemesis.catalogue import FaultNameError
 from assay.nemesis.fault import Census
-from assay.nemesis.mix import CONTROLLER, WEIGHTS, draw_mix, mixable
+from assay.nemesis.mix import CONTROLLER, OUTLASTS, WEIGHTS, draw_mix, mixable
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.target import Kind
 
@@ -46,6 +46,21 @@ def test_a_controllers_connection_is_never_alone(seed: int) -> None:
     steps = mix(seed, 200.0).steps
     for step in (step for step in steps if step.fault == CONTROLLER):
         assert any(other.fault == "kill" and step.at < other.at and other.until < step.until for other in steps)
+
+
+def test_a_server_that_is_away_and_another_deaf_to_zookeeper_do_not_fill_each_others_time() -> None:
+    away = {"kill", "stop", "restart", "hold", "power-loss", "partition", "partition-one-way", "partition-fast-fail"}
+    nested = beside = 0
+    for seed in range(400):
+        for first, later in itertools.combinations(mix(seed).steps, 2):
+            if later.at < first.until:
+                zookeeper = [step for step in (first, later) if step.parameters.get("connection") == "zookeeper"]
+                if len(zookeeper) == 1 and {first.fault, later.fault} & away:
+                    beside += 1
+                    assert later.until >= first.until + OUTLASTS - 0.002
+                nested += not zookeeper and later.until < first.until
+    assert beside > 50
+    assert nested > 50, "others may"
 
 
 def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> None:
