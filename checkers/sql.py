@@ -64,5 +64,55 @@ def late_calls(places: str, place: str) -> str:
         """
 
 
+def nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
+    """Of each group of ``statements``, the two that contradict each other and are nearest in time.
+
+    ``statements`` is SQL for rows with the columns of ``by``, ``side``, ``moment`` (a known time), ``op`` and those of
+    ``carry``; two contradict each other if their sides differ. The nearest two are neighbours in time. Equally near are
+    the earliest ones, then those of the least operations. ``rising``: side 0 says what was so from its moment on, side
+    1 denies it, and pairs in this order come first, however far apart. Gives ``by``, ``moment``, ``op``, ``side`` and
+    ``carry`` of the later one, and of the other as ``former_moment`` and so on; and ``onset``, since when there were
+    such pairs.
+    """
+    names = ["op", "side", "moment", *(name.strip() for name in carry.split(",") if name.strip())]
+    order = "moment, back, op, side"
+    former = ", ".join(f"{previous(name, by=by, order=order)} as former_{name}" for name in names)
+    both = ", ".join((*names, *(f"former_{name}" for name in names)))
+    falls = "case when former_side < side then 0 else 1 end" if rising else "0"
+    return f"""
+        select {by}, {both}, onset from (
+            select {by}, {both}, min(former_moment) over (partition by {by}, falls {order_by("moment, op")}
+                    rows between unbounded preceding and unbounded following) as onset,
+                {row_number(by=by, order="falls, gap, moment, op, former_op, side, former_side")} as turn
+            from (
+                select {by}, {both}, moment - former_moment as gap, {falls} as falls from (
+                    select {by}, {", ".join(names)}, {former}
+                    from (select *, {"0 - side" if rising else "0"} as back from ({statements}) as stated) as placed
+                    ) as neighbours
+                where former_side <> side) as pairs) as ranked
+        where turn = 1
+        """
+
+
+def last_before(found: str, rows: str, place: tuple[str, str]) -> str:
+    """Evidence for rows of :func:`late_calls`: the late call, and the last return before it at a higher place.
+
+    ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``, which are those of the
+    return's operation; ``late_...`` are those of the call's.
+    """
+    value, turn = place
+    return f"""
+        select key, before, overtaken, first_op, {value}, {turn}, late_op, late_{value}, late_{turn} from (
+            select f.key as key, f.before as before, f.overtaken as overtaken, a.op as first_op, a.{value} as {value},
+                a.{turn} as {turn}, b.op as late_op, b.{value} as late_{value}, b.{turn} as late_{turn},
+                {row_number(by="f.key, f.before", order="a.back, a.op, b.op")} as number
+            from {found} f join {rows} b on b.key = f.key and b.call = f.before
+                join (select key, op, ret, 0 - ret as back, {value}, {turn} from {rows}) a
+                    on a.key = f.key and a.ret < f.before
+                    and (b.{value} < a.{value} or (b.{value} = a.{value} and b.{turn} < a.{turn}))) as pairs
+        where number = 1 {order_by("key, before")}
+        """
+
+
 def _window(value: str, by: str, order: str, end: str) -> str:
     return f"{value} over (partition by {by} {order_by(order)} rows between unbounded preceding and {end})"

@@ -17,9 +17,9 @@ Operations of unknown outcome are dropped: whether they were accepted is not obs
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, greatest_before, order_by, row_number
+from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, row_number
 
 PLACEABLE: Final = 2**61
 """Tokens below have a place that fits into 64 bits."""
@@ -63,16 +63,18 @@ def _did(kind: str, place: int) -> str:
 def _fenced(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     known = (
-        f"{evidence.who(first)} had been told by {seconds(row['first_ret'])} that token {row['first_epoch']} is stale"
+        f"{evidence.who(first)} had learned by {evidence.returned(first)} that token {row['first_epoch']} is stale"
         if row["rejected"] == 1
-        else f"{evidence.who(first)} had {_did(row['first_kind'], row['first_place'])} by {seconds(row['first_ret'])}"
+        else f"{evidence.who(first)} had {_did(row['first_kind'], row['first_place'])} by {evidence.returned(first)}"
     )
     claim = (
         f"{row['key']}: {evidence.who(late)} has {_did(row['late_kind'], row['late_place'])} in an operation called at "
-        f"{seconds(row['before'])}, although {known}."
+        f"{evidence.called(late)}, although {known}."
     )
-    return Explanation(claim, (late, first))
+    return Explanation(claim, (late, first), moments=(row["onset"],))
 
+
+_FEW: Final = first_rows("found_fencing_violation", "group_name, key, place")
 
 FENCING_VIOLATION: Final = Check(
     anomaly="fencing-violation",
@@ -101,16 +103,26 @@ FENCING_VIOLATION: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.group_name as group_name, f.place as first_place, f.first_ret as first_ret,
-            f.before as before, min(a.op) as first_op, min(a.kind) as first_kind, min(a.rejected) as rejected,
-            min(a.epoch) as first_epoch, min(b.op) as late_op, min(b.kind) as late_kind, min(b.place) as late_place
-        from {first_rows("found_fencing_violation", "group_name, key, place")} f
-            join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place
-                and a.ret = f.first_ret
-            join fencing_steps b on b.group_name = f.group_name and b.key = f.key and b.place < f.place
-                and b.call = f.before
-        group by f.key, f.group_name, f.place, f.first_ret, f.before
-        {order_by("f.group_name, f.key, f.place")}
+        select key, group_name, place as first_place, former_op as first_op, former_kind as first_kind,
+            former_rejected as rejected, former_epoch as first_epoch, op as late_op, kind as late_kind,
+            spot as late_place, onset
+        from ({
+        nearest_pairs(
+            f'''
+            select f.group_name, f.key, f.place, 0 as side, a.ret as moment, a.op, a.kind, a.rejected, a.epoch,
+                a.place as spot
+            from {_FEW} f join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place
+            where a.ret < {INFINITY}
+            union all
+            select f.group_name, f.key, f.place, 1, b.call, b.op, b.kind, b.rejected, b.epoch, b.place
+            from {_FEW} f join fencing_steps b on b.group_name = f.group_name and b.key = f.key and b.place < f.place
+            where b.call > f.first_ret
+            ''',
+            "group_name, key, place",
+            carry="kind, rejected, epoch, spot",
+            rising=True,
+        )
+    }) as pairs {order_by("group_name, key, place")}
         """,
     examined="select count(*) as examined from fencing_steps where kind = 'guarded'",
     explain=_fenced,

@@ -13,7 +13,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, greatest_before, order_by
+from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by
 
 FORGOTTEN: Final = View(
     "group_forgotten",
@@ -56,8 +56,10 @@ def _zombie(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.called(late)}, although {evidence.who(first)} had been in generation {row['first_place']} by "
         f"{evidence.returned(first)}."
     )
-    return Explanation(claim, (first, late))
+    return Explanation(claim, (first, late), moments=(row["onset"],))
 
+
+_FEW: Final = first_rows("found_zombie_commit", "key, place")
 
 ZOMBIE_COMMIT: Final = Check(
     anomaly="zombie-commit",
@@ -80,12 +82,23 @@ ZOMBIE_COMMIT: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.place as first_place, min(a.op) as first_op, min(b.place) as late_place,
-            min(b.op) as late_op
-        from {first_rows("found_zombie_commit", "key, place")} f
-            join group_steps a on a.key = f.key and a.place = f.place and a.ret = f.first_ret
-            join group_steps b on b.key = f.key and b.place < f.place and b.call = f.before and b.commits = 1
-        group by f.key, f.place {order_by("f.key, f.place")}
+        select key, place as first_place, former_op as first_op, spot as late_place, op as late_op, onset
+        from ({
+        nearest_pairs(
+            f'''
+            select f.key, f.place, 0 as side, a.ret as moment, a.op, a.place as spot
+            from {_FEW} f join group_steps a on a.key = f.key and a.place = f.place
+            where a.ret is not null
+            union all
+            select f.key, f.place, 1, b.call, b.op, b.place
+            from {_FEW} f join group_steps b on b.key = f.key and b.place < f.place
+            where b.call > f.first_ret and b.commits = 1
+            ''',
+            "key, place",
+            carry="spot",
+            rising=True,
+        )
+    }) as pairs {order_by("key, place")}
         """,
     examined="select count(*) as examined from group_steps where commits = 1",
     explain=_zombie,

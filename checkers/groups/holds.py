@@ -20,7 +20,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN
-from assay.checkers.sql import first_rows, greatest_before, order_by
+from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by
 
 ACQUIRED: Final = View(
     "hold_acquires",
@@ -130,6 +130,8 @@ def _owned(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (high, low, row["last_op"]))
 
 
+_FEW: Final = first_rows("found_double_ownership", "group_name, key, epoch, begun")
+
 DOUBLE_OWNERSHIP: Final = Check(
     anomaly="double-ownership",
     meaning="two owners held the same thing at once",
@@ -178,14 +180,13 @@ DOUBLE_OWNERSHIP: Final = Check(
         View(
             "found_double_ownership",
             """
-            select o.group_name as group_name, o.key as key, o.epoch as epoch, min(o.owner) as low_owner,
-                max(o.owner) as high_owner, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
+            select o.group_name as group_name, o.key as key, o.epoch as epoch, count(*) as owners,
+                max(coalesce(g.times, 0)) as forgotten,
                 cast(null as bigint) as begun, cast(null as bigint) as until, cast(null as bigint) as before
             from generation_owners o left join group_forgotten g on o.group_name = g.key
             group by o.group_name, o.key, o.epoch having count(*) > 1 + max(coalesce(g.times, 0))
             union all
-            select group_name, key, cast(null as bigint), cast(null as string), cast(null as string), 2, 0, begun,
-                until, before
+            select group_name, key, cast(null as bigint), 2, 0, begun, until, before
             from reigns where before > begun
             """,
             keep=True,
@@ -194,21 +195,27 @@ DOUBLE_OWNERSHIP: Final = Check(
     evidence=f"""
         select f.group_name as group_name, f.key as key, f.epoch as epoch, f.owners as owners,
             f.forgotten as forgotten, f.begun as begun, f.until as until, f.before as before,
-            coalesce(f.low_owner, min(c.owner)) as low_owner, coalesce(f.high_owner, min(d.owner)) as high_owner,
-            coalesce(min(a.op), min(c.op)) as low_op, coalesce(min(b.op), min(d.op)) as high_op,
+            coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,
+            coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
             min(c.begun) as low_begun, min(l.op) as last_op
-        from {first_rows("found_double_ownership", "group_name, key, epoch, begun")} f
-            left join generation_owners a on a.group_name = f.group_name and a.key = f.key and a.epoch = f.epoch
-                and a.owner = f.low_owner
-            left join generation_owners b on b.group_name = f.group_name and b.key = f.key and b.epoch = f.epoch
-                and b.owner = f.high_owner
+        from {_FEW} f
+            left join ({
+        nearest_pairs(
+            f'''
+            select f.group_name, f.key, f.epoch, e.owner as side, coalesce(e.ret, e.call) as moment, e.op
+            from {_FEW} f join effects e
+                on f.group_name = coalesce(e.group, '') and f.key = e.key and f.epoch = e.epoch
+            where e.kind = 'acquire' and e.outcome = 'ok' and e.owner is not null
+            ''',
+            "group_name, key, epoch",
+        )
+    }) n on n.group_name = f.group_name and n.key = f.key and n.epoch = f.epoch
             left join certain_holds c on c.group_name = f.group_name and c.key = f.key and c.until = f.before
                 and c.epoch is null
             left join certain_holds d on d.group_name = f.group_name and d.key = f.key and d.begun = f.begun
                 and d.epoch is null
             left join double_owned_last l on l.process = c.process and l.call = f.before
-        group by f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before, f.low_owner,
-            f.high_owner
+        group by f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before
         {order_by("f.group_name, f.key, f.epoch, f.begun")}
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",

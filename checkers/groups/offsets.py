@@ -16,7 +16,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, greatest_before, order_by, total_of
+from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, total_of
 
 STEPS: Final = View(
     "offset_steps",
@@ -39,8 +39,10 @@ def _went_back(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(late)} {did} at offset {row['late_place']} of {row['key']}, called at {evidence.called(late)}, "
         f"although {row['place']} had been known to {evidence.who(first)} by {evidence.returned(first)}."
     )
-    return Explanation(claim, (first, late))
+    return Explanation(claim, (first, late), moments=(row["onset"],))
 
+
+_FEW: Final = first_rows("found_offset_regression", "key, place, era")
 
 OFFSET_REGRESSION: Final = Check(
     anomaly="offset-regression",
@@ -90,13 +92,22 @@ OFFSET_REGRESSION: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.place as place, f.era as era, min(a.op) as first_op, min(b.place) as late_place,
-            min(b.op) as late_op, min(b.kind) as late_kind
-        from {first_rows("found_offset_regression", "key, place, era")} f
-            join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place and a.ret = f.first_ret
-            join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place and b.call = f.before
-                and b.judged = 1
-        group by f.key, f.place, f.era {order_by("f.key, f.place, f.era")}
+        select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset
+        from ({
+        nearest_pairs(
+            f'''
+            select f.key, f.place, f.era, 0 as side, a.ret as moment, a.op, a.kind, a.place as spot
+            from {_FEW} f join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place
+            union all
+            select f.key, f.place, f.era, 1, b.call, b.op, b.kind, b.place
+            from {_FEW} f join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place
+            where b.call > f.first_ret and b.judged = 1
+            ''',
+            "key, place, era",
+            carry="kind, spot",
+            rising=True,
+        )
+    }) as pairs {order_by("key, place, era")}
         """,
     examined="select count(*) as examined from offset_steps where judged = 1",
     explain=_went_back,

@@ -7,8 +7,8 @@ returned before. Where the contract declares ends to be linearizable, rule U (``
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, capital
-from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_rows, order_by, row_number
 
 ENDS: Final = View(
     "log_ends",
@@ -60,6 +60,22 @@ def _below(name: str, moments: str) -> tuple[View, View]:
     )
 
 
+def _last_known(found: str, known: str) -> str:
+    """Evidence: of what was ``known`` to lie above an end (up to ``position``), the last before its call."""
+    return f"""
+        select key, epoch, end_op, position, former, former_op, former_epoch, acked from (
+            select f.key as key, f.epoch as epoch, f.op as end_op, f.sub as sub, f.position as position,
+                e.position as former, e.op as former_op, e.epoch as former_epoch, e.acked as acked,
+                {row_number(by="f.op, f.sub", order="e.back, e.op, e.position")} as turn
+            from {first_rows(found, "key, op, sub")} f
+                join log_ends w on f.op = w.op and f.sub = w.sub
+                join (select *, 0 - ret as back from ({known}) as reported) e
+                    on f.key = e.key and e.position > f.position
+            where e.epoch <= f.epoch and e.ret < w.call) as stated
+        where turn = 1 {order_by("key, end_op, sub")}
+        """
+
+
 def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"the log end offset of {row['key']} was {row['former']} (epoch {row['former_epoch']}) for "
@@ -84,14 +100,12 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
         *_below("high_watermark_regression", "log_end_moments"),
     ),
     evidence=f"""
-        select f.key as key, f.epoch as epoch, f.op as end_op, f.position as position, f.former as former,
-            min(e.op) as former_op, min(e.epoch) as former_epoch
-        from {first_rows("found_high_watermark_regression", "key, op, sub")} f
-            join log_ends w on f.op = w.op and f.sub = w.sub
-            join log_ends e on f.key = e.key and f.former = e.position
-        where e.epoch <= f.epoch and e.ret < w.call
-        group by f.key, f.epoch, f.op, f.sub, f.position, f.former
-        {order_by("f.key, f.op, f.sub")}
+        {
+        _last_known(
+            "found_high_watermark_regression",
+            "select key, op, sub, position, epoch, ret, 0 as acked from log_ends where epoch is not null",
+        )
+    }
         """,
     examined="select count(*) as examined from log_ends where epoch is not null",
     explain=_end_went_back,
@@ -99,13 +113,13 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
 
 
 def _too_low(row: Row, evidence: Evidence) -> Explanation:
-    how = "acknowledged to" if row["kind"] == "append" else "read by"
+    how = "acknowledged to" if row["acked"] else "read by"
     claim = (
         f"{evidence.who(row['end_op'])} asked for the log end of {row['key']} at {evidence.called(row['end_op'])} and "
         f"got {row['position']} (epoch {row['epoch']}), though offset {row['former'] - 1} had been {how} "
-        f"{evidence.who(row['known_op'])} by {evidence.returned(row['known_op'])} (epoch {row['known_epoch']})."
+        f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])} (epoch {row['former_epoch']})."
     )
-    return Explanation(capital(claim), (row["end_op"], row["known_op"]))
+    return Explanation(capital(claim), (row["end_op"], row["former_op"]))
 
 
 END_TOO_LOW: Final = Check(
@@ -130,14 +144,17 @@ END_TOO_LOW: Final = Check(
         *_below("end_too_low", "log_known_moments"),
     ),
     evidence=f"""
-        select f.key as key, f.epoch as epoch, f.op as end_op, f.position as position, f.former as former,
-            min(e.op) as known_op, min(e.epoch) as known_epoch, min(e.kind) as kind
-        from {first_rows("found_end_too_low", "key, op, sub")} f
-            join log_ends w on f.op = w.op and f.sub = w.sub
-            join log_effects e on f.key = e.key and f.former = e.position + 1
-        where e.kind in ('append', 'observe') and e.outcome = 'ok' and e.epoch <= f.epoch and e.ret < w.call
-        group by f.key, f.epoch, f.op, f.sub, f.position, f.former
-        {order_by("f.key, f.op, f.sub")}
+        {
+        _last_known(
+            "found_end_too_low",
+            f'''
+            select key, op, sub, least(position, {INFINITY - 1}) + 1 as position, epoch, ret,
+                case when kind = 'append' then 1 else 0 end as acked
+            from log_effects where kind in ('append', 'observe') and outcome = 'ok' and epoch is not null
+                and position is not null and ret is not null
+            ''',
+        )
+    }
         """,
     examined="select count(*) as examined from log_known_moments where is_return = 1",
     explain=_too_low,

@@ -145,7 +145,7 @@ LEADER_COMPLETENESS: Final = Check(
         select f.key as key, f.epoch as epoch, f.position as position, f.before as before,
             f.former as former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
         from (
-            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, min(m.epoch) as former
+            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, max(m.epoch) as former
             from {first_rows("found_leader_completeness", "key, epoch")} f
                 join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
             group by f.key, f.epoch, f.position, f.before) f

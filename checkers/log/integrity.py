@@ -3,10 +3,11 @@ failed."""
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.strays import STRAYS, sent_to
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.log.views import SAID
+from assay.checkers.sql import first_rows, nearest_pairs, order_by
 
 _OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
 
@@ -15,26 +16,25 @@ def _held(value: int | None) -> str:
     return "a record that cannot be decoded" if value is None else f"value {value}"
 
 
-def _source(row: Row, side: str, evidence: Evidence) -> tuple[str, int | None]:
-    """Who says that the value is there, acknowledgement first."""
-    if row[f"{side}_ack_op"] is not None:
-        op = row[f"{side}_ack_op"]
-        return f"acknowledged to {evidence.who(op)} at {evidence.returned(op)}", op
-    op = row[f"{side}_seen_op"]
-    return f"read by {evidence.who(op)} at {evidence.called(op)}", op
+def _source(row: Row, which: str, evidence: Evidence) -> str:
+    """Who says that the value is there."""
+    op = row[f"{which}_op"]
+    if row[f"{which}_acked"]:
+        return f"acknowledged to {evidence.who(op)} at {evidence.returned(op)}"
+    return f"read by {evidence.who(op)} at {evidence.called(op)}"
 
 
 def _inconsistent(row: Row, evidence: Evidence) -> Explanation:
-    first, first_op = _source(row, "low", evidence)
-    second, second_op = _source(row, "high", evidence)
     claim = (
-        f"offset {row['position']} of {row['key']} holds {_held(row['low'])} ({first}) "
-        f"and {_held(row['high'])} ({second})"
+        f"offset {row['position']} of {row['key']} holds {_held(row['first_value'])} "
+        f"({_source(row, 'first', evidence)}) and {_held(row['second_value'])} ({_source(row, 'second', evidence)})"
     )
     if row["held"] > 2:
         claim += f", {row['held']} different values in all"
-    return Explanation(f"{claim}.", (first_op, second_op), row["held"] - 2)
+    return Explanation(f"{claim}.", (row["first_op"], row["second_op"]), row["held"] - 2, moments=(row["onset"],))
 
+
+_INCONSISTENT: Final = first_rows("found_inconsistent_offset", "key, position")
 
 INCONSISTENT_OFFSET: Final = Check(
     anomaly="inconsistent-offset",
@@ -43,8 +43,7 @@ INCONSISTENT_OFFSET: Final = Check(
         View(
             "found_inconsistent_offset",
             """
-            select p.key as key, p.position as position, min(p.value) as low,
-                case when count(*) > count(p.value) then null else max(p.value) end as high, count(*) as held
+            select p.key as key, p.position as position, count(*) as held
             from log_placed p join log_offsets o on p.key = o.key and p.position = o.position
             where o.held > 1 and p.acks + p.observed > 0
             group by p.key, p.position
@@ -53,34 +52,41 @@ INCONSISTENT_OFFSET: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.position as position, f.low as low, f.high as high, f.held as held,
-            min(a.ack_op) as low_ack_op, min(a.seen_op) as low_seen_op,
-            min(b.ack_op) as high_ack_op, min(b.seen_op) as high_seen_op
-        from {first_rows("found_inconsistent_offset", "key, position")} f
-            join log_placed a on f.key = a.key and f.position = a.position and f.low = a.value
-            join log_placed b on f.key = b.key and f.position = b.position
-                and (f.high = b.value or (f.high is null and b.value is null))
-        group by f.key, f.position, f.low, f.high, f.held {order_by("f.key, f.position")}
+        select f.key as key, f.position as position, f.held as held, n.former_value as first_value,
+            n.former_op as first_op, n.former_acked as first_acked, n.value as second_value, n.op as second_op,
+            n.acked as second_acked, n.onset as onset
+        from {_INCONSISTENT} f join ({
+        nearest_pairs(
+            f'''
+            select s.key, s.position, coalesce(s.value, {-INFINITY}) as side, s.moment, s.op, s.value, s.acked
+            from {_INCONSISTENT} f join log_said s on f.key = s.key and f.position = s.position
+            ''',
+            "key, position",
+            carry="value, acked",
+        )
+    }) n on f.key = n.key and f.position = n.position
+        {order_by("f.key, f.position")}
         """,
+    evidence_views=(SAID,),
     examined="select count(*) as examined from log_offsets",
     explain=_inconsistent,
 )
 
 
 def _duplicate(row: Row, evidence: Evidence) -> Explanation:
-    first, first_op = _source(row, "low", evidence)
-    second, second_op = _source(row, "high", evidence)
     claim = (
-        f"value {row['value']} of {row['key']} is at offset {row['low']} ({first}) "
-        f"and at offset {row['high']} ({second})"
+        f"value {row['value']} of {row['key']} is at offset {row['first']} ({_source(row, 'first', evidence)}) "
+        f"and at offset {row['second']} ({_source(row, 'second', evidence)})"
     )
     if row["offsets"] > 2:
         claim += f", at {row['offsets']} offsets in all"
     if row["live"] > 1:
         claim += f", though it was sent only {row['live']} times"
-    named = (row["send_op"], first_op, second_op)
-    return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(second_op))
+    named = (row["send_op"], row["first_op"], row["second_op"])
+    return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(row["second_op"]))
 
+
+_DUPLICATE: Final = first_rows("found_duplicate", "key, low, value")
 
 DUPLICATE: Final = Check(
     anomaly="duplicate",
@@ -96,14 +102,22 @@ DUPLICATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.low as low, f.high as high, f.offsets as offsets, f.live as live,
-            f.send_op as send_op, a.ack_op as low_ack_op, a.seen_op as low_seen_op,
-            b.ack_op as high_ack_op, b.seen_op as high_seen_op
-        from {first_rows("found_duplicate", "key, low, value")} f
-            join log_placed a on f.key = a.key and f.value = a.value and f.low = a.position
-            join log_placed b on f.key = b.key and f.value = b.value and f.high = b.position
+        select f.key as key, f.value as value, f.offsets as offsets, f.live as live, f.send_op as send_op,
+            n.former_side as first, n.former_op as first_op, n.former_acked as first_acked, n.side as second,
+            n.op as second_op, n.acked as second_acked
+        from {_DUPLICATE} f join ({
+        nearest_pairs(
+            f'''
+            select s.key, s.value, s.position as side, s.moment, s.op, s.acked
+            from {_DUPLICATE} f join log_said s on f.key = s.key and f.value = s.value
+            ''',
+            "key, value",
+            carry="acked",
+        )
+    }) n on f.key = n.key and f.value = n.value
         {order_by("f.key, f.low, f.value")}
         """,
+    evidence_views=(SAID,),
     examined="select count(*) as examined from log_values where offsets > 0",
     explain=_duplicate,
 )
@@ -111,12 +125,14 @@ DUPLICATE: Final = Check(
 
 def _aborted(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"value {row['value']} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
-        f"at {evidence.called(row['seen_op'])}, but its send by {evidence.who(row['send_op'])} "
-        f"at {evidence.called(row['send_op'])} had definitely failed."
+        f"value {row['value']} was read at offset {row['position']} of {row['key']} by "
+        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but its send by "
+        f"{evidence.who(row['send_op'])} at {evidence.called(row['send_op'])} had definitely failed."
     )
     return Explanation(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1)
 
+
+_ABORTED: Final = first_rows("found_aborted_read", "key, low, value")
 
 ABORTED_READ: Final = Check(
     anomaly="aborted-read",
@@ -132,9 +148,26 @@ ABORTED_READ: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, value, low, observed, send_op, seen_op from found_aborted_read
-        {order_by("key, low, value")} limit {MOST_FINDINGS}
+        select f.key as key, f.value as value, f.observed as observed,
+            case when n.side = 1 then n.former_op else n.op end as send_op,
+            case when n.side = 1 then n.op else n.former_op end as seen_op, coalesce(n.position, n.former_position)
+                as position
+        from {_ABORTED} f join ({
+        nearest_pairs(
+            f'''
+            select s.key, s.value, 1 as side, s.moment, s.op, s.position
+            from {_ABORTED} f join log_said s on f.key = s.key and f.value = s.value
+            union all
+            select s.key, s.value, 0, coalesce(s.ret, s.call), s.op, cast(null as bigint)
+            from {_ABORTED} f join log_sends s on f.key = s.key and f.value = s.value
+            ''',
+            "key, value",
+            carry="position",
+        )
+    }) n on f.key = n.key and f.value = n.value
+        {order_by("f.key, f.low, f.value")}
         """,
+    evidence_views=(SAID,),
     examined=_OBSERVED,
     explain=_aborted,
 )

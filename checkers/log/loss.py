@@ -7,26 +7,43 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.log.strays import ELSEWHERE, STRAYS, found_in
-from assay.checkers.sql import first_rows, order_by, total_of
+from assay.checkers.log.views import SAID
+from assay.checkers.sql import first_rows, nearest_pairs, order_by, row_number, total_of
 
 
-def _evidence(found: str) -> str:
-    """The first poll called after the value was known to be there that passed it, else the first one at all."""
+def _evidence(found: str, *, acked: bool) -> str:
+    """The last that is known of the value (its acknowledgement, or a poll that showed it) before the first poll from
+    then on that passed it, or the two nearest if each such poll had been called before.
+    """
+    few = first_rows(found, "key, position, value")
     return f"""
-        select f.key as key, f.value as value, f.position as position, f.acked as acked, f.seen as seen,
-            f.ack_op as ack_op, f.seen_op as seen_op, f.without_it as without_it, f.settled as settled,
-            f.sentinel_op as sentinel_op,
-            coalesce(min(case when p.call > f.known then p.op end), min(p.op)) as poll_op
-        from {first_rows(found, "key, position, value")} f
+        select f.key as key, f.value as value, f.position as position, f.acked as acked, f.without_it as without_it,
+            f.settled as settled, f.sentinel_op as sentinel_op,
+            {"coalesce(n.known_op, f.ack_op)" if acked else "f.ack_op"} as ack_op,
+            {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op as poll_op,
+            n.onset as onset
+        from {few} f
             left join (
-                select g.key as key, g.value as value, g.position as position, s.op as op, s.call as call
-                from {first_rows(found, "key, position, value")} g
-                    join log_passes s on g.key = s.key and s.first_offset <= g.position and s.next_offset > g.position
-                    left join log_shown h on h.key = g.key and h.value = g.value and h.position = g.position
-                        and h.op = s.op and h.segment = s.segment
-                where h.op is null) p on f.key = p.key and f.value = p.value and f.position = p.position
-        group by f.key, f.value, f.position, f.acked, f.seen, f.ack_op, f.seen_op, f.without_it, f.settled,
-            f.sentinel_op, f.known
+                select key, value, position, case when side = 1 then former_op else op end as known_op,
+                    case when side = 1 then op else former_op end as poll_op, onset
+                from ({
+        nearest_pairs(
+            f'''
+            select s.key, s.value, s.position, 0 as side, s.moment, s.op
+            from {few} f join log_said s on f.key = s.key and f.value = s.value and f.position = s.position
+            where s.acked = {int(acked)}
+            union all
+            select g.key, g.value, g.position, 1, s.call, s.op
+            from {few} g
+                join log_passes s on g.key = s.key and s.first_offset <= g.position and s.next_offset > g.position
+                left join log_shown h on h.key = g.key and h.value = g.value and h.position = g.position
+                    and h.op = s.op and h.segment = s.segment
+            where h.op is null
+            ''',
+            "key, value, position",
+            rising=True,
+        )
+    }) as nearest) n on f.key = n.key and f.value = n.value and f.position = n.position
         {order_by("f.key, f.position, f.value")}
         """
 
@@ -49,10 +66,15 @@ def _others(row: Row) -> int:
 def _lost(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
-        f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])}, but {_missing(row, evidence)}, and "
+        f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])}, but {_missing(row, evidence)}, and "
     )
     claim += "nobody ever saw it." if row["other_op"] is None else f"{found_in(row, evidence)}."
-    return Explanation(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"], row["other_op"]), _others(row))
+    return Explanation(
+        claim,
+        (row["ack_op"], row["poll_op"], row["sentinel_op"], row["other_op"]),
+        _others(row),
+        moments=(row["onset"],),
+    )
 
 
 _GONE_COLUMNS: Final = (
@@ -67,7 +89,7 @@ LOST_WRITE: Final = Check(
         View(
             "found_lost_write",
             f"""
-            select {_GONE_COLUMNS}, g.acked as known
+            select {_GONE_COLUMNS}
             from log_gone g join log_values v on g.key = v.key and g.value = v.value
             where g.acks > 0 and v.observed = 0
             """,
@@ -77,12 +99,13 @@ LOST_WRITE: Final = Check(
     evidence=f"""
         select m.key as key, m.value as value, m.position as position, m.acked as acked, m.ack_op as ack_op,
             m.without_it as without_it, m.settled as settled, m.sentinel_op as sentinel_op, m.poll_op as poll_op,
+            m.onset as onset,
             {ELSEWHERE}
-        from ({_evidence("found_lost_write")}) m
+        from ({_evidence("found_lost_write", acked=True)}) m
             left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
         {order_by("m.key, m.position, m.value")}
         """,
-    evidence_views=(STRAYS,),
+    evidence_views=(SAID, STRAYS),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
     explain=_lost,
 )
@@ -94,7 +117,12 @@ def _vanished(row: Row, evidence: Evidence) -> Explanation:
         f"value {row['value']}{acknowledged} was read at offset {row['position']} of {row['key']} by "
         f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but {_missing(row, evidence)}."
     )
-    return Explanation(claim, (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]), _others(row))
+    return Explanation(
+        claim,
+        (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]),
+        _others(row),
+        moments=(row["onset"],),
+    )
 
 
 VANISHED: Final = Check(
@@ -103,11 +131,12 @@ VANISHED: Final = Check(
     views=(
         View(
             "found_vanished",
-            f"select {_GONE_COLUMNS}, g.seen as known from log_gone g where g.observed > 0",
+            f"select {_GONE_COLUMNS} from log_gone g where g.observed > 0",
             keep=True,
         ),
     ),
-    evidence=_evidence("found_vanished"),
+    evidence=_evidence("found_vanished", acked=False),
+    evidence_views=(SAID,),
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
     explain=_vanished,
 )
@@ -115,11 +144,17 @@ VANISHED: Final = Check(
 
 def _misplaced(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"value {row['value']} was acknowledged to {evidence.who(row['ack_op'])} at {seconds(row['acked'])} with "
-        f"offset {row['position']} of {row['key']}, but {_missing(row, evidence)}; it was read at "
-        f"offset {row['elsewhere']} ({evidence.who(row['shown_op'])} at {evidence.called(row['shown_op'])})."
+        f"value {row['value']} was acknowledged to {evidence.who(row['ack_op'])} at "
+        f"{evidence.returned(row['ack_op'])} with offset {row['position']} of {row['key']}, but "
+        f"{_missing(row, evidence)}; it was read at offset {row['elsewhere']} ({evidence.who(row['shown_op'])} at "
+        f"{evidence.called(row['shown_op'])})."
     )
-    return Explanation(claim, (row["ack_op"], row["poll_op"], row["sentinel_op"], row["shown_op"]), _others(row))
+    return Explanation(
+        claim,
+        (row["ack_op"], row["poll_op"], row["sentinel_op"], row["shown_op"]),
+        _others(row),
+        moments=(row["onset"],),
+    )
 
 
 MISPLACED_ACK: Final = Check(
@@ -129,7 +164,7 @@ MISPLACED_ACK: Final = Check(
         View(
             "found_misplaced_ack",
             f"""
-            select {_GONE_COLUMNS}, g.acked as known
+            select {_GONE_COLUMNS}
             from log_gone g join log_values v on g.key = v.key and g.value = v.value
             where g.acks > 0 and g.observed = 0 and v.observed > 0
             """,
@@ -139,12 +174,18 @@ MISPLACED_ACK: Final = Check(
     evidence=f"""
         select m.key as key, m.value as value, m.position as position, m.acked as acked, m.ack_op as ack_op,
             m.without_it as without_it, m.settled as settled, m.sentinel_op as sentinel_op, m.poll_op as poll_op,
-            min(p.position) as elsewhere, min(p.seen_op) as shown_op
-        from ({_evidence("found_misplaced_ack")}) m
-            join log_placed p on m.key = p.key and m.value = p.value and p.observed > 0
-        group by m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op
+            m.onset as onset,
+            p.position as elsewhere, p.op as shown_op
+        from ({_evidence("found_misplaced_ack", acked=True)}) m
+            join (
+                select f.key as key, f.value as value, s.position as position, s.op as op,
+                    {row_number(by="f.key, f.value", order="s.moment, s.op, s.position")} as turn
+                from {first_rows("found_misplaced_ack", "key, position, value")} f
+                    join log_said s on f.key = s.key and f.value = s.value and s.acked = 0) p
+            on m.key = p.key and m.value = p.value and p.turn = 1
         {order_by("m.key, m.position, m.value")}
         """,
+    evidence_views=(SAID,),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
     explain=_misplaced,
 )

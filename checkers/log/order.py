@@ -14,7 +14,8 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, greatest_before, order_by, previous, row_number, total_of
+from assay.checkers.log.views import SAID
+from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, previous, row_number, total_of
 
 PLACEABLE: Final = 2**61
 """Offsets below have a place that fits into 64 bits."""
@@ -75,17 +76,19 @@ def _real_time(row: Row, evidence: Evidence) -> Explanation:
     here = _what(row["place"], row["key"])
     if row["overtaken"] == 1:
         claim = (
-            f"{here} was there by {seconds(row['returned'])} ({evidence.who(row['known_op'])}), but the lower "
-            f"{_what(row['earlier_place'], row['key'])} was filled by an operation of {evidence.who(row['later_op'])} "
-            f"that began only at {seconds(row['before'])}."
+            f"{here} was there by {evidence.returned(row['known_op'])} ({evidence.who(row['known_op'])}), but the "
+            f"lower {_what(row['earlier_place'], row['key'])} was filled by an operation of "
+            f"{evidence.who(row['later_op'])} that began only at {evidence.called(row['later_op'])}."
         )
-        return Explanation(capital(claim), (row["known_op"], row["later_op"]))
+        return Explanation(capital(claim), (row["known_op"], row["later_op"]), moments=(row["onset"],))
     claim = (
         f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
     )
     return Explanation(capital(claim), (row["future_op"], row["future_send_op"]))
 
+
+_FEW: Final = first_rows("found_real_time_order", "key, place")
 
 REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
@@ -113,22 +116,39 @@ REAL_TIME_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.place as place, f.returned as returned, f.before as before, f.overtaken as overtaken,
-            f.future_ret as future_ret, f.future_call as future_call,
-            k.op as known_op, l.op as later_op, r.op as future_op, c.op as future_send_op,
-            min(t.place) as earlier_place
-        from {first_rows("found_real_time_order", "key, place")} f
-            left join log_moments k on f.key = k.key and f.returned = k.moment and k.is_return = 1
-            left join log_moments l on f.key = l.key and f.before = l.moment and l.is_return = 0
+        select f.key as key, f.place as place, f.overtaken as overtaken, f.future_ret as future_ret,
+            f.future_call as future_call, k.op as known_op, l.op as later_op, r.op as future_op,
+            c.op as future_send_op, n.spot as earlier_place, n.onset as onset
+        from {_FEW} f left join ({
+        nearest_pairs(
+            f'''
+            select t.key, f.place, 0 as side, t.ret as moment, t.place as spot, t.place as op
+            from {_FEW} f join log_timeline t on f.key = t.key and f.place = t.place
+            where f.overtaken = 1 and t.ret < {INFINITY}
+            union all
+            select s.key, f.place, 0, s.ret, f.place, f.place
+            from {_FEW} f join log_said s on f.key = s.key and f.place = 2 * s.position
+            where f.overtaken = 1 and s.acked = 0 and s.value is not null and s.ret is not null
+                and s.position < {PLACEABLE}
+            union all
+            select t.key, f.place, 1, t.call, t.place, t.place
+            from {_FEW} f join log_timeline t on f.key = t.key and t.place < f.place
+            where f.overtaken = 1 and t.call > f.returned
+            ''',
+            "key, place",
+            carry="spot",
+            rising=True,
+        )
+    }) n on f.key = n.key and f.place = n.place
+            left join log_moments k on f.key = k.key and n.former_moment = k.moment and k.is_return = 1
+            left join log_moments l on f.key = l.key and n.moment = l.moment and l.is_return = 0
             left join log_moments r on f.key = r.key and f.future_ret = r.moment and r.is_return = 1
             left join log_moments c on f.key = c.key and f.future_call = c.moment and c.is_return = 0
-            left join log_timeline t on f.key = t.key and f.before = t.call
-        group by f.key, f.place, f.returned, f.before, f.overtaken, f.future_ret, f.future_call, k.op, l.op, r.op, c.op
         {order_by("f.key, f.place")}
         """,
     examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
     explain=_real_time,
-    evidence_views=(ACTED, MOMENTS),
+    evidence_views=(SAID, ACTED, MOMENTS),
 )
 
 

@@ -19,7 +19,7 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_rows, order_by, row_number
 
 UNCERTAINTY: Final = 1_000_000_000
 """Nanoseconds that two clocks may differ where no fault moves one."""
@@ -74,15 +74,17 @@ LOG_START_REGRESSION: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.epoch as epoch, f.op as start_op, f.position as position,
-            f.former as former, min(e.op) as former_op
-        from {first_rows("found_log_start_regression", "key, op, sub")} f
-            join log_start_reports w on f.op = w.op and f.sub = w.sub
-            join log_start_reports e on f.key = e.key and f.node = e.node and f.incarnation = e.incarnation
-                and f.epoch = e.epoch and f.former = e.position
-        where e.ret < w.call
-        group by f.key, f.node, f.epoch, f.op, f.sub, f.position, f.former
-        {order_by("f.key, f.op, f.sub")}
+        select key, node, epoch, start_op, position, former, former_op from (
+            select f.key as key, f.node as node, f.epoch as epoch, f.op as start_op, f.sub as sub,
+                f.position as position, e.position as former, e.op as former_op,
+                {row_number(by="f.op, f.sub", order="e.back, e.op, e.sub")} as turn
+            from {first_rows("found_log_start_regression", "key, op, sub")} f
+                join log_start_reports w on f.op = w.op and f.sub = w.sub
+                join (select *, 0 - ret as back from log_start_reports) e
+                    on f.key = e.key and f.node = e.node and f.incarnation = e.incarnation
+                    and f.epoch = e.epoch and e.position > f.position
+            where e.ret < w.call) as stated
+        where turn = 1 {order_by("key, start_op, sub")}
         """,
     examined="""
         select count(*) as examined from log_start_reports

@@ -341,6 +341,18 @@ GONE: Final = View(
 )
 """Every (value, offset) that some poll passed without showing it, or that lies behind the settled end."""
 
+SAID: Final = View(
+    "log_said",
+    """
+    select key, value, position, op, ret, coalesce(ret, call) as moment, 1 as acked from log_sends
+    where outcome = 'ok' and position is not null and value is not null
+    union all
+    select key, value, position, op, ret, coalesce(ret, call), 0 from log_polled
+    where kind = 'observe' and position is not null
+    """,
+)
+"""Each statement that a value is at an offset. Read for evidence alone."""
+
 LOG_VIEWS: Final = (
     SENDS,
     READS,

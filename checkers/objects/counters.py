@@ -16,10 +16,20 @@ three is found. An instance of ``counter-order`` is one late call, however many 
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, doubts, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, doubts, seconds
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql import RETURNED, first_rows, late_calls, order_by, previous, row_number, total_of
+from assay.checkers.sql import (
+    RETURNED,
+    first_rows,
+    last_before,
+    late_calls,
+    nearest_pairs,
+    order_by,
+    previous,
+    row_number,
+    total_of,
+)
 
 ROWS: Final = View(
     "counter_rows",
@@ -75,6 +85,8 @@ def _repeated(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (low, high), row["many"] - 2)
 
 
+_REPEATED: Final = first_rows("found_counter_duplicate", "key, value")
+
 COUNTER_DUPLICATE: Final = Check(
     anomaly="counter-duplicate",
     meaning="two adds to a counter returned the same count, so one of them was lost",
@@ -86,8 +98,17 @@ COUNTER_DUPLICATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, value, many, low_op, high_op from found_counter_duplicate
-        {order_by("key, value")} limit {MOST_FINDINGS}
+        select f.key as key, f.value as value, f.many as many, n.former_op as low_op, n.op as high_op
+        from {_REPEATED} f join ({
+        nearest_pairs(
+            f'''
+            select k.key, k.value, k.op as side, k.call as moment, k.op
+            from {_REPEATED} f join counter_known k on f.key = k.key and f.value = k.value and k.adds = 1
+            ''',
+            "key, value",
+        )
+    }) n on f.key = n.key and f.value = n.value
+        {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('many')} as examined from counter_places where adds = 1",
     explain=_repeated,
@@ -99,7 +120,7 @@ def _late(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{row['key']}: {evidence.who(late)} has {_did(row['late_value'], row['late_adds'])} called at "
         f"{seconds(row['before'])}, although {evidence.who(first)} had {_did(row['value'], row['adds'])} by "
-        f"{seconds(row['first_ret'])}."
+        f"{evidence.returned(first)}."
     )
     return Explanation(claim, (late, first), row["overtaken"] - 1)
 
@@ -115,13 +136,7 @@ COUNTER_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.before, f.first_ret, f.overtaken, min(a.op) as first_op, min(a.value) as value,
-            min(a.adds) as adds, min(b.op) as late_op, min(b.value) as late_value, min(b.adds) as late_adds
-        from {first_rows("found_counter_order", "key, before")} f
-            join counter_known b on b.key = f.key and b.call = f.before
-            join counter_known a on a.key = f.key and a.ret = f.first_ret
-                and (b.value < a.value or (b.value = a.value and b.adds < a.adds))
-        group by f.key, f.before, f.first_ret, f.overtaken {order_by("f.key, f.before")}
+        {last_before(first_rows("found_counter_order", "key, before"), "counter_known", ("value", "adds"))}
         """,
     examined=f"select {total_of('many')} as examined from counter_places",
     explain=_late,

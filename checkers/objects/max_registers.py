@@ -27,7 +27,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql import RETURNED, first_rows, late_calls, order_by, total_of
+from assay.checkers.sql import RETURNED, first_rows, last_before, late_calls, order_by, total_of
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""
@@ -97,7 +97,7 @@ MAX_PHANTOM: Final = Check(
 def _back(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     did = "read" if row["reads"] == 1 else "written"
-    there = f"{evidence.who(first)} had {did} {_held(row['value'])} by {seconds(row['first_ret'])}"
+    there = f"{evidence.who(first)} had {did} {_held(row['value'])} by {evidence.returned(first)}"
     value, called = _held(row["late_value"]), seconds(row["before"])
     if row["late_reads"] == 1:
         claim = f"{evidence.who(late)} read {value}, called at {called}, although {there}."
@@ -131,14 +131,7 @@ MAX_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.before, f.first_ret, f.overtaken, min(a.op) as first_op, min(a.value) as value,
-            min(a.reads) as reads, min(b.op) as late_op, min(b.value) as late_value, min(b.reads) as late_reads
-        from {first_rows("found_max_order", "key, before")} f
-            join max_places p on p.key = f.key and p.last_call = f.before
-            join max_rows b on b.key = p.key and b.value = p.value and b.reads = p.reads and b.call = f.before
-            join max_rows a on a.key = f.key and a.ret = f.first_ret
-                and (b.value < a.value or (b.value = a.value and b.reads < a.reads))
-        group by f.key, f.before, f.first_ret, f.overtaken {order_by("f.key, f.before")}
+        {last_before(first_rows("found_max_order", "key, before"), "max_rows", ("value", "reads"))}
         """,
     examined="select count(*) as examined from max_rows",
     explain=_back,

@@ -179,7 +179,7 @@ QUEUE_DUPLICATE: Final = Check(
     evidence=f"""
         select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op
         from {first_rows("found_queue_duplicate", "key, value")} f
-            join queue_takes t on f.key = t.key and f.value = t.value and t.turn = 1
+            join queue_takes t on f.key = t.key and f.value = t.value and t.turn = f.adds
             join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
         group by f.key, f.value, f.takes, f.adds {order_by("f.key, f.value")}
         """,

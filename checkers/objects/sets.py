@@ -21,7 +21,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql import RETURNED, first_rows, order_by, sum_so_far
+from assay.checkers.sql import RETURNED, first_rows, nearest_pairs, order_by, sum_so_far
 
 ROWS: Final = View(
     "set_rows",
@@ -104,20 +104,30 @@ SET_VIEWS: Final = (ROWS, READS, SHOWN, ELEMENTS, SINCE, DUE, MISSING)
 
 
 def _evidence(found: str) -> str:
-    """SQL: how the element was known to be there, and the first read that lacks it."""
+    """SQL: how the element was last known to be there, and the next read that lacks it."""
+    few = first_rows(found, "key, value")
     return f"""
-        with few as {first_rows(found, "key, value")},
-        lacking as (
-            select f.key, f.value, min(r.call) as call from few f join set_reads r on f.key = r.key
-                left join set_shown w on f.key = w.key and f.value = w.value and r.op = w.op
-            where r.call > f.since and w.op is null group by f.key, f.value)
-        select f.key, f.value, f.since, f.seen, f.missing, f.known_by, min(k.op) as known_op, min(r.op) as reader_op,
+        select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op, min(n.op) as reader_op,
+            min(n.onset) as onset,
             min(w.op) as shown_op
-        from few f join lacking l on f.key = l.key and f.value = l.value
-            join set_reads r on l.key = r.key and l.call = r.call
-            join set_rows k on f.key = k.key and f.value = k.value and f.since = k.ret and f.known_by = k.kind
+        from {few} f join ({
+        nearest_pairs(
+            f'''
+            select k.key, k.value, 0 as side, k.ret as moment, k.op
+            from {few} f join set_rows k on f.key = k.key and f.value = k.value and f.known_by = k.kind
+            where k.outcome = 'ok'
+            union all
+            select f.key, f.value, 1, r.call, r.op
+            from {few} f join set_reads r on f.key = r.key
+                left join set_shown w on f.key = w.key and f.value = w.value and r.op = w.op
+            where r.call > f.since and w.op is null
+            ''',
+            "key, value",
+            rising=True,
+        )
+    }) n on f.key = n.key and f.value = n.value
             left join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
-        group by f.key, f.value, f.since, f.seen, f.missing, f.known_by
+        group by f.key, f.value, f.seen, f.missing, f.known_by
         {order_by("f.key, f.value")}
         """
 
@@ -141,15 +151,21 @@ def _lacks(row: Row, evidence: Evidence) -> Explanation:
     others = "" if row["missing"] == 1 else f" (and {row['missing'] - 1} more reads)"
     lacks = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}, lacks it{others}"
     if row["known_by"] == "set-read":
-        claim = f"{row['value']} was in a read by {evidence.who(known)} that returned at {seconds(row['since'])}, and "
-        return Explanation(f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1)
+        claim = (
+            f"{row['value']} was in a read by {evidence.who(known)} that returned at {evidence.returned(known)}, and "
+        )
+        return Explanation(
+            f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1, moments=(row["onset"],)
+        )
     after = (
         "no read ever showed it"
         if row["seen"] is None
         else f"the first to show it, by {evidence.who(shown)}, returned at {seconds(row['seen'])}"
     )
-    claim = f"the add of {row['value']} by {evidence.who(known)} was acknowledged at {seconds(row['since'])}, and "
-    return Explanation(f"{row['key']}: {claim}{lacks}; {after}.", (known, reader, shown), row["missing"] - 1)
+    claim = f"the add of {row['value']} by {evidence.who(known)} was acknowledged at {evidence.returned(known)}, and "
+    return Explanation(
+        f"{row['key']}: {claim}{lacks}; {after}.", (known, reader, shown), row["missing"] - 1, moments=(row["onset"],)
+    )
 
 
 def _absence(anomaly: str, meaning: str, condition: str) -> Check:

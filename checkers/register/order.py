@@ -17,7 +17,7 @@ from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Vi
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.register.values import held
 from assay.checkers.register.views import INITIAL
-from assay.checkers.sql import greatest_before, order_by
+from assay.checkers.sql import greatest_before, order_by, row_number
 
 _VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
 
@@ -117,6 +117,41 @@ STALE_READ: Final = Check(
             keep=True,
         ),
         View(
+            "register_uses",
+            """
+            select u.key, u.op, u.kind, u.value, u.call, u.ret, 0 - u.ret as back, p.chain, p.place from (
+                select key, op, 'read' as kind, value, call, ret from register_seen
+                union all select key, op, kind, value, call, ret from register_kept) u
+                join register_placed p on u.key = p.key and u.value = p.value
+            """,
+        ),
+        View(
+            "register_witnesses",
+            f"""
+            select key, reach, chain, op, value, call, ret from (
+                select f.key, f.reach, l.chain, w.op, w.value, w.call, w.ret,
+                    {row_number(by="f.key, f.reach", order="w.back, w.op, w.value")} as turn
+                from register_first f join register_uses l on f.key = l.key and f.reach = l.call
+                    join register_uses w on f.key = w.key and w.ret < f.reach
+                    left join register_zones z on f.across = 1 and f.key = z.key and l.chain = z.chain
+                where (f.across = 0 and w.chain = l.chain and w.place > l.place)
+                    or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
+            where turn = 1
+            """,
+            keep=True,
+        ),
+        View(
+            "register_begun",
+            f"""
+            select key, reach, op, value, ret from (
+                select w.key, w.reach, b.op, b.value, b.ret,
+                    {row_number(by="w.key, w.reach", order="b.back, b.op, b.value")} as turn
+                from register_witnesses w join register_uses b on w.key = b.key and w.chain = b.chain and b.ret < w.call
+                ) as candidates
+            where turn = 1
+            """,
+        ),
+        View(
             "register_first_zones",
             """
             select z.key, z.first_ret, z.last_call
@@ -140,10 +175,14 @@ STALE_READ: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.reach, f.there, f.overtaken, f.across, f.versioned, min(l.op) as late_op,
-            min(l.kind) as late_kind, min(l.value) as late_value, min(t.op) as there_op, min(t.value) as value,
-            min(z.first_ret) as begun, min(b.op) as begun_op, min(b.value) as begun_value, min(e.op) as last_op
+        select f.key, f.reach, coalesce(min(w.ret), f.there) as there, f.overtaken, f.across, f.versioned,
+            min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
+            coalesce(min(w.op), min(t.op)) as there_op, coalesce(min(w.value), min(t.value)) as value,
+            coalesce(min(n.ret), min(z.first_ret)) as begun, coalesce(min(n.op), min(b.op)) as begun_op,
+            coalesce(min(n.value), min(b.value)) as begun_value, min(e.op) as last_op
         from register_first f
+            left join register_witnesses w on f.key = w.key and f.reach = w.reach
+            left join register_begun n on f.across = 1 and f.key = n.key and f.reach = n.reach
             left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
             left join register_first_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
             left join register_first_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call

@@ -5,7 +5,7 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.register.views import INITIAL
-from assay.checkers.sql import first_rows, order_by, previous
+from assay.checkers.sql import first_rows, nearest_pairs, order_by, previous
 
 
 def held(value: int | None) -> str:
@@ -133,6 +133,8 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(capital(claim) + ".", (high, low), row["rivals"] - 2)
 
 
+_REPLACED: Final = first_rows("found_lost_update", "key, why, expected, version")
+
 LOST_UPDATE: Final = Check(
     anomaly="lost-update",
     meaning="two conditional writes both replaced the same value",
@@ -203,11 +205,19 @@ LOST_UPDATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.why, f.expected, f.version, f.low_op, f.high_op, coalesce(f.low_value, a.value) as low_value,
-            coalesce(f.high_value, b.value) as high_value, f.rivals
-        from {first_rows("found_lost_update", "key, why, expected, version")} f
-            left join register_links a on f.key = a.key and f.low_op = a.op and f.expected = a.expected
-            left join register_links b on f.key = b.key and f.high_op = b.op and f.expected = b.expected
+        select f.key, f.why, f.expected, f.version, coalesce(n.former_op, f.low_op) as low_op,
+            coalesce(n.op, f.high_op) as high_op, coalesce(f.low_value, n.former_side) as low_value,
+            coalesce(f.high_value, n.side) as high_value, f.rivals
+        from {_REPLACED} f left join ({
+        nearest_pairs(
+            f'''
+            select f.key, f.expected, c.value as side, c.call as moment, c.op
+            from {_REPLACED} f join register_links c on f.key = c.key and f.expected = c.expected
+            where f.why = 'successors'
+            ''',
+            "key, expected",
+        )
+    }) n on f.why = 'successors' and f.key = n.key and f.expected = n.expected
         {order_by("f.key, f.why, f.expected, f.version")}
         """,
     examined="""

@@ -16,6 +16,7 @@ from assay.checkers.sql import (
     first_rows,
     greatest_before,
     late_calls,
+    nearest_pairs,
     order_by,
     previous,
     row_number,
@@ -88,3 +89,37 @@ def test_nulls_come_first_and_so_many_rows_are_explained(engine: DuckDB) -> None
 def test_a_sum_over_nothing_is_nought(engine: DuckDB) -> None:
     (row,) = engine.rows(f"select {total_of('place')} as some from places where 1 = 0")
     assert row["some"] == 0
+
+
+@pytest.mark.parametrize("rising", [False, True])
+def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(engine: DuckDB, *, rising: bool) -> None:
+    rng = random.Random("pairs")
+    told = [
+        {"key": key, "side": rng.randrange(2 if rising else 3), "moment": rng.randrange(60), "op": op, "word": f"w{op}"}
+        for key in range(60)
+        for op in range(rng.randrange(1, 9))
+    ]
+    engine.load("told", pa.Table.from_pylist(told))
+    found = engine.rows(nearest_pairs("select * from told", "key", carry="word", rising=rising))
+
+    def distance(first: dict[str, Any], second: dict[str, Any]) -> tuple[bool, int]:
+        """Whether it is the less telling order, and how far apart; at one moment nothing precedes."""
+        return rising and not (first["side"] < second["side"] and first["moment"] < second["moment"]), abs(
+            second["moment"] - first["moment"]
+        )
+
+    near: dict[int, tuple[bool, int]] = {}
+    for first in told:
+        for second in told:
+            if first["key"] == second["key"] and first["side"] != second["side"] and (
+                first["moment"] <= second["moment"]
+            ):  # fmt: skip
+                key = first["key"]
+                near[key] = min(near.get(key, (True, 10**9)), distance(first, second))
+    assert {row["key"]: distance(former(row), row) for row in found} == near
+    assert all((row["word"], row["former_word"]) == (f"w{row['op']}", f"w{row['former_op']}") for row in found)
+    assert len(near) > 30
+
+
+def former(row: Any) -> dict[str, Any]:
+    return {name: row[f"former_{name}"] for name in ("side", "moment", "op")}

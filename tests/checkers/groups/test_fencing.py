@@ -53,7 +53,7 @@ HAVE = [
      [step(1, "guarded", 4, (1, 5)), step(2, "guarded", 3, (6, None))], "in an operation called at 6.000 s"),
     ([stale(1, 3, (1, 5)), step(2, "guarded", 3, (6, 7))],
      [stale(1, 3, (1, 5), error="no-such-lease"), step(2, "guarded", 3, (6, 7))],
-     "although process 1 had been told by 5.000 s that token 3 is stale."),
+     "although process 1 had learned by 5.000 s that token 3 is stale."),
     ([stale(1, 3, (1, 5)), step(2, "guarded", 2, (6, 7))],
      [stale(1, 3, (1, 5)), step(2, "guarded", 4, (6, 7))], "under token 2"),
     ([step(1, "guarded", 4, (1, 5)), step(2, "acquire", 3, (6, 7))],

@@ -1,4 +1,4 @@
-"""What earlier versions stored is judged as it was judged then, in the same words."""
+"""What earlier versions stored is judged as it was judged then, in words that change on purpose alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALWAYS: Final = (
 )
 """And the synthetic ones; the others are the nightly run's."""
 REWORDED: Final = {"nothing shows that it bit": "nothing shows that it took effect"}
-"""Reasons not to pass whose words have changed on purpose. Sentences of findings never do."""
+"""Reasons not to pass whose words have changed on purpose."""
 
 
 def case(path: Path) -> Any:
