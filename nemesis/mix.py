@@ -42,6 +42,8 @@ KINDS: Final = (3, 6)
 """How many kinds of faults a run keeps to, at least and at most."""
 LASTING: Final = (0.3, 0.5)
 """How long a fault lasts, in parts of the interval."""
+AWAY_FOR: Final = (0.4, 0.5)
+"""The same of one that takes servers away: longer than a session, and until others have taken over."""
 LONGEST: Final = 0.6
 """The same of a controller's connection, on which nothing is said before a server has been missed."""
 AWAY: Final = 0.75
@@ -54,9 +56,7 @@ COMPANIONS: Final = (0, 1, 1, 1, 2)
 BEGINS: Final = (0.1, 0.7)
 """When a companion begins, in parts of the first fault's duration."""
 OUTLASTS: Final = 1.0
-"""A connection to ZooKeeper and a fault that takes a server away may stall everything while both are in force: the one
-that begins later lasts so many seconds longer than the other, so that something happens during each.
-"""
+"""By how many seconds the later of two faults lasts longer, where nothing may happen while both are in force."""
 CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
@@ -145,8 +145,9 @@ class _Episode:
         self._end = end
 
     def steps(self) -> list[Step]:
-        rng, duration = self._rng, self._interval * self._rng.uniform(*LASTING)
-        first = self._step(rng.choices(self._kinds, [weight(name) for name in self._kinds])[0], self._at, duration)
+        rng = self._rng
+        name = rng.choices(self._kinds, [weight(name) for name in self._kinds])[0]
+        first = self._step(name, self._at, self._interval * rng.uniform(*self._lasting(name)))
         steps = [first]
         if first.fault == CONTROLLER:
             first = steps[0] = msgspec.structs.replace(first, duration=self._interval * LONGEST)
@@ -163,16 +164,16 @@ class _Episode:
             if not others:
                 break
             name = rng.choices(others, [weight(name) for name in others])[0]
-            begin = self._at + first.duration * rng.uniform(*begins)
-            if begin + self._interval * LASTING[0] > self._end:
+            begin = max(self._at + first.duration * rng.uniform(*begins), steps[-1].at)
+            shortest, longest = (self._interval * part for part in self._lasting(name))
+            if begin + shortest > self._end:
                 break
-            step = self._step(name, begin, min(self._interval * rng.uniform(*LASTING), self._end - begin))
-            if any(self._stalls(step, other) for other in steps):
-                at = max(one.at for one in (step, *steps))
+            step = self._step(name, begin, min(rng.uniform(shortest, longest), self._end - begin))
+            if any(self._outlasts(step, other) for other in steps):
                 until = max(step.until, *(other.until + OUTLASTS for other in steps))
                 if until > self._end:
                     break
-                step = msgspec.structs.replace(step, at=at, duration=round(until - at, 3))
+                step = msgspec.structs.replace(step, duration=round(until - step.at, 3))
             steps.append(msgspec.structs.replace(step, keep_majority=self._heavy(name)))
         return steps
 
@@ -197,12 +198,22 @@ class _Episode:
         # A move waits for servers that are away.
         return MOVE not in (first, second) or not (self._heavy(first) or self._heavy(second))
 
-    def _stalls(self, one: Step, other: Step) -> bool:
-        """Who hears nothing of ZooKeeper puts no one in the place of a server that is away."""
-        return any(
+    def _lasting(self, name: str) -> tuple[float, float]:
+        return AWAY_FOR if self._heavy(name) else LASTING
+
+    def _outlasts(self, later: Step, first: Step) -> bool:
+        """Has the later one to go on when the first is healed, so that something happens, or it strikes anything?
+
+        Who hears nothing of ZooKeeper puts no one in the place of a server that is away; and the links of a server that
+        is dead, of which the others know, are quiet.
+        """
+        if any(
             deaf.parameters.get("connection") == Line.ZOOKEEPER and self._heavy(away.fault)
-            for deaf, away in ((one, other), (other, one))
-        )
+            for deaf, away in ((later, first), (first, later))
+        ):
+            return True
+        cut = self._catalogue[later.fault].impact.cuts_links and self._heavy(later.fault)
+        return cut and self._heavy(first.fault) and self._catalogue[first.fault].impact.stops_work
 
     def _heavy(self, name: str) -> bool:
         """Does it take servers away from the others?"""

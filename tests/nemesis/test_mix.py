@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assay.nemesis.catalogue import FaultNameError
 from assay.nemesis.fault import Census
 from assay.nemesis.mix import CONTROLLER, OUTLASTS, WEIGHTS, draw_mix, mixable
-from assay.nemesis.schedule import Schedule, ScheduleError
+from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind
 
 from helpers.nemesis_fakes import FAULTS
@@ -48,19 +48,31 @@ def test_a_controllers_connection_is_never_alone(seed: int) -> None:
         assert any(other.fault == "kill" and step.at < other.at and other.until < step.until for other in steps)
 
 
+DEAD = {"kill", "power-loss", "power-loss-in-fsync", "truncate-tail", "corrupt", "garbage-tail", "stop", "restart"}
+CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follower-from-leader", "partition-links"}
+
+
+def overlapping() -> list[tuple[Step, Step]]:
+    pairs = (pair for seed in range(400) for pair in itertools.combinations(mix(seed).steps, 2))
+    return [(first, later) for first, later in pairs if later.at < first.until]
+
+
 def test_a_server_that_is_away_and_another_deaf_to_zookeeper_do_not_fill_each_others_time() -> None:
-    away = {"kill", "stop", "restart", "hold", "power-loss", "partition", "partition-one-way", "partition-fast-fail"}
-    nested = beside = 0
-    for seed in range(400):
-        for first, later in itertools.combinations(mix(seed).steps, 2):
-            if later.at < first.until:
-                zookeeper = [step for step in (first, later) if step.parameters.get("connection") == "zookeeper"]
-                if len(zookeeper) == 1 and {first.fault, later.fault} & away:
-                    beside += 1
-                    assert later.until >= first.until + OUTLASTS - 0.002
-                nested += not zookeeper and later.until < first.until
-    assert beside > 50
-    assert nested > 50, "others may"
+    deaf = [pair for pair in overlapping() if "zookeeper" in [step.parameters.get("connection") for step in pair]]
+    beside = [pair for pair in deaf if {step.fault for step in pair} & (DEAD | CUT)]
+    assert len(beside) > 50
+    assert all(later.until >= first.until + OUTLASTS - 0.002 for first, later in beside)
+
+
+def test_links_of_a_server_that_is_dead_are_cut_until_it_is_back() -> None:
+    cut = [(first, later) for first, later in overlapping() if first.fault in DEAD and later.fault in CUT]
+    assert len(cut) > 50
+    assert all(later.until >= first.until + OUTLASTS - 0.002 for first, later in cut)
+
+
+def test_other_faults_may_begin_and_end_during_another() -> None:
+    others = [(first, later) for first, later in overlapping() if first.fault in CUT and later.fault in DEAD]
+    assert any(later.until < first.until for first, later in others)
 
 
 def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> None:
