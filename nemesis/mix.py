@@ -7,14 +7,16 @@ connection, slow fsyncs, a clock, a consumer) falls anywhere. Two kinds are neve
 server killed and started meanwhile, else nothing would be said on it; and a hold at an event that this run has seen has
 another fault once the process stands.
 
+Now and then an episode is a relay instead: leaders struck one after the other (:mod:`assay.nemesis.relay`).
+
 What loses data that were not on disk yet hits one and the same server all through a run: more than a minority's disks
-no replicated log promises to do without.
+no replicated log promises to do without. Where the contract expects it (``may_stall``), it now and then hits all.
 
 Same arguments, same schedule.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,13 +29,15 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
 from assay.nemesis.links import LINKS, spared
 from assay.nemesis.move import MoveReplicas
+from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.relay import relay
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from assay.nemesis.target import ONE, named
+from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
     "slow-fsync": 2, "truncate-tail": 0.5, "corrupt": 0.5, "garbage-tail": 1, "clock": 1, "move-replicas": 2,
-    "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 0.5,
+    "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 2,
     "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
     "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,
     "cut-consumer": 1, "consumer-from-coordinator": 2, "consumer-from-zookeeper": 2,
@@ -57,6 +61,12 @@ BEGINS: Final = (0.1, 0.7)
 """When a companion begins, in parts of the first fault's duration."""
 OUTLASTS: Final = 1.0
 """By how many seconds the later of two faults lasts longer, where nothing may happen while both are in force."""
+RELAYS: Final = 0.35
+"""How often an episode is a relay (:mod:`assay.nemesis.relay`)."""
+BLACKOUTS: Final = 0.2
+"""How often, where all servers may lose their power at once, an episode is that and nothing else."""
+DARK: Final = (0.3, 1.5)
+"""Seconds that it lasts."""
 CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
@@ -72,8 +82,12 @@ def draw_mix(
     census: Census,
     interval: float,
     time_limit: float,
+    everywhere: Collection[str] = (),
 ) -> Schedule:
-    """``faults``: those that system and cluster can have. Raises ``ScheduleError`` when not one fits the time."""
+    """``faults``: those that system and cluster can have. Raises ``ScheduleError`` when not one fits the time.
+
+    ``everywhere``: those that may strike all servers at once, since what is promised holds then, too.
+    """
     rng = random.Random(seed)
     kinds = _kinds(rng, sorted(faults), catalogue, census)
     if not kinds:
@@ -83,7 +97,14 @@ def draw_mix(
     at = FIRST_AT
     while at + interval * LONGEST <= time_limit - CALM:
         episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM)
-        steps += episode.steps()
+        kind = rng.random()
+        if kind < RELAYS:
+            steps += relay(rng, faults, catalogue, census, at, time_limit - CALM) or episode.steps()
+        elif kind > 1 - BLACKOUTS and PowerLoss.name in everywhere and PowerLoss.name in faults:
+            everyone, dark = Target(Kind.ALL), round(rng.uniform(*DARK), 3)
+            steps.append(Step(round(at, 3), PowerLoss.name, everyone, dark, {}, rng.getrandbits(32)))
+        else:
+            steps += episode.steps()
         at = max(at + interval * rng.uniform(*APART), max(step.until for step in steps) + CALM)
     if not steps:
         raise ScheduleError(

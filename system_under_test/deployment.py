@@ -144,7 +144,7 @@ class Broker:
             "replica.lag.time.max.ms": ("1000..3000",),
             "request.timeout.ms": ("1000..3000",),
             "replica.fetch.wait.max.ms": ("10..500",),
-            "replica.fetch.max.bytes": ("65536..1048576",),
+            "replica.fetch.max.bytes": ("512..1048576",),
             "checkpoint.interval.ms": ("100..3000",),
         }
         fresh = Broker()

@@ -198,7 +198,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     if (reason := registry_of(request.config).lacking(found.contract, found.model)) is not None:
         pytest.fail(f"{found.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
-    settings = _settings(request.config, request.param)
+    settings = _settings(request.config, request.param, found.name)
     if options.explore is None:
         settings = resolved(found, settings)
         if settings.nemesis == (MIX,):
@@ -274,7 +274,7 @@ def _added(config: pytest.Config) -> tuple[Any, ...]:
     return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
 
 
-def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
+def _settings(config: pytest.Config, parameter: Parameter, test: str) -> Settings:
     session = config.stash[SESSION]
     return settings_for(
         config.stash[OPTIONS],
@@ -283,6 +283,7 @@ def _settings(config: pytest.Config, parameter: Parameter) -> Settings:
         nemesis=parameter.nemesis,
         mix=parameter.mix,
         number=parameter.number,
+        test=test,
     )
 
 
@@ -319,7 +320,7 @@ def _ruled_out(
     from assay.harness.run.faults import not_applicable
     from assay.harness.run.workload_mix import mixed, unfit
 
-    sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, number=1)
+    sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix)
     reason = unfit(found.name, mix, found.mixes)
     if reason is None:
         reason = not_applicable(mixed(found, sample).deployed(), sample, faults)

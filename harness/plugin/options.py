@@ -149,9 +149,15 @@ def read_options(config: pytest.Config) -> Options:
 
 
 def settings_for(
-    options: Options, *, cluster: str, seed: int, nemesis: tuple[str, ...], mix: tuple[str, ...], number: int
+    options: Options,
+    *,
+    cluster: str,
+    seed: int,
+    nemesis: tuple[str, ...],
+    mix: tuple[str, ...],
+    number: int = 1,
+    test: str = "",
 ) -> Settings:
     """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes."""
-    return replace(
-        options.settings, seed=repeated_seed(seed, number), cluster=cluster, nemesis=nemesis, workload_mix=mix
-    )
+    seed = repeated_seed(seed, number, test)
+    return replace(options.settings, seed=seed, cluster=cluster, nemesis=nemesis, workload_mix=mix)

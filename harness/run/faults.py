@@ -101,10 +101,17 @@ def node_counts(system: System, settings: Settings) -> dict[str, int]:
     return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
-def schedule(system: System, settings: Settings, faults: Catalogue, unavailable: Collection[str] = ()) -> Schedule:
+def schedule(
+    system: System,
+    settings: Settings,
+    faults: Catalogue,
+    unavailable: Collection[str] = (),
+    everywhere: Collection[str] = (),
+) -> Schedule:
     """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster.
 
-    ``unavailable``: what a mix cannot draw from where the run takes place.
+    ``unavailable``: what a mix cannot draw from where the run takes place; ``everywhere``: with what it may strike all
+    servers at once.
     """
     if settings.replay is not None:
         schedule = replayed(settings.replay, faults)
@@ -125,6 +132,7 @@ def schedule(system: System, settings: Settings, faults: Catalogue, unavailable:
             census=census,
             interval=settings.nemesis_interval,
             time_limit=settings.time_limit,
+            everywhere=everywhere,
         )
     return draw(
         derive(settings.seed, "nemesis"),

@@ -94,9 +94,12 @@ def derive(seed: int, *parts: str | int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % SEED_LIMIT
 
 
-def repeated_seed(seed: int, number: int) -> int:
-    """The seed of repetition ``number``, from 1. The first is the seed itself, so one run is repeated by its seed."""
-    return seed if number == 1 else derive(seed, "repeat", number) % 2**32
+def repeated_seed(seed: int, number: int, test: str = "") -> int:
+    """The seed of repetition ``number`` of a test, from 1. The first is the seed itself: a run is repeated by its seed.
+
+    From the second on each ``test`` has its own, or all would meet the same faults at the same times.
+    """
+    return seed if number == 1 else derive(seed, "repeat", test, number) % 2**32
 
 
 def asked_by_name(options: Sequence[str]) -> frozenset[str]:

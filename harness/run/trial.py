@@ -150,7 +150,8 @@ class Trial:
         settings = self.settings
         assert self._generator is not None, "set_up comes first"
         main, *later = split_phases(self._generator)
-        meant = schedule(self.system, settings, self.faults, self._unavailable)
+        contract = self.experiment.contract
+        meant = schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
         conductor = Conductor(
             self.cluster,
             self.system,
@@ -159,7 +160,7 @@ class Trial:
             self._fault_recorder(history),
             stamps.now,
             catalogue=self.faults,
-            recovery_seconds=self.experiment.contract.recovery_deadline,
+            recovery_seconds=contract.recovery_deadline,
         )
         self.folder.write("schedule.json", encode(meant))
         collector = Collector(self._servers(), history, stamps, conductor.event)

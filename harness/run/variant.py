@@ -9,7 +9,7 @@ from typing import Final
 from assay.cluster.system import Configurable, System
 from assay.harness.run.settings import derive
 
-LEFT_ALONE: Final = 0.5
+LEFT_ALONE: Final = 0.3
 """How often a mix leaves a setting as it is."""
 
 

@@ -97,3 +97,36 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(FaultNameError, match="mix stands alone"):
         FAULTS.parse("mix,kill")
     assert FAULTS.parse("mix").id == "mix"
+
+
+@given(SEEDS)
+def test_where_the_contract_expects_it_all_lose_their_power_at_once_and_nothing_else_meets_that(seed: int) -> None:
+    drawn = draw_mix(
+        seed,
+        mixable(FAULTS),
+        catalogue=FAULTS,
+        census=CENSUS,
+        interval=10,
+        time_limit=200,
+        everywhere=("power-loss", "kill", "corrupt"),
+    )
+    of_all = [step for step in drawn.steps if step.target.kind is Kind.ALL and FAULTS[step.fault].impact.ends_process]
+    assert {step.fault for step in of_all} <= {"power-loss"}
+    for step in of_all:
+        assert not any(step.at < other.until and other.at < step.until for other in drawn.steps if other is not step)
+
+
+def test_it_does_so_now_and_then() -> None:
+    def struck(seed: int) -> bool:
+        drawn = draw_mix(
+            seed,
+            mixable(FAULTS),
+            catalogue=FAULTS,
+            census=CENSUS,
+            interval=10,
+            time_limit=60,
+            everywhere=("power-loss",),
+        )
+        return any(step.target.kind is Kind.ALL and step.fault == "power-loss" for step in drawn.steps)
+
+    assert 20 < sum(struck(seed) for seed in range(100)) < 80

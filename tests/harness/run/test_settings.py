@@ -44,6 +44,11 @@ def test_the_first_repetition_has_the_seed_itself_so_that_a_repetition_can_be_ru
     assert repeated_seed(third, 1) == third
 
 
+def test_tests_share_the_seed_of_a_session_and_of_no_further_repetition() -> None:
+    assert repeated_seed(42, 1, "test_log") == repeated_seed(42, 1, "test_group")
+    assert len({repeated_seed(42, number, test) for number in (2, 3) for test in ("test_log", "test_group")}) == 4
+
+
 def test_concurrency_counts_workers_or_multiplies_nodes() -> None:
     assert parse_concurrency("2n", 3) == 6
     assert parse_concurrency("n", 5) == 5
