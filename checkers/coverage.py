@@ -12,7 +12,7 @@ count; or at the settled end if that is lower (what is missing then is the loss 
 A register has recovered with the first write or CAS that was acknowledged, and the first read that was answered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,10 @@ class FaultTimes:
     def overlaps(self, start: int, end: int) -> bool:
         """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
         return self.injected is not None and self.injected <= end and (self.healed is None or self.healed >= start)
+
+
+TOGETHER: Final = 450_000_000
+"""Nanoseconds from a heal to the next fault within which operations are counted for both."""
 
 
 @dataclass(frozen=True)
@@ -179,17 +183,14 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
         total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
         reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
-    for fault in known:
-        if fault.injected is None or fault.healed is None or fault.name in contract.may_stall:
-            continue
-        during = _count(
-            engine,
-            f"select count(*) as examined from successes where call >= {fault.injected} and ret <= {fault.healed}",
-        )
+    for stretch in _stretches(known, contract.may_stall):
+        begin, end = stretch[0].injected, max(fault.healed or 0 for fault in stretch)
+        during = _count(engine, f"select count(*) as examined from successes where call >= {begin} and ret <= {end}")
         if during < contract.minimum_during_fault:
+            names = ", ".join(f"{fault.id} ({fault.name})" for fault in stretch)
             reasons.append(
-                f"only {during} operations succeeded during fault {fault.id} ({fault.name}, {seconds(fault.injected)} "
-                f"to {seconds(fault.healed)}), the contract asks for {contract.minimum_during_fault}"
+                f"only {during} operations succeeded during fault{'s' * (len(stretch) > 1)} {names} from "
+                f"{seconds(begin or 0)} to {seconds(end)}, the contract asks for {contract.minimum_during_fault}"
             )
     heals = [fault.healed for fault in known if fault.healed is not None]
     if heals:
@@ -200,6 +201,25 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
                 f"the contract asks for {contract.minimum_after_heal}"
             )
     return reasons
+
+
+def _stretches(known: list[FaultTimes], may_stall: Collection[str]) -> list[list[FaultTimes]]:
+    """Healed faults with those that overlap them or come within ``TOGETHER``, by time.
+
+    Which of several keeps operations from their success at a moment cannot be said: a server may be struck in the
+    tenths of a second in which another is just coming back, and both faults are short.
+    """
+    stretches: list[list[FaultTimes]] = []
+    end = 0
+    for fault in sorted(known, key=lambda fault: fault.injected or 0):
+        if fault.injected is None or fault.healed is None or fault.name in may_stall:
+            continue
+        if stretches and fault.injected <= end + TOGETHER:
+            stretches[-1].append(fault)
+        else:
+            stretches.append([fault])
+        end = max(end, fault.healed)
+    return stretches
 
 
 def _drain_reasons(engine: Engine) -> list[str]:

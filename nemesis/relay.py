@@ -31,7 +31,7 @@ SHORT: Final = (0.4, 1.5)
 LONG: Final = (1.5, 3.5)
 """Seconds: long enough for a successor."""
 OVERLAP: Final = 0.3
-PAUSE: Final = 0.8
+PAUSE: Final = 0.4
 """Seconds from a return to the next strike, at most."""
 
 

@@ -228,6 +228,19 @@ def test_no_success_during_a_fault_is_unknown_unless_the_contract_expects_it(tmp
     assert any("during fault" in reason for reason in verdict(tmp_path / "d", book, other, partition()).unknown)
 
 
+@pytest.mark.parametrize(
+    ("begin", "counts"), [(1_000, True), (1_900, True), (2_001, True), (2_440, True), (2_460, False)]
+)
+def test_faults_close_to_each_other_are_one_disturbance(tmp_path: Path, begin: int, counts: bool) -> None:
+    """The short one alone leaves no time for an operation; the other does."""
+    short = [fault("injected", 2_000), fault("healed", 2_001, took_effect=True)]
+    end = 1_999 if begin == 1_000 else 6_000
+    other = [fault("injected", begin, id=2), fault("healed", end, id=2, took_effect=True)]
+    faults = sorted([*short, *other], key=lambda row: int(row["time"]))
+    judged = verdict(tmp_path, run(), faults=faults)
+    assert any("during fault 1 (partition)" in reason for reason in judged.unknown) is not counts, judged.unknown
+
+
 def test_a_forbidden_anomaly_without_data_is_unknown(tmp_path: Path) -> None:
     book = run()
     book.rows = [row for row in book.rows if row["kind"] != "end"]
