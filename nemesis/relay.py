@@ -1,4 +1,4 @@
-"""A relay: the leader of a key is struck, and soon after its return whoever leads then, several times in a row.
+"""A relay: the leader of a key is struck, and soon after its return the next leader, several times in a row.
 
 What one failover leaves half done is completed within seconds: followers learn where the new leader's term begins, cut
 off what only they have, and rejoin. A second failover in these seconds finds them in the middle of it. Histories in

@@ -16,7 +16,7 @@ CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2)
 
 
 @given(st.integers(0, 2**32), st.floats(4.0, 30.0))
-def test_strikes_follow_each_other_on_whoever_leads_one_key(seed: int, end: float) -> None:
+def test_strikes_follow_each_other_on_the_one_that_leads_a_key(seed: int, end: float) -> None:
     steps = relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, end)
     FAULTS.check(type("Drawn", (), {"steps": steps})())
     assert len({step.target for step in steps}) <= 1
