@@ -44,10 +44,11 @@ UNKNOWN: Final = "stranger-00000000-0000-0000-0000-000000000000"
 
 MEMBERS: Final = "members"
 TOOLS: Final = "tools"
-SESSION_SECONDS: Final = 2.0
-REBALANCE_SECONDS: Final = 3.0
+SESSION_SECONDS: Final = 1.5
+REBALANCE_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
-"""Two of them, to join and to commit, fit into an operation's time (5 s)."""
+"""Two of them, to join and to commit, fit into an operation's time (5 s). Longer than a session and a rebalance, so
+that a join is answered while the coordinator waits for members that have given up."""
 TOOLS_RETENTION: Final = 24 * 3600.0
 """Seconds: a group without members would be forgotten where brokers are set to keep offsets for a moment only."""
 
