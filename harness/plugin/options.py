@@ -5,6 +5,7 @@ environment that has the plugin, also where no experiment is tested.
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pytest
 
@@ -24,12 +25,12 @@ def add_options(parser: pytest.Parser) -> None:
     add = group.addoption
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
-             "'none' (default), 'all'")  # fmt: skip
+             "'none' (default), 'all', 'mix' (of every kind by weight, overlapping; docs/mixes.md)")  # fmt: skip
     add(
         "--nemesis-interval",
-        default=command_line.DEFAULT_INTERVAL,
+        default=None,
         metavar="S",
-        help="seconds from injection to injection (10)",
+        help="seconds from injection to injection (10; of the mix 5)",
     )
     add("--nemesis-target", default=None, metavar="WHO",
         help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
@@ -49,15 +50,16 @@ def add_options(parser: pytest.Parser) -> None:
         "run, repeating the option makes separate tests; 'none' (default), 'all' (a test for each that a workload "
         "takes), 'random' (drawn from the seed; docs/mixes.md)")  # fmt: skip
     add("--workload-mix-list", action="store_true", help="list the mixes of the tests that are collected, and exit")
-    add("--time-limit", default=command_line.DEFAULT_TIME_LIMIT, metavar="S", help="seconds of the main phase (30)")
-    add("--rate", default=None, metavar="OPS", help="operations per second, open loop (default: none, closed loop)")
-    add("--operation-timeout", default=command_line.DEFAULT_TIMEOUT, metavar="S",
-        help="seconds after which an operation's outcome counts as unknown (5)")  # fmt: skip
+    add("--time-limit", default=None, metavar="S", help="seconds of the main phase (30; with the mix 20)")
+    add("--rate", default=None, metavar="OPS",
+        help="operations per second, open loop (default: none, closed loop; with the mix 80)")  # fmt: skip
+    add("--operation-timeout", default=None, metavar="S",
+        help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
     add(
         "--concurrency",
-        default=command_line.DEFAULT_CONCURRENCY,
+        default=None,
         metavar="N",
-        help="workers: 6, or 2n for two per node (2n)",
+        help="workers: 6, or 2n for two per node (2n; with the mix 6n)",
     )
     add("--nodes", default=command_line.DEFAULT_NODES, metavar="N", help="nodes of each role of the system (3)")
     add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
@@ -87,6 +89,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
 
 
+Text = TypeVar("Text", str, str | None)
+
+
 @dataclass(frozen=True)
 class Options:
     """The session's options, judged. ``cluster`` None: whichever there is; ``seed`` None: to be drawn."""
@@ -114,17 +119,26 @@ def read_options(config: pytest.Config) -> Options:
         value = config.getoption(name)
         return None if value is None else str(value)
 
+    def chosen(name: str, default: Text) -> str | Text:
+        value = optional(name)
+        return default if value is None else value
+
+    usual = command_line.defaults(config.getoption("--nemesis"))
     cluster, seed = optional("--cluster"), optional("--seed")
     nodes = parsing.parse_count("--nodes", text("--nodes"))
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
     settings = Settings(
         seed=0,
-        nemesis_interval=parsing.parse_seconds("--nemesis-interval", text("--nemesis-interval")),
+        nemesis_interval=parsing.parse_seconds(
+            "--nemesis-interval", chosen("--nemesis-interval", usual.nemesis_interval)
+        ),
         nemesis_target=optional("--nemesis-target"),
-        time_limit=parsing.parse_seconds("--time-limit", text("--time-limit")),
-        rate=parsing.parse_rate(optional("--rate")),
-        operation_timeout=parsing.parse_seconds("--operation-timeout", text("--operation-timeout")),
-        concurrency=parsing.parse_concurrency(text("--concurrency"), nodes),
+        time_limit=parsing.parse_seconds("--time-limit", chosen("--time-limit", usual.time_limit)),
+        rate=parsing.parse_rate(chosen("--rate", usual.rate)),
+        operation_timeout=parsing.parse_seconds(
+            "--operation-timeout", chosen("--operation-timeout", usual.operation_timeout)
+        ),
+        concurrency=parsing.parse_concurrency(chosen("--concurrency", usual.concurrency), nodes),
         nodes=nodes,
         zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
         store=config.rootpath / text("--store"),

@@ -1,35 +1,58 @@
 """A run as a pytest command: the defaults of its options, and what to type to do it again."""
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from assay.harness.run.settings import Settings
+from assay.harness.run.settings import Settings, parse_concurrency
 
-DEFAULT_INTERVAL: Final = "10"
 DEFAULT_TRIGGER: Final = "every"
-DEFAULT_TIME_LIMIT: Final = "30"
-DEFAULT_TIMEOUT: Final = "5"
-DEFAULT_CONCURRENCY: Final = "2n"
 DEFAULT_NODES: Final = "3"
 DEFAULT_ZOOKEEPERS: Final = "1"
+MIX: Final = "mix"
+"""The nemesis that has defaults of its own."""
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What an option is where it is not given, as it is typed; None: not set."""
+
+    nemesis_interval: str = "10"
+    time_limit: str = "30"
+    operation_timeout: str = "5"
+    concurrency: str = "2n"
+    rate: str | None = None
+
+
+DEFAULTS: Final = Defaults()
+# Many short runs find more than a few long ones. Workers that wait for a server that is away do nothing meanwhile, and
+# what happens in these seconds is what matters: so there are more of them, and none waits for long.
+DEFAULTS_OF_MIX: Final = Defaults("5", "20", "2", "6n", "80")
+
+
+def defaults(nemesis: Sequence[str]) -> Defaults:
+    """For these faults alone."""
+    return DEFAULTS_OF_MIX if tuple(nemesis) == (MIX,) else DEFAULTS
 
 
 def repeat_command(test: str, settings: Settings) -> str:
     """What to type to do exactly this run again; options at their default are left out."""
+    usual = defaults(settings.nemesis)
     options: list[tuple[str, str | None, str | None]] = [
         ("--cluster", settings.cluster, None),
         ("--replay", None if settings.replay is None else str(settings.replay), None),
         ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
-        ("--nemesis-interval", f"{settings.nemesis_interval:g}", DEFAULT_INTERVAL),
+        ("--nemesis-interval", f"{settings.nemesis_interval:g}", usual.nemesis_interval),
         ("--nemesis-target", settings.nemesis_target, None),
         ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
         ("--workload-mix", ",".join(settings.workload_mix) or None, None),
-        ("--time-limit", f"{settings.time_limit:g}", DEFAULT_TIME_LIMIT),
-        ("--rate", None if settings.rate is None else f"{settings.rate:g}", None),
-        ("--operation-timeout", f"{settings.operation_timeout:g}", DEFAULT_TIMEOUT),
+        ("--time-limit", f"{settings.time_limit:g}", usual.time_limit),
+        ("--rate", None if settings.rate is None else f"{settings.rate:g}", usual.rate),
+        ("--operation-timeout", f"{settings.operation_timeout:g}", usual.operation_timeout),
         ("--nodes", str(settings.nodes), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
-        ("--concurrency", str(settings.concurrency), str(2 * settings.nodes)),
+        ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),
         ("--workers", None if settings.client_nodes is None else str(settings.client_nodes), None),
         ("--defect", settings.defect, None),
         ("--seed", str(settings.seed), None),

@@ -1,0 +1,43 @@
+"""What a run says that repeats it: its options where they differ from what they are when they are not given."""
+
+from dataclasses import replace
+
+import pytest
+
+from assay.harness.run.command_line import DEFAULTS, DEFAULTS_OF_MIX, MIX, defaults, repeat_command
+from assay.harness.run.settings import Settings
+from assay.nemesis import catalogue
+
+USUAL = Settings(seed=7, cluster="sim")
+MIXED = replace(
+    USUAL,
+    nemesis=("mix",),
+    nemesis_interval=5.0,
+    time_limit=20.0,
+    rate=80.0,
+    operation_timeout=2.0,
+    concurrency=18,
+)
+
+
+def test_the_mix_is_the_nemesis_that_is_called_so() -> None:
+    assert MIX == catalogue.MIX
+    assert defaults(["mix"]) is DEFAULTS_OF_MIX
+    assert defaults([]) is defaults(["kill"]) is defaults(["mix", "kill"]) is DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        (USUAL, ""),
+        (MIXED, "--nemesis=mix "),
+        (replace(USUAL, nemesis=("kill",), rate=80.0), "--nemesis=kill --rate=80 "),
+        (replace(MIXED, nemesis=("kill",)), "--nemesis=kill --nemesis-interval=5 --time-limit=20 --rate=80 "
+         "--operation-timeout=2 --concurrency=18 "),
+        (replace(USUAL, nemesis=("mix",), rate=20.0), "--nemesis=mix --nemesis-interval=10 --time-limit=30 --rate=20 "
+         "--operation-timeout=5 --concurrency=6 "),
+        (replace(MIXED, nodes=5, concurrency=30), "--nemesis=mix --nodes=5 "),
+    ],
+)  # fmt: skip
+def test_options_are_named_where_they_are_not_what_they_would_be(settings: Settings, options: str) -> None:
+    assert repeat_command("t.py", settings) == f"pytest t.py --cluster=sim {options}--seed=7"
