@@ -32,6 +32,7 @@ from assay.nemesis.move import MoveReplicas
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.relay import relay
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
+from assay.nemesis.shape import Shape
 from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
@@ -69,6 +70,7 @@ DARK: Final = (0.3, 1.5)
 """Seconds that it lasts."""
 CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
+PAIR: Final = f"partition-{Shape.LEADER_AND_FOLLOWER}"
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
 """During these a connection to ZooKeeper has nothing to be lost."""
 HOLD, KILL, MOVE = Hold.name, Kill.name, MoveReplicas.name
@@ -210,6 +212,8 @@ class _Episode:
         one, two = self._catalogue[first], self._catalogue[second]
         if first == second or second in (CONTROLLER, HOLD) or Scope.NODE in (one.scope, two.scope):
             return False
+        if PAIR in (first, second):
+            return False  # alone it leaves no majority in peace
         if two.impact.loses_data or (one.scope is two.scope and self._heavy(first) and self._heavy(second)):
             return False  # the same server twice, or the only other one
         if getattr(two, "everywhere", False) or (getattr(one, "everywhere", False) and one.scope.clashes(two.scope)):

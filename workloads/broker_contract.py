@@ -1,8 +1,18 @@
 """What the broker promises of every log, on top of what a workload forbids."""
 
+from typing import Final
+
 import msgspec
 
 from assay.checkers.contract import Contract
+
+GROUPS_STALL: Final = ("power-loss", "power-loss-in-fsync", "partition-leader-and-follower")
+"""Faults that leave groups, and who waits for new records, nothing to succeed with until they are healed.
+
+Where all servers lose power no one serves until it is back. Where two of three hear nothing of ZooKeeper or of the
+third, no record reaches two replicas that are in sync: the two cannot shrink an in-sync set, and the third is alone in
+those that it leads. Both are the purpose of these faults.
+"""
 
 
 def promised(contract: Contract) -> Contract:

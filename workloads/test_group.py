@@ -20,7 +20,7 @@ from assay.harness.core.generator import Generator
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import promised
+from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
 from assay.workloads.group_mixes import GROUP_MIXES
@@ -40,10 +40,7 @@ CONTRACT = promised(
         *REPLICA_ANOMALIES,
         *REPLICATION_ANOMALIES,
         *LIVENESS_ANOMALIES,
-        may_stall=[
-            "power-loss",
-            "power-loss-in-fsync",
-        ],  # where all lose power none serves until it is back, and that is the purpose
+        may_stall=GROUPS_STALL,
     )
 )
 

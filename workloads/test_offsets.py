@@ -20,6 +20,7 @@ from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import GROUPS_STALL
 from assay.workloads.group_mixes import OFFSETS_MIXES
 from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
@@ -35,7 +36,7 @@ CONTRACT = forbid(
     *OWNERSHIP_ANOMALIES,
     *COMPLETENESS.anomalies,
     *LIVENESS_ANOMALIES,
-    may_stall=["power-loss", "power-loss-in-fsync"],
+    may_stall=GROUPS_STALL,
 )
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 

@@ -19,7 +19,7 @@ from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import promised
+from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
 from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
@@ -41,10 +41,7 @@ CONTRACT = promised(
         # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
         # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
         rebalance_deadline=10.0,
-        may_stall=[
-            "power-loss",
-            "power-loss-in-fsync",
-        ],  # where all lose power none serves until it is back, and that is the purpose
+        may_stall=GROUPS_STALL,
     )
 ).tolerate_under(
     "double-ownership",

@@ -55,6 +55,14 @@ def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path)
     assert "client" in (attempt.folder.path / "report.html").read_text()
 
 
+def test_a_group_that_nothing_is_left_for_is_judged_by_what_comes_before_and_after(tmp_path: Path) -> None:
+    attempt = run(Settings(1, nemesis=("partition-leader-and-follower",), time_limit=20.0, rate=60.0, store=tmp_path))
+    assert attempt.judgement is not None
+    assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
+    rows = HistoryReader(attempt.folder.history).table("faults").to_pylist()
+    assert [row["took_effect"] for row in rows if row["phase"] == "healed"] == [True, True]
+
+
 LATE_COMMIT = 8
 """The first seed from 1 on in which a member is stopped during a commit; another one when packets come otherwise."""
 
