@@ -85,10 +85,12 @@ def draw_mix(
     interval: float,
     time_limit: float,
     everywhere: Collection[str] = (),
+    events: Sequence[str] = (),
 ) -> Schedule:
     """``faults``: those that system and cluster can have. Raises ``ScheduleError`` when not one fits the time.
 
-    ``everywhere``: those that may strike all servers at once, since what is promised holds then, too.
+    ``everywhere``: those that may strike all servers at once, since what is promised holds then, too. ``events``: the
+    system's turning points.
     """
     rng = random.Random(seed)
     kinds = _kinds(rng, sorted(faults), catalogue, census)
@@ -101,7 +103,7 @@ def draw_mix(
         episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM)
         kind = rng.random()
         if kind < RELAYS:
-            steps += relay(rng, faults, catalogue, census, at, time_limit - CALM) or episode.steps()
+            steps += relay(rng, faults, catalogue, census, at, time_limit - CALM, events) or episode.steps()
         elif kind > 1 - BLACKOUTS and PowerLoss.name in everywhere and PowerLoss.name in faults:
             everyone, dark = Target(Kind.ALL), round(rng.uniform(*DARK), 3)
             steps.append(Step(round(at, 3), PowerLoss.name, everyone, dark, {}, rng.getrandbits(32)))

@@ -12,7 +12,8 @@ import msgspec
 from assay.cluster.node import Node
 from assay.nemesis.fault import Fault, Injection, Proof
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
-from assay.nemesis.schedule import Record, Resolved, Schedule
+from assay.nemesis.schedule import Record, Resolved, Schedule, Step
+from assay.nemesis.trigger import OnEvent
 
 
 class Reporter:
@@ -52,20 +53,27 @@ class Reporter:
         return asyncio.get_running_loop().time() - self._started
 
     def intended(self) -> None:
-        """The run begins: one row for each step."""
+        """The run begins: one row for each step that will surely be tried."""
         self._started = asyncio.get_running_loop().time()
         for number, step in enumerate(self._schedule.steps, start=1):
-            detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
-            self._row(number, (), FaultPhase.INTENDED, detail, starts=int(step.at))
+            if not optional(step):
+                self._intended(number, step, int(step.at))
+
+    def _intended(self, number: int, step: Step, starts: int) -> None:
+        detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
+        self._row(number, (), FaultPhase.INTENDED, detail, starts=starts)
 
     def missed(self, number: int, at: float, stage: Stage, reason: str) -> None:
         """It failed before it had a target."""
         step = self._schedule.steps[number - 1]
         self._resolved[number] = Resolved(step, (), at, None, {"reason": reason})
-        self.failed(number, (), stage, reason)
+        if not (optional(step) and stage is Stage.TRIGGER):
+            self.failed(number, (), stage, reason)
 
     def aimed(self, injection: Injection, at: float, detail: Mapping[str, Any]) -> None:
         """It has targets, and is about to be injected."""
+        if optional(injection.step):
+            self._intended(injection.id, injection.step, 0)
         self._resolved[injection.id] = Resolved(injection.step, injection.names, at, None, dict(detail))
 
     def injected(self, injection: Injection) -> None:
@@ -125,3 +133,8 @@ class Reporter:
                 not_before=None if starts is None else time + starts * 1_000_000_000,
             )
         )
+
+
+def optional(step: Step) -> bool:
+    """May it wait in vain?"""
+    return isinstance(step.trigger, OnEvent) and step.trigger.optional

@@ -41,7 +41,8 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     ``key`` and ``fields``, where given, must be equal to the line's own (a field, or one of its ``detail``). ``hold``:
     the process stops itself at the event, so that it writes nothing after it before the step has acted
-    (:mod:`assay.nemesis.ambush`).
+    (:mod:`assay.nemesis.ambush`). ``optional``: a step that waits in vain is left out, which is no failure; nothing is
+    recorded of it but in the schedule.
     """
 
     event: Annotated[str, msgspec.Meta(min_length=1)]
@@ -51,6 +52,7 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     delay: Seconds = 0.0
     within: Seconds = WITHIN
     hold: bool = False
+    optional: bool = False
 
     def __post_init__(self) -> None:
         if self.hold and (self.fields or self.nth > 1 or self.delay):

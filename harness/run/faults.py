@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, StrikePoints, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Eventful, StrikePoints, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.harness.run.systems import configured
 from assay.nemesis.catalogue import MIX, Catalogue, FaultNameError, unsuited
@@ -133,6 +133,7 @@ def schedule(
             interval=settings.nemesis_interval,
             time_limit=settings.time_limit,
             everywhere=everywhere,
+            events=tuple(system.turning_points) if isinstance(system, Eventful) else (),
         )
     return draw(
         derive(settings.seed, "nemesis"),

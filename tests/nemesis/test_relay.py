@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from assay.nemesis.fault import Census
 from assay.nemesis.relay import OVERLAP, PAUSE, relay
+from assay.nemesis.reporter import optional
+from assay.nemesis.schedule import Schedule
 from assay.nemesis.target import Kind
 
 from helpers.nemesis_fakes import FAULTS
@@ -15,22 +17,40 @@ from helpers.nemesis_fakes import FAULTS
 CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2)
 
 
+EVENTS = ("became-leader", "isr-change")
+
+
 @given(st.integers(0, 2**32), st.floats(4.0, 30.0))
-def test_strikes_follow_each_other_on_the_one_that_leads_a_key(seed: int, end: float) -> None:
-    steps = relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, end)
-    FAULTS.check(type("Drawn", (), {"steps": steps})())
-    assert len({step.target for step in steps}) <= 1
-    assert all(step.target.kind is Kind.LEADER and step.until <= end for step in steps)
-    for one, two in itertools.pairwise(steps):
+def test_strikes_follow_each_other_on_one_leader_of_a_key_after_the_other(seed: int, end: float) -> None:
+    steps = relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, end, EVENTS)
+    FAULTS.check(Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
+    assert all(step.until <= end for step in steps)
+    legs = [step for step in steps if step.trigger is None]
+    assert len({step.target.key for step in legs}) <= 1
+    assert [step.target.kind for step in legs[1:]] == [Kind.LEADER] * len(legs[1:])
+    for one, two in itertools.pairwise(legs):
         assert -OVERLAP <= two.at - one.until <= PAUSE + 0.002
 
 
-def test_most_have_several_strikes_and_some_are_of_more_than_one_kind() -> None:
-    drawn = [relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, 20.0) for seed in range(200)]
-    assert all(2 <= len(steps) <= 4 for steps in drawn)
+@given(st.integers(0, 2**32))
+def test_one_strike_may_wait_for_what_comes_of_the_last(seed: int) -> None:
+    *legs, last = relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, 30.0, EVENTS)
+    assert all(step.trigger is None for step in legs)
+    if last.trigger is not None:
+        assert legs[-1].at < last.at < legs[-1].until
+        assert optional(last)
+    assert all(step.trigger is None for step in relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, 30.0))
+
+
+def test_kinds_and_lengths_vary() -> None:
+    drawn = [relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, 30.0, EVENTS) for seed in range(200)]
+    assert {len(steps) for steps in drawn} == {2, 3, 4, 5}
     kinds = [{step.fault for step in steps} for steps in drawn]
     assert 20 < sum(len(names) > 1 for names in kinds) < 180
     assert set().union(*kinds) == {"kill", "stop", "freeze", "partition-one"}
+    assert 60 < sum(steps[-1].trigger is not None for steps in drawn) < 180
+    assert {steps[0].target.kind for steps in drawn} == {Kind.LEADER, Kind.FOLLOWER}
+    assert {steps[-1].target.kind for steps in drawn if steps[-1].trigger} == {Kind.LEADER, Kind.ORIGIN}
 
 
 def test_there_is_none_where_no_key_has_a_leader_or_two_servers_would_be_struck_in_turn() -> None:

@@ -137,6 +137,21 @@ def test_one_that_waits_in_vain_is_reported_and_the_others_are_played(trigger: T
     assert done.cluster.untouched
 
 
+def test_an_optional_one_that_waits_in_vain_is_left_out_and_one_that_acts_is_a_fault_like_any_other() -> None:
+    trigger = OnEvent("isr-change", within=6, optional=True)
+    schedule = Schedule(
+        1, (Step(2.0, "kill", target("n2"), 5.0, trigger=trigger), Step(12.0, "stop", target("n1"), 3.0))
+    )
+    vain = play(Play(schedule))
+    assert vain.phases(1) == []
+    assert vain.row(2, FaultPhase.HEALED).took_effect is True
+    acts = play(Play(schedule), (3.0, lambda conductor: conductor.event("n1", '{"event": "isr-change"}')))
+    assert acts.phases(1) == ["intended", "injected", "healed", "recovered"]
+    assert acts.row(1, FaultPhase.HEALED).took_effect is True
+    assert vain.cluster.untouched
+    assert acts.cluster.untouched
+
+
 def test_one_that_still_waits_when_the_run_ends_is_reported_too() -> None:
     waits = waiting(OnEvent("isr-change"))
 
