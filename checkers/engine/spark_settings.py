@@ -48,6 +48,13 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.kryoserializer.buffer.max": "2047m",  # what one task returns must fit
     # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+    # The text of each plan is made before it runs, and the last thousand are kept, for a page that nobody opens.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
 }
 """The meaning of the SQL, wherever it runs, and what suits so many queries."""
 
@@ -87,7 +94,10 @@ def settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, s
     elif master.startswith(_LOOPBACK):  # all workers are on this machine, too
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if quick:
-        java.append("-XX:TieredStopAtLevel=1")
+        # Each sort, join or group of a task takes a page, of 64 MB unless told: that is zeroed, and wakes the collector.
+        chosen["spark.buffer.pageSize"] = "1m"
+        # Such a JVM would have room for less machine code than Spark has: it would forget and compile again.
+        java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
     else:  # Some hundred queries that run once each: code that is inlined less is compiled in half the time.
         java += ["-XX:MaxInlineLevel=5", "-XX:InlineSmallCode=1000"]
     return chosen | {"spark.driver.extraJavaOptions": " ".join(java)}
