@@ -9,6 +9,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
 export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
 READY := .venv/.installed
+UNIQUE := .venv/.unique
 PARTS := harness cluster nemesis checkers reports workloads system_under_test
 
 help:  ## this list
@@ -43,11 +44,16 @@ check: venv  ## ruff, mypy --strict, nothing written twice, import arrows and th
 	$(BIN)/mypy || status=$$?; $(BIN)/pytest tests -q --fast -n auto --dist=worksteal || status=$$?; \
 	wait $$other || status=$$?; cat "$$printed"; rm -f "$$printed"; exit $$status
 
-# Package files are left out: they list the same exports as the package above them.
+# Package files are left out: they list the same exports as the package above them. What was found to have nothing
+# twice is not read again until it changes.
 duplicates: venv
-	@find $(PARTS) -name '*.py' ! -name __init__.py | sort | xargs $(BIN)/symilar --duplicates=10 --ignore-imports \
-	  --ignore-comments --ignore-docstrings --ignore-signatures | awk '/similar lines/ { found = 1 } { print } \
-	  END { if (found) print "assay: lines of the product stand in two places: make one piece serve both"; exit found }' >&2
+	@files=$$(find $(PARTS) -name '*.py' ! -name __init__.py | sort); \
+	now=$$(cat Makefile requirements.lock $$files | sha256sum); \
+	if [ "$$now" = "$$(cat $(UNIQUE) 2>/dev/null)" ]; then exit 0; fi; \
+	$(BIN)/symilar --duplicates=10 --ignore-imports --ignore-comments --ignore-docstrings --ignore-signatures $$files \
+	  | awk '/similar lines/ { found = 1 } { print } \
+	  END { if (found) print "assay: lines of the product stand in two places: make one piece serve both"; exit found }' >&2; \
+	echo "$$now" > $(UNIQUE)
 
 docker:  ## a Docker engine: installed and started if none answers (root)
 	@scripts/docker up

@@ -21,6 +21,7 @@ from assay.checkers.engine import Engines, EngineUnavailable
 pytest_plugins = ("pytester",)
 
 settings.register_profile("assay", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=25)
 settings.load_profile("assay")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fast", action="store_true", help="only test files that start no process, play no run and judge no history"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """``make check`` tries a quarter of the examples that ``make test`` does, where a test does not say how many."""
+    if config.getoption("--fast"):
+        settings.load_profile("fast")
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,20 @@ def modules(folder: str) -> Iterator[Path]:
     return iter(sorted((ROOT / folder).rglob("*.py")))
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Many tests read the same modules."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     """Dotted names of what a module imports, ``from a import b`` as ``a.b``; of our own without the ``assay.``."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (name.name.removeprefix("assay.") for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -112,7 +124,7 @@ def test_generic_parts_name_no_system(folder: str) -> None:
     """Not as a string that is imported later, either; in docstrings they may."""
     wrong = []
     for path in modules(folder):
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
@@ -152,7 +164,7 @@ def test_package_files_only_describe_and_re_export() -> None:
     wrong = []
     for package in PACKAGES:
         for path in (ROOT / package).rglob("__init__.py"):
-            for node in ast.parse(path.read_text()).body:
+            for node in parsed(path).body:
                 plain = isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) or (
                     isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
                 )
@@ -188,7 +200,7 @@ OUTSIDE = {
 
 
 def calls(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call):
             yield node.lineno, ast.unparse(node.func)
 
@@ -217,7 +229,7 @@ def test_simulated_code_has_no_generator_of_its_own(folder: str) -> None:
     ]
     for path in modules(folder):
         if "random" in imports(path) and str(path.relative_to(ROOT)) not in OUTSIDE:
-            used = {n.attr for n in ast.walk(ast.parse(path.read_text())) if is_module_random(n)}
+            used = {n.attr for n in ast.walk(parsed(path)) if is_module_random(n)}
             wrong += [f"{path.relative_to(ROOT)} uses random.{name}" for name in sorted(used - {"Random"})]
     assert not wrong
 
@@ -231,7 +243,7 @@ def test_nothing_outside_the_simulation_asks_whether_it_is_in_one() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for folder in ("system_under_test", "nemesis", "workloads", "checkers")
         for path in modules(folder)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.If) and "sim" in ast.unparse(node.test).lower().replace("simple", "").split("_")
     ]
     assert not wrong

@@ -57,19 +57,22 @@ def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
     ("defect", "test", "nodes", "rate", "first"),
     [
         ("truncate-to-hw", "test_log", 5, 200.0, 4),
-        ("divergent-tail", "test_log", 3, 200.0, 1),
-        ("no-crc-recovery", "test_log", 3, 200.0, 1),
+        pytest.param(*("divergent-tail", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
+        pytest.param(*("no-crc-recovery", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
         ("index-trusted", "test_storage", 3, 100.0, 2),
-        ("hw-checkpoint-lost", "test_storage", 5, 100.0, 3),
-        ("fetch-append-race", "test_log", 3, 200.0, 1),
-        ("read-above-hw", "test_log", 3, 200.0, 1),
+        pytest.param(*("hw-checkpoint-lost", "test_storage", 5, 100.0, 3), marks=pytest.mark.long),
+        pytest.param(*("fetch-append-race", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
+        pytest.param(*("read-above-hw", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
         ("retry-reorders", "test_async_sends", 3, 60.0, 1),
     ],
 )
 def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(
     defect: str, test: str, nodes: int, rate: float, first: int, tmp_path: Path
 ) -> None:
-    """A shrunk schedule fails with some seeds only: three to ten of ten. ``first``: one of them, tried first."""
+    """A shrunk schedule fails with some seeds only: three to ten of ten. ``first``: one of them, tried first.
+
+    One of each workload is always tried: those of ``long`` have defects that other tests find as well.
+    """
     schedule = decode((ROOT / "schedules" / "shrunk" / f"{defect}.json").read_bytes())
     experiment = found(f"assay.workloads.{test}:{test}")
     limit = max(step.at for step in schedule.steps) + AFTERWARDS

@@ -48,7 +48,7 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.kryoserializer.buffer.max": "2047m",  # what one task returns must fit
     # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
-    # The text of each plan is made before it runs, and the last thousand are kept, for a page that nobody opens.
+    # The text of each plan is made before it runs, and the last thousand are kept, for pages that are not served.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.ui.retainedExecutions": "1",
@@ -94,7 +94,7 @@ def settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, s
     elif master.startswith(_LOOPBACK):  # all workers are on this machine, too
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if quick:
-        # Each sort, join or group of a task takes a page, of 64 MB unless told: that is zeroed, and wakes the collector.
+        # Each sort, join or group of a task takes a page, by default of 64 MB: zeroing it costs more than the work.
         chosen["spark.buffer.pageSize"] = "1m"
         # Such a JVM would have room for less machine code than Spark has: it would forget and compile again.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]

@@ -69,6 +69,7 @@ async def follow(node: Node, conductor: Conductor) -> None:
         conductor.event(node.name, line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_each_fault_takes_effect_heals_and_is_recovered_from(name: str, seed: int) -> None:

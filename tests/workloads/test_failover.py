@@ -33,7 +33,7 @@ from assay.workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
 from helpers.attempts import played
 
 SCHEDULES = Path(__file__).parent.parent.parent / "schedules"
-RUNS = 5
+RUNS = 2
 MANY = pytest.param(20, marks=pytest.mark.long)
 TOGETHER = 2
 """So many members at least commit in one generation once the coordinator is gone."""

@@ -170,6 +170,7 @@ def test_the_drain_goes_past_every_sentinel_whoever_owns_what(seed: int, trouble
     assert set(group.asked) == {("poll", "drain")}
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.6]), st.sampled_from([None, KEYS[1]]))
 def test_who_worked_must_reach_sentinels_of_their_own(seed: int, trouble: float, stuck: str | None) -> None:
     """One leaves, the others find out, and what is sent then is read by them, or by nobody."""

@@ -57,6 +57,7 @@ from helpers.txn_histories import SimulatedStore
 from helpers.txn_histories import broken as broken_transactions
 
 ROOT = Path(__file__).resolve().parents[3]
+LONG = pytest.mark.long
 LOGS = 300
 REGISTERS = 400
 SOME_GROUPS = 60
@@ -269,10 +270,9 @@ def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path,
     """Of a large history; here all tables are small, so that a low limit puts some of them on each side."""
     from assay.checkers.engine.spark import Spark
 
-    rows = [row for history in (*logs()[:60], *registers()[:60], *groups()[:30], moved_on()) for row in history]
+    rows = [row for history in (*registers()[:60], *groups()[:30], moved_on()) for row in history]
     folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
-    contract = Contract(linearizable_ends=True, compacted=("c-4", "c-9"))
-    families = (LOG, REGISTER, *GENERATIONS)
+    contract, families = Contract(), (REGISTER, *GENERATIONS)
     with DuckDB() as duck:
         expected = answers(duck, folder, contract, families)
     sides = Counter[bool]()
@@ -285,7 +285,7 @@ def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path,
 
     with Counted(application.session(effects=100), few_rows=100) as spark:
         assert answers(spark, folder, contract, families) == expected
-    assert min(sides[True], sides[False]) > 30, f"one side had nearly all: {sides}"
+    assert min(sides[True], sides[False]) > 10, f"one side had nearly all: {sides}"
 
 
 @pytest.mark.spark
@@ -499,14 +499,23 @@ def tree(folder: Path) -> dict[str, float]:
     return {str(path): path.stat().st_mtime for path in folder.rglob("*")}
 
 
+def hits() -> list[Row]:
+    """A counter under the same faults, of which one read shows more than was ever added."""
+    rows = [effect(n, 0, "counter-add", "orders-0", n * 4 * 10**7, n * 4 * 10**7 + 10**7, value=n) for n in range(20)]
+    return [*rows, effect(20, 0, "counter-read", "orders-0", 700_000_001, 900_000_001, value=77, process=1)]
+
+
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("rows", "anomaly"), [(hits, "counter-phantom"), pytest.param(lambda: book().rows, "lost-write", marks=LONG)]
+)
 def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_behind(
-    tmp_path: Path,
+    tmp_path: Path, rows: Callable[[], list[Row]], anomaly: str
 ) -> None:
-    """This is another process, with a Spark of its own."""
+    """This is another process, with a Spark of its own; it takes half a minute for all the queries about a log."""
     events = [{"time": 5, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0",
                "epoch": 0, "detail": "{}"}]  # fmt: skip
-    folder = write(tmp_path / "history", book().rows, faults=faults(), events=events)
+    folder = write(tmp_path / "history", rows(), faults=faults(), events=events)
     place, temporary = tmp_path / "place", tmp_path / "temporary"
     place.mkdir()
     temporary.mkdir()
@@ -521,7 +530,7 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
     judgement = msgspec.json.decode(done.stdout, type=Judgement)
     assert (done.returncode, judgement.engine) == (1, "spark")
     by_duck = judge(folder, Contract())
-    assert (by_duck.verdict, by_duck.anomalies["lost-write"]) == (Verdict.FAIL, 1)
+    assert (by_duck.verdict, by_duck.anomalies[anomaly]) == (Verdict.FAIL, 1)
     assert (by_duck.findings[0].leader, by_duck.findings[0].faults) == ("n1", (1,))
     assert _but_times(judgement) == _but_times(by_duck)
     assert list(place.iterdir()) == list(temporary.iterdir()) == []

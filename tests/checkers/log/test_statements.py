@@ -816,7 +816,8 @@ def test_by_hand(told: dict[str, list[Finding]], case: Case) -> None:
 def test_both_engines_say_the_same_of_all_cases_with_the_usual_contract(tmp_path: Path, application: Any) -> None:
     rows, faults, contract = max(histories(), key=lambda history: len(history[0]))
     with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
-        by_spark, by_duck = (found(engine, tmp_path / engine.name, rows, faults, contract) for engine in (spark, duck))
+        folder = write(tmp_path / "history", rows, faults=faults)
+        by_spark, by_duck = (_everything(engine, folder, contract) for engine in (spark, duck))
     assert by_spark == by_duck
     assert len({finding.anomaly for finding in by_duck} & set(STATEMENTS.anomalies)) > 4
 

@@ -29,6 +29,10 @@ from helpers.draft_client import (
 )
 from helpers.sim_brokers import Brokers, brokers, simulate, until
 
+pytestmark = pytest.mark.slow
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_consumers_share_everything_and_the_next_ones_read_on(count: int) -> None:
@@ -53,7 +57,7 @@ def test_consumers_share_everything_and_the_next_ones_read_on(count: int) -> Non
     simulate(check)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_others_take_over_from_one_that_dies(count: int, seed: int) -> None:
     async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
@@ -63,7 +67,7 @@ def test_the_others_take_over_from_one_that_dies(count: int, seed: int) -> None:
     simulate(lambda: with_readers(count, seed, act), seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("count", [2, 3])
 def test_consumers_read_on_while_they_look_for_a_new_coordinator(count: int, seed: int) -> None:
     """The same members own the same afterwards: nothing has changed, so none has to stop."""
@@ -84,7 +88,7 @@ def test_consumers_read_on_while_they_look_for_a_new_coordinator(count: int, see
     simulate(lambda: with_readers(count, seed, act), seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_consumer_and_the_coordinator_die_at_once(seed: int) -> None:
     async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
         await (await coordinating(cluster)).kill()
@@ -94,7 +98,7 @@ def test_a_consumer_and_the_coordinator_die_at_once(seed: int) -> None:
     simulate(lambda: with_readers(3, seed, act), seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_partitions_that_are_added_are_given_out(seed: int) -> None:
     async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
         before = readers[0].generation

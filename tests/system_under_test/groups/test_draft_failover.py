@@ -24,7 +24,9 @@ from helpers.draft_client import PARTITIONS, Reader, check_ownership, coordinati
 from helpers.group_client import PATIENCE, RETRIED, ask, coordinator
 from helpers.sim_brokers import Brokers, brokers, simulate, until
 
-SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 20))]
+pytestmark = pytest.mark.slow
+
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))]
 """Odd ones add partitions, even ones have a member that sleeps, where the expected outcome depends on it."""
 SESSION = 2.0
 
