@@ -49,12 +49,14 @@ class Seen:
     """One thing; ``what`` says which, and which of the others it has:
 
     - ``broker`` (registered): ``node``, ``value`` its id, ``zxid`` of its registration. ``answer``: ``node`` answered.
-    - ``topic``: ``key``, ``zxid`` of its creation, and what applies to it of ``retention_...``.
+    - ``topic``: ``key``, ``zxid`` of its creation, ``value`` a fingerprint of its settings, and what applies to it of
+      ``retention_...``.
     - ``partition``: ``key``, its topic's ``zxid``, ``epoch``, ``value`` the leader's id (-1: none), ``replicas``
       assigned, ``members`` of the in-sync set.
     - ``move`` under way: ``key``, ``replicas`` that it shall have, ``members`` that are to be removed.
     - ``deletion`` that was asked for, ``known`` (to ``node``): ``key`` is a topic.
-    - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``position`` its high watermark.
+    - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``position`` its high watermark,
+      ``value`` a fingerprint of the settings in force.
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
     - ``segment``: ``node``, ``key``, ``position`` of its first offset, ``log_end`` after its last, greatest
       ``timestamp``, ``size`` in bytes.
@@ -159,6 +161,7 @@ def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
         "topic",
         key=name,
         zxid=topic.czxid,
+        value=settings.fingerprint,
         retention_ms=settings.retention_ms if settings.deletes else UNLIMITED,
         retention_bytes=settings.retention_bytes if settings.deletes else UNLIMITED,
         retention_check_ms=config.retention_check_interval_ms,
@@ -181,6 +184,7 @@ async def _by_its_account(node: Any, port: int) -> list[Seen]:
             node=node.name,
             epoch=role.leader_epoch,
             position=role.high_watermark,
+            value=role.settings,
         )
         for role in roles.partitions
     ]
@@ -240,6 +244,9 @@ def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
         replicas = assigned[partition.key]
         count += set(replicas) != set(_ids(partition.members))
         count += sum(roles.get((name, partition.key)) != partition.epoch for name in ids if ids[name] in replicas)
+    for role in by["role"]:
+        topic = topics.get(_topic_of(role.key))
+        count += topic is not None and topic.value != role.value
     for folder in by["folder"]:
         topic = topics.get(_topic_of(folder.key))
         count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())

@@ -6,6 +6,7 @@ cluster (faults of seconds must show), not of a production one. docs/running_the
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -82,6 +83,11 @@ class TopicConfig(msgspec.Struct, frozen=True):
     @property
     def compacts(self) -> bool:
         return COMPACT in self.cleanup_policy.split(",")
+
+    @property
+    def fingerprint(self) -> int:
+        """The same for the same settings, in every process."""
+        return zlib.crc32(msgspec.json.encode(self))
 
     def override(self, settings: Mapping[str, str]) -> TopicConfig:
         """These settings on top of mine. Raises ``ConfigError`` for an unknown name or a wrong value."""

@@ -233,12 +233,16 @@ class LogEndRequest(Request[LogEndResponse]):
 
 @message
 class ReplicaRole:
-    """``leader_epoch``: the highest that this replica obeys; ``high_watermark``: -1 of a damaged log."""
+    """``leader_epoch``: the highest that this replica obeys; ``high_watermark``: -1 of a damaged log.
+
+    ``settings``: the fingerprint of those in force.
+    """
 
     topic: str
     partition: Int32
     leader_epoch: Int32
     high_watermark: Int64
+    settings: Int64
 
 
 @message

@@ -16,7 +16,7 @@ def healthy() -> list[Row]:
     """Three brokers; one partition on all of them, led by the first."""
     rows: list[Row] = [
         {"what": "topic", "key": TOPIC, "zxid": CREATED, "retention_ms": -1, "retention_bytes": -1,
-         "retention_check_ms": 500},
+         "retention_check_ms": 500, "value": 77},
         partition(),
     ]  # fmt: skip
     for broker in (1, 2, 3):
@@ -25,7 +25,7 @@ def healthy() -> list[Row]:
             {"what": "broker", "node": node, "value": broker, "zxid": 10 + broker},
             {"what": "answer", "node": node},
             {"what": "known", "node": node, "key": TOPIC},
-            {"what": "role", "node": node, "key": KEY, "epoch": 4, "position": 100},
+            {"what": "role", "node": node, "key": KEY, "epoch": 4, "position": 100, "value": 77},
             {"what": "folder", "node": node, "key": KEY, "zxid": CREATED},
         ]
     return rows

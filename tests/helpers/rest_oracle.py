@@ -53,6 +53,9 @@ PASSING: tuple[Change, ...] = (
     all_of(without("topic"), without("partition")),
     changing("role", {"position": 30}, node="n2"),
     changing("topic", {"retention_ms": 100_000}),
+    changing("topic", {"value": 78}),
+    changing("role", {"value": 78}),
+    changing("role", {"value": 79}, node="n2"),
 )
 LASTING: tuple[Change, ...] = (
     adding(*FOURTH),
@@ -165,6 +168,14 @@ def obedience(rows: list[Row]) -> Iterator[Found]:
                     yield "disobeyed-state", state["key"], live[broker], 0, state["epoch"]
 
 
+def settings(rows: list[Row]) -> Iterator[Found]:
+    topics = {row["key"]: row["value"] for row in of(rows, "topic")}
+    for known in of(rows, "role"):
+        wanted = topics.get(topic(known["key"]))
+        if None not in (wanted, known.get("value")) and known["value"] != wanted and not busy(rows, known["key"]):
+            yield "disobeyed-settings", known["key"], known["node"], 0, wanted
+
+
 def moving(rows: list[Row]) -> Iterator[Found]:
     live = brokers(rows)
     states = {row["key"]: row for row in of(rows, "partition")}
@@ -225,4 +236,11 @@ def retention(rows: list[Row]) -> Iterator[Found]:
             yield "retention-undone", key, node, 0 if old else check * 1_000_000, kept, size
 
 
-RULES: tuple[Callable[[list[Row]], Iterator[Found]], ...] = (rejoining, obedience, moving, deletion, retention)
+RULES: tuple[Callable[[list[Row]], Iterator[Found]], ...] = (
+    rejoining,
+    obedience,
+    settings,
+    moving,
+    deletion,
+    retention,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from assay.system_under_test.protocol.internal import PartitionStateUpdate, Upda
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.replica import Replica
+from assay.system_under_test.replication.replicas import Replicas
 from assay.workloads import group_drain, group_operations
 from assay.workloads.controller_client import ControllerClient
 from assay.workloads.group_client import GroupClient
@@ -36,7 +37,7 @@ from assay.workloads.group_drain import catch_up
 from assay.workloads.group_operations import WORKERS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
-from assay.workloads.topic_admin import CREATE, DELETE, MOVE
+from assay.workloads.topic_admin import ALTER, CREATE, DELETE, MOVE
 
 from helpers.attempts import played
 
@@ -70,6 +71,7 @@ async def nothing(*_: Any, **__: Any) -> None: ...
 
 MADE = Operation(CREATE, "other", {"partitions": 1, "replication": 2})
 DELETED = Operation(DELETE, "other")
+CHANGED = Operation(ALTER, "orders", {"name": "segment.bytes", "value": "4096"})
 MOVED = [Operation(MOVE, "orders-0", {"replicas": list(replicas)}) for replicas in ((1, 2, 3), (2, 3, 4), (4, 1, 2))]
 
 
@@ -125,6 +127,16 @@ def is_deaf_to_the_controller(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicaManager, "_change_role", deaf)
 
 
+def misses_settings(patch: pytest.MonkeyPatch) -> None:
+    configure = Replicas.configure
+
+    async def once(self: Replicas, topic: str, settings: Mapping[str, str], zxid: int) -> None:
+        if not settings:
+            await configure(self, topic, settings, zxid)
+
+    patch.setattr(Replicas, "configure", once)
+
+
 def keeps_everything(patch: pytest.MonkeyPatch) -> None:
     async def retain(_: Replica) -> int:
         return 0
@@ -144,6 +156,7 @@ def keeps_everything(patch: pytest.MonkeyPatch) -> None:
         (knows_topics_for_ever, "undeleted-topic", "still knew other", {"operations": [MADE, DELETED]}),
         (lets_no_one_in_again, "no-rejoin", "did not get back", {"nemesis": ("kill",)}),
         (is_deaf_to_the_controller, "disobeyed-state", "is still in epoch", {"nemesis": ("kill",)}),
+        (misses_settings, "disobeyed-settings", "did not go by the settings that orders", {"operations": [CHANGED]}),
         (keeps_everything, "retention-undone", "from offset 0 to", {"system": AGING}),
     ],
 )
@@ -220,6 +233,6 @@ def test_the_correct_group_settles(tmp_path: Path) -> None:
 
 
 def test_the_correct_broker_ends_all_of_it(tmp_path: Path) -> None:
-    operations = [MADE, *MOVED, DELETED]
+    operations = [MADE, *MOVED, CHANGED, DELETED]
     judgement = come_to_its_end(tmp_path, *operations, system=AGING, nemesis=("kill",))
     assert judgement.verdict is Verdict.PASS, (judgement.unknown, [one.claim for one in judgement.findings])

@@ -1,0 +1,53 @@
+"""A topic's settings were changed, and a replica that lives does not go by them by the contract's obedience deadline.
+
+Compared are fingerprints: of the settings in ZooKeeper, over the cluster's own, and of those that the replica has by
+its own account. A change that is announced while an earlier one is being read must not be lost.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import Row
+from assay.checkers.rest.looks import lasting, topic_of
+from assay.checkers.sql import first_rows, order_by
+
+
+def _stale(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} did not go by the settings that {row['topic']} has in ZooKeeper, with its replica of "
+        f"{row['key']}, from {seconds(row['since'])} to {seconds(row['until'])}, and no fault was in force; the "
+        f"contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(claim[0].upper() + claim[1:], (), 0, row["until"])
+
+
+DISOBEYED_SETTINGS: Final = Check(
+    anomaly="disobeyed-settings",
+    meaning="a replica did not go by its topic's settings by the deadline",
+    views=(
+        View(
+            "settings_lacking",
+            f"""
+            select r.look as look, r.key as key, r.node as node, t.key as topic, t.value as settings
+            from looks r
+                join looks t on t.look = r.look and t.what = 'topic' and t.key = {topic_of("r.key")}
+                left join rest_busy m on m.look = r.look and m.key = r.key
+            where r.what = 'role' and r.value <> t.value and m.key is null
+            """,
+        ),
+        View(
+            "found_disobeyed_settings",
+            lasting("select * from settings_lacking", "key, node, topic, settings", "d.obedience_deadline"),
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.node as node, f.topic as topic, f.since as since, f.until as until,
+            d.obedience_deadline as deadline
+        from {first_rows("found_disobeyed_settings", "key, node")} f cross join deadlines_declared d
+        {order_by("f.key, f.node")}
+        """,
+    examined="select count(*) as examined from rest_looks",
+    explain=_stale,
+    needs_end=True,
+)
