@@ -161,6 +161,17 @@ class SlowToFsync(Protocol):
 
 
 @runtime_checkable
+class SlowToSend(Protocol):
+    """A node of which what it sends can be made late."""
+
+    async def slow_sends(self, seconds: float) -> None:
+        """From now on packets take up to so many seconds more, in order; with 0 as long as before."""
+
+    async def late_packets(self) -> int:
+        """How many have been made late so far."""
+
+
+@runtime_checkable
 class Clocked(Protocol):
     """A node whose wall clock can be made wrong; its monotonic clock stays right."""
 

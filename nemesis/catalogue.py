@@ -40,6 +40,7 @@ from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
 from assay.nemesis.slow_fsync import PowerLossInFsync, SlowFsync
+from assay.nemesis.slow_network import SlowNetwork
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
@@ -178,6 +179,7 @@ def standard_faults() -> tuple[Fault, ...]:
         Restart(),
         RollingRestart(),
         SlowFsync(),
+        SlowNetwork(),
         Stop(),
         StopConsumer(),
         ZooKeeperExpire(),

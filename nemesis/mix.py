@@ -37,7 +37,8 @@ from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
-    "slow-fsync": 2, "truncate-tail": 0.5, "corrupt": 0.5, "garbage-tail": 1, "clock": 1, "move-replicas": 2,
+    "slow-fsync": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5, "garbage-tail": 1, "clock": 1,
+    "move-replicas": 2,
     "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 2,
     "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
     "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,

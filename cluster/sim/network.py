@@ -69,10 +69,23 @@ class Host:
     """A machine. ``rules``: from whom packets are dropped, and how many were; ``listeners``: by port.
 
     ``rejected``: those of ``rules`` that answer with a reset. ``flows``: rules for some packets of a peer alone.
-    ``filtering``: is there any rule, or is it frozen?
+    ``filtering``: is there any rule, or is it frozen? What it sends takes up to ``lag`` seconds more; ``late``: how
+    many packets have so far.
     """
 
-    __slots__ = ("_next_port", "address", "filtering", "flows", "frozen", "listeners", "name", "rejected", "rules")
+    __slots__ = (
+        "_next_port",
+        "address",
+        "filtering",
+        "flows",
+        "frozen",
+        "lag",
+        "late",
+        "listeners",
+        "name",
+        "rejected",
+        "rules",
+    )
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
@@ -82,6 +95,8 @@ class Host:
         self.flows: list[FlowRule] = []
         self.frozen = False
         self.filtering = False
+        self.lag = 0.0
+        self.late = 0
         self.listeners: dict[int, SimServer] = {}
         self._next_port = EPHEMERAL_PORT
 
@@ -131,6 +146,11 @@ class Network:
     def latency(self) -> float:
         """Seconds that the next packet takes."""
         return self._base + self._spread * self._draw()
+
+    def lag(self, source: Host) -> float:
+        """Seconds that the next packet takes more, from a host that has a lag."""
+        source.late += 1
+        return source.lag * (0.5 + 0.5 * self._draw())
 
     def drop(self, source: Host, target: Host) -> None:
         """From now on what arrives at ``target`` from ``source`` is dropped. The outside is never cut off."""

@@ -201,6 +201,14 @@ class SimNode:
         self._reach()
         return self.disk.lagged, self.disk.lagging
 
+    async def slow_sends(self, seconds: float) -> None:
+        self._reach()
+        self.host.lag = seconds
+
+    async def late_packets(self) -> int:
+        self._reach()
+        return self.host.late
+
     async def shift_clock(self, seconds: float) -> None:
         self._reach()
         self.clock_offset = seconds

@@ -116,6 +116,8 @@ class Sender(asyncio.Transport):
         if self._stalled:
             return
         due = self._loop.time() + self._network.latency()
+        if self.host.lag:
+            due += self._network.lag(self.host)
         if due < self._last_due:
             due = self._last_due
         self._last_due = due

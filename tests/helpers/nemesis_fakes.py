@@ -64,6 +64,8 @@ class FakeNode:
         self.is_frozen = False
         self.clock_ahead = 0.0
         self.slow_since: float | None = None
+        self.late = 0
+        self.lag = 0.0
         self.unpowered: str | None = None
         self.slow_power_loss = 0.0
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
@@ -142,6 +144,15 @@ class FakeNode:
         self._called("fsyncs")
         return 0 if self.slow_since is None else int((now() - self.slow_since) * 10), self.slow_since is not None
 
+    async def slow_sends(self, seconds: float) -> None:
+        if self._called("slow_sends"):
+            self.lag = seconds
+            self.late += 7 if seconds else 0
+
+    async def late_packets(self) -> int:
+        self._called("late_packets")
+        return self.late
+
     async def stop(self) -> None:
         if self._called("stop"):
             if self.state is ProcessState.DEAD:
@@ -218,7 +229,9 @@ class FakeNode:
     @property
     def untouched(self) -> bool:
         alive = self.state is ProcessState.RUNNING and not self.is_frozen
-        return alive and not (self.rules or self.clock_ahead or self.slow_since or self.files.get(HOLD_FILE))
+        return alive and not (
+            self.rules or self.clock_ahead or self.slow_since or self.lag or self.files.get(HOLD_FILE)
+        )
 
 
 class FakeCluster:

@@ -429,3 +429,24 @@ def test_a_cancelled_attempt_leaves_no_connection() -> None:
         assert len(world.inbox.endings) == len(world.inbox.writers)
 
     simulate(test)
+
+
+@given(lag=st.sampled_from([0.005, 0.1, 0.8]), count=st.integers(1, 20))
+@settings(max_examples=20, deadline=None)
+def test_what_a_slow_host_sends_is_late_in_order_and_all_there(lag: float, count: int) -> None:
+    async def main(world: World) -> None:
+        _, writer = await world.connect()
+        world.a.host.lag = lag
+        sent = []
+        for number in range(count):
+            writer.write(bytes([number]) * 3)
+            sent.append(now())
+            await asyncio.sleep(0.003)
+        world.a.host.lag = 0.0
+        await asyncio.sleep(2)
+        assert bytes(world.inbox.data) == b"".join(bytes([number]) * 3 for number in range(count))
+        assert world.a.host.late == count
+        assert lag / 2 <= world.inbox.times[0] - sent[0] <= lag + 0.01
+        assert world.b.host.late == 0
+
+    simulate(main)
