@@ -58,9 +58,9 @@ from helpers.txn_histories import broken as broken_transactions
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = pytest.mark.long
-LOGS = 300
-REGISTERS = 400
-SOME_GROUPS = 60
+LOGS = 120
+REGISTERS = 160
+SOME_GROUPS = 30
 TRANSACTION_CHECKS = tuple(anomaly for family in TRANSACTION_FAMILIES for anomaly in family.anomalies)
 INSTANCE = {
     "inconsistent-offset": ("position",),
@@ -290,10 +290,8 @@ def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path,
 
 @pytest.mark.spark
 def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, application: Application) -> None:
-    some = [
-        Consumers(f"h{n}", random.Random(f"engines/h/{n}"), n * 1000, (n + 1) * 10_000).run(120) for n in range(150)
-    ]
-    leases = [lease_history(f"l{n}", random.Random(f"engines/l/{n}"), 10**6 + n * 100) for n in range(300)]
+    some = [Consumers(f"h{n}", random.Random(f"engines/h/{n}"), n * 1000, (n + 1) * 10_000).run(120) for n in range(60)]
+    leases = [lease_history(f"l{n}", random.Random(f"engines/l/{n}"), 10**6 + n * 100) for n in range(120)]
     rows = [row for one in some for row in one.rows]
     faults = [row for one in some for row in one.faults]
     # No doubt that leases leave, whose workers never go on, is to reach into the groups' time.
