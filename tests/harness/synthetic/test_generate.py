@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.contract import Contract
@@ -150,6 +150,7 @@ def test_each_anomaly_can_be_planted() -> None:
 def nothing_is_found(model: str, examples: int) -> None:
     @settings(max_examples=examples)
     @given(plans())
+    @example(Plan(operations=1_500, clients=20, keys=5, seed=1, info_share=0.3, bursts=2))
     def nothing(plan: Plan) -> None:
         with made(model, plan) as (folder, told):
             assert found(model, folder) == []
