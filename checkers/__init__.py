@@ -7,7 +7,8 @@ check is declared with ``check`` and ``sql``: SQL views over the history's table
 
 Around them: ``engine`` (DuckDB and Spark), ``source`` (a history's files as views), ``damage`` and ``validate`` (whole
 files, and rows that could have happened), ``coverage`` (did enough happen, and did the system recover), ``context``
-(faults and leader at the time of a finding). ``linearizability`` searches for a legal order where no SQL rule exists.
+(faults and leader at the time of a finding), ``causes`` (which findings are one).
+``linearizability`` searches for a legal order where no SQL rule exists.
 
 Imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.
 """

@@ -87,6 +87,8 @@ class Explanation:
     """The moment to look at, where no operation has it: that of an event, by its node's clock."""
     moments: tuple[int | None, ...] = ()
     """When cause and effect were seen, apart from ``time`` and the first two operations: a deadline, another event."""
+    about: tuple[str, ...] = ()
+    """The very records (:func:`offset_of`, :func:`value_of`), polls and answers that it is about."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Check:
     """Proves nothing about a run that was not closed."""
     optional: bool = False
     """That it had no data is no reason for doubt: a workload need not do what it is about."""
+    explained_by: tuple[str, ...] = ()
+    """Anomalies that are the better name of the same cause, the best first, where a finding is about the same."""
     needs_end: bool = False
     """Proves nothing about a run that was interrupted, since it is about a deadline."""
 
@@ -177,6 +181,16 @@ def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
     return {row["op"]: Involved(row["op"], row["process"], row["call"], row["ret"]) for row in rows}
 
 
+def offset_of(key: str, offset: int | None) -> str:
+    """What a finding is about: whatever is at one offset."""
+    return f"offset {offset} of {key}"
+
+
+def value_of(key: str, value: int | None) -> str:
+    """What a finding is about: a value that was sent to ``key``, or read there."""
+    return f"value {value} of {key}"
+
+
 def seconds(time: int) -> str:
     """Nanoseconds since the run began, for a reader: ``14.203 s``."""
     return f"{time / NANOSECONDS:.3f} s"
@@ -211,4 +225,5 @@ def _finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence)
         time=explained.time if not known else (known[0].call if known[0].ret is None else known[0].ret),
         since=min(moments, default=None),
         until=max(moments, default=None),
+        about=explained.about,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay.checkers import coverage
+from assay.checkers.causes import with_causes
 from assay.checkers.check import MOST_FINDINGS, Check, Family, ask, build, findings
 from assay.checkers.context import with_context
 from assay.checkers.contract import NO_RECOVERY, Contract
@@ -196,7 +197,11 @@ class _Judging:
             forbidden=forbidden,
             tolerated=contract.tolerated,
             reasons=reasons,
-            findings=tuple(sorted(self.findings, key=lambda finding: not contract.forbids(finding.anomaly))),
+            findings=with_causes(
+                sorted(self.findings, key=lambda finding: not contract.forbids(finding.anomaly)),
+                {check.anomaly: check.explained_by for family in self.families for check in family.checks},
+                contract.forbids,
+            ),
             examined=tuple(self.examined),
             unknown=unknown,
             operations=self.history.rows("ops"),

@@ -40,6 +40,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """From the first call to the last return of the operations that contradict each other: the cause lies there."""
     faults: tuple[int, ...] = ()
     """Ids of the faults in force at some moment of that time."""
+    about: tuple[str, ...] = ()
+    """The records, polls and answers that it is about: ``offset 36 of orders-2``."""
+    same_cause_as: int | None = None
+    """The place in the judgement's findings of the one beneath which this one is shown."""
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,3 +78,9 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What the anomalies named here mean, one clause each; empty in files of earlier versions."""
     interrupted: bool = False
     """The judging itself was stopped: only what ``examined`` names was looked at."""
+
+
+def beneath_of(judgement: Judgement, head: Finding) -> tuple[Finding, ...]:
+    """What else was found of the same cause as ``head``, one of the judgement's findings."""
+    place = next(place for place, finding in enumerate(judgement.findings) if finding is head)
+    return tuple(finding for finding in judgement.findings if finding.same_cause_as == place)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from assay.checkers.verdict import LONGEST_LIST, Finding, Judgement, Verdict
+from assay.checkers.verdict import LONGEST_LIST, Finding, Judgement, Verdict, beneath_of
 from assay.harness.core.printable import printable
 
 NANOSECONDS: Final = 1_000_000_000
 LINES: Final = 25
 WIDTH: Final = 300
 FAULTS: Final = 3
+ALSO: Final = 2
 CLAIMS: Final = 4
 REASONS: Final = 6
 
@@ -55,7 +56,12 @@ def operations_wanted(judgement: Judgement) -> tuple[int, ...]:
 
 
 def forbidden_findings(judgement: Judgement) -> list[Finding]:
-    return [finding for finding in judgement.findings if finding.anomaly in judgement.forbidden]
+    """Those that stand for themselves; others of the same cause are shown beneath one of them."""
+    return [
+        finding
+        for finding in judgement.findings
+        if finding.anomaly in judgement.forbidden and finding.same_cause_as is None
+    ]
 
 
 def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iterator[str]:
@@ -70,6 +76,7 @@ def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iter
     findings = forbidden_findings(judgement)
     if findings:
         yield from _first(findings[0], evidence)
+        yield from _beneath(findings[0], judgement)
         yield from (f"FAIL {finding.anomaly}: {finding.claim}" for finding in findings[1:CLAIMS])
     else:
         yield "FAIL: the contract was broken, and no finding says where (see verdict.json)"
@@ -98,6 +105,14 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
     yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:FAULTS])
     if len(finding.faults) > FAULTS:
         yield f"    and {len(finding.faults) - FAULTS} more (the report has them)"
+
+
+def _beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
+    """What else was found of the same cause."""
+    others = beneath_of(judgement, head)
+    yield from (f"  also seen as {finding.anomaly}: {finding.claim}" for finding in others[:ALSO])
+    if len(others) > ALSO:
+        yield f"  and as {len(others) - ALSO} more findings (verdict.json)"
 
 
 def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:

@@ -5,6 +5,7 @@ the lanes, findings with their operations, faults. A run that was cut short, has
 one, still makes a report, which says so.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from assay.checkers.engine import EngineError
-from assay.checkers.verdict import Finding, Judgement
+from assay.checkers.verdict import Finding, Judgement, beneath_of
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.reports.coverage import CheckRow, Policy, coverage, meaning, policy
 from assay.reports.faults import FaultBand, fault_bands
@@ -49,6 +50,8 @@ class FindingView:
     operations: tuple[OperationRow, ...]
     unlisted: int
     """Operations involved that are not listed."""
+    also: tuple[Finding, ...]
+    """Findings of the same cause, which are shown beneath it alone."""
     start: int | None
     stop: int | None
 
@@ -62,10 +65,12 @@ class AnomalyGroup:
     policy: Policy
     count: int
     findings: tuple[FindingView, ...]
+    beneath: int = 0
+    """How many are shown beneath findings of the same cause."""
 
     @property
     def omitted(self) -> int:
-        return max(0, self.count - len(self.findings))
+        return max(0, self.count - len(self.findings) - self.beneath)
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,7 @@ def groups(
     listed: set[int] = set(_named(shown))
     for number, finding in enumerate(shown, start=1):
         views[finding.anomaly].append(_view(number, finding, judgement, rows, by_id, listed))
+    beneath = Counter(finding.anomaly for finding in judgement.findings if finding.same_cause_as is not None)
     names = [*views, *(name for name in judgement.anomalies if name not in views)]
     return tuple(
         AnomalyGroup(
@@ -158,6 +164,7 @@ def groups(
             policy=policy(judgement, name),
             count=judgement.anomalies.get(name, len(views.get(name, ()))),
             findings=tuple(views.get(name, ())),
+            beneath=beneath[name],
         )
         for name in names
     )
@@ -170,6 +177,8 @@ def _shown(judgement: Judgement | None) -> tuple[Finding, ...]:
     rank: dict[str, int] = {}
     ranked = []
     for position, finding in enumerate(judgement.findings):
+        if finding.same_cause_as is not None:
+            continue
         rank[finding.anomaly] = rank.get(finding.anomaly, 0) + 1
         ranked.append((rank[finding.anomaly], position, finding))
     kept = sorted(sorted(ranked, key=lambda one: one[:2])[:MOST_FINDINGS], key=lambda one: one[1])
@@ -205,6 +214,7 @@ def _view(
         until=finding.until,
         faults=tuple(faults[id] for id in finding.faults if id in faults),
         operations=found,
+        also=beneath_of(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
         start=min(times, default=None),
         stop=max(times, default=None),

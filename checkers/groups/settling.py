@@ -13,7 +13,7 @@ members give up after so many retries tolerates this anomaly, and says why. Not 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, offset_of, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.rest.looks import QUIET, topic_of
 from assay.checkers.sql import first_rows, order_by, previous, sum_so_far
@@ -114,7 +114,8 @@ def _unsettled(row: Row, evidence: Evidence) -> Explanation:
         f"no fault was in force since {seconds(row['since'])}; the contract's deadline is "
         f"{seconds(row['deadline'])}. {row['key']} was given out {row['given']} times in that time{owner}."
     )
-    return Explanation(capital(claim), (row["sentinel_op"], row["owner_op"]), 0, row["until"])
+    about = (offset_of(row["key"], row["position"]),)
+    return Explanation(capital(claim), (row["sentinel_op"], row["owner_op"]), 0, row["until"], about=about)
 
 
 UNSETTLED_GROUP: Final = Check(
@@ -154,5 +155,6 @@ UNSETTLED_GROUP: Final = Check(
         """,
     examined="select count(*) as examined from settle_expected",
     explain=_unsettled,
+    explained_by=("stuck-reader",),
     needs_end=True,
 )

@@ -11,7 +11,7 @@ before the poll was called; and so is a record of the earlier life in its own na
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, offset_of, value_of
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import life_of, name_of, place_of, topic_of
 from assay.checkers.log.strays import STRAYS, sent_to
@@ -136,7 +136,11 @@ def _altered(row: Row, evidence: Evidence) -> Explanation:
             f"{read} with {_described(row, 'seen')}, but {evidence.who(row['send_op'])} had sent it with "
             f"{_described(row, 'sent')}."
         )
-    return Explanation(claim, (row["seen_op"], row["other_op"] or row["send_op"] or row["first_op"]))
+    about = [value_of(row["key"], row["value"]), offset_of(row["key"], row["position"])]
+    if row["what"] == "partition":
+        about.append(value_of(row["other_key"], row["value"]))
+    named = (row["seen_op"], row["other_op"] or row["send_op"] or row["first_op"])
+    return Explanation(claim, named, about=tuple(about))
 
 
 ALTERED_RECORD: Final = Check(

@@ -76,13 +76,17 @@ def _last_known(found: str, known: str) -> str:
         """
 
 
+def _answer(row: Row) -> tuple[str, ...]:
+    return (f"end of {row['key']} in operation {row['end_op']}",)
+
+
 def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"the log end offset of {row['key']} was {row['former']} (epoch {row['former_epoch']}) for "
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
         f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
     )
-    return Explanation(capital(claim), (row["former_op"], row["end_op"]))
+    return Explanation(capital(claim), (row["former_op"], row["end_op"]), about=_answer(row))
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -119,7 +123,7 @@ def _too_low(row: Row, evidence: Evidence) -> Explanation:
         f"got {row['position']} (epoch {row['epoch']}), though offset {row['former'] - 1} had been {how} "
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])} (epoch {row['former_epoch']})."
     )
-    return Explanation(capital(claim), (row["end_op"], row["former_op"]))
+    return Explanation(capital(claim), (row["end_op"], row["former_op"]), about=_answer(row))
 
 
 END_TOO_LOW: Final = Check(
@@ -158,6 +162,7 @@ END_TOO_LOW: Final = Check(
         """,
     examined="select count(*) as examined from log_known_moments where is_return = 1",
     explain=_too_low,
+    explained_by=("high-watermark-regression",),
     optional=True,
 )
 """Acknowledgements with acks=1 say nothing of the end: the contract of such sends does not forbid it."""

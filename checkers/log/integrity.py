@@ -3,7 +3,7 @@ failed."""
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.strays import STRAYS, sent_to
 from assay.checkers.log.views import SAID
@@ -31,7 +31,13 @@ def _inconsistent(row: Row, evidence: Evidence) -> Explanation:
     )
     if row["held"] > 2:
         claim += f", {row['held']} different values in all"
-    return Explanation(f"{claim}.", (row["first_op"], row["second_op"]), row["held"] - 2, moments=(row["onset"],))
+    return Explanation(
+        f"{claim}.",
+        (row["first_op"], row["second_op"]),
+        row["held"] - 2,
+        moments=(row["onset"],),
+        about=(offset_of(row["key"], row["position"]),),
+    )
 
 
 _INCONSISTENT: Final = first_rows("found_inconsistent_offset", "key, position")
@@ -179,7 +185,9 @@ def _phantom(row: Row, evidence: Evidence) -> Explanation:
         f"{_held(row['value'])} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
         f"at {evidence.called(row['seen_op'])}, but {sender}."
     )
-    return Explanation(capital(claim), (row["seen_op"], row["other_op"]), row["observed"] - 1)
+    place = offset_of(row["key"], row["low"])
+    about = (place,) if row["value"] is None else (place, value_of(row["key"], row["value"]))
+    return Explanation(capital(claim), (row["seen_op"], row["other_op"]), row["observed"] - 1, about=about)
 
 
 PHANTOM: Final = Check(
@@ -204,5 +212,6 @@ PHANTOM: Final = Check(
     evidence_views=(STRAYS,),
     examined=_OBSERVED,
     explain=_phantom,
+    explained_by=("altered-record", "inconsistent-offset"),
     needs_close=True,
 )

@@ -4,7 +4,7 @@ deadline.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, offset_of, seconds, value_of
 from assay.checkers.engine import Row
 from assay.checkers.log.strays import ELSEWHERE, STRAYS, found_in
 from assay.checkers.log.views import SAID
@@ -48,6 +48,11 @@ def _evidence(found: str, *, acked: bool) -> str:
         """
 
 
+def _about(row: Row) -> tuple[str, ...]:
+    value = value_of(row["key"], row["value"])
+    return (value,) if row["position"] is None else (offset_of(row["key"], row["position"]), value)
+
+
 def _missing(row: Row, evidence: Evidence) -> str:
     if row["settled"] is not None:
         return f"the log of {row['key']} settled at end offset {row['settled']}, at or below it"
@@ -74,6 +79,7 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
         (row["ack_op"], row["poll_op"], row["sentinel_op"], row["other_op"]),
         _others(row),
         moments=(row["onset"],),
+        about=_about(row),
     )
 
 
@@ -108,6 +114,7 @@ LOST_WRITE: Final = Check(
     evidence_views=(SAID, STRAYS),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
     explain=_lost,
+    explained_by=("altered-record", "inconsistent-offset"),
 )
 
 
@@ -122,6 +129,7 @@ def _vanished(row: Row, evidence: Evidence) -> Explanation:
         (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]),
         _others(row),
         moments=(row["onset"],),
+        about=_about(row),
     )
 
 
@@ -139,6 +147,7 @@ VANISHED: Final = Check(
     evidence_views=(SAID,),
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
     explain=_vanished,
+    explained_by=("inconsistent-offset",),
 )
 
 
@@ -154,6 +163,7 @@ def _misplaced(row: Row, evidence: Evidence) -> Explanation:
         (row["ack_op"], row["poll_op"], row["sentinel_op"], row["shown_op"]),
         _others(row),
         moments=(row["onset"],),
+        about=_about(row),
     )
 
 
@@ -188,6 +198,7 @@ MISPLACED_ACK: Final = Check(
     evidence_views=(SAID,),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
     explain=_misplaced,
+    explained_by=("inconsistent-offset",),
 )
 
 
@@ -201,7 +212,7 @@ def _unseen(row: Row, evidence: Evidence) -> Explanation:
         f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline"
     )
     claim += "." if row["other_op"] is None else f"; {found_in(row, evidence)}."
-    return Explanation(claim, (row["okay_op"], row["other_op"]), moments=(row["last"],))
+    return Explanation(claim, (row["okay_op"], row["other_op"]), moments=(row["last"],), about=_about(row))
 
 
 UNSEEN: Final = Check(
@@ -247,6 +258,7 @@ UNSEEN: Final = Check(
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_due",
     explain=_unseen,
+    explained_by=("altered-record", "stuck-reader", "unsettled-group", "inconsistent-offset"),
     needs_end=True,
 )
 """Due is what was acknowledged before the sentinel was called, and the sentinel."""

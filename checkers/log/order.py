@@ -12,7 +12,7 @@ of 2^61 or more, which no log can have and only a damaged record claims, has no 
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, offset_of, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.views import SAID
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, previous, row_number, total_of
@@ -80,7 +80,9 @@ def _real_time(row: Row, evidence: Evidence) -> Explanation:
             f"lower {_what(row['earlier_place'], row['key'])} was filled by an operation of "
             f"{evidence.who(row['later_op'])} that began only at {evidence.called(row['later_op'])}."
         )
-        return Explanation(capital(claim), (row["known_op"], row["later_op"]), moments=(row["onset"],))
+        places = [place for place in (row["place"], row["earlier_place"]) if place % 2 == 0]
+        about = tuple(offset_of(row["key"], place // 2) for place in places)
+        return Explanation(capital(claim), (row["known_op"], row["later_op"]), moments=(row["onset"],), about=about)
     claim = (
         f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
@@ -148,6 +150,7 @@ REAL_TIME_ORDER: Final = Check(
         """,
     examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
     explain=_real_time,
+    explained_by=("inconsistent-offset",),
     evidence_views=(SAID, ACTED, MOMENTS),
 )
 

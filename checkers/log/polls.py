@@ -136,6 +136,12 @@ POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINK
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 
 
+def _begin(row: Row) -> tuple[str, ...]:
+    """That it is about where the poll began: not where it went on, nor where reading began."""
+    inside = row["poll_op"] == row["former_op"] or row["sought"] is not None
+    return () if inside else (f"begin of poll {row['poll_op']} of {row['key']}",)
+
+
 def _went_back(row: Row, evidence: Evidence) -> Explanation:
     reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
     if row["sought"] is not None:
@@ -148,7 +154,7 @@ def _went_back(row: Row, evidence: Evidence) -> Explanation:
             f"{reader} read offset {row['position']} of {row['key']} (poll from {when}) after offset {row['former']} "
             f"(poll from {evidence.called(row['former_op'])}), with no seek or rebalance between them."
         )
-    return Explanation(capital(claim), (row["poll_op"], row["former_op"]))
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"]), about=_begin(row))
 
 
 NONMONOTONIC_POLL: Final = Check(
@@ -167,6 +173,7 @@ NONMONOTONIC_POLL: Final = Check(
         """,
     examined=_EXAMINED,
     explain=_went_back,
+    explained_by=("position-jump",),
 )
 
 
@@ -181,7 +188,7 @@ def _skipped(row: Row, evidence: Evidence) -> Explanation:
     claim = f"{reader} {origin} offset {row['position']} (poll from {when}), but others saw {many}"
     witness = f", such as offset {row['missed']}, read by {evidence.who(row['witness_op'])}"
     claim += f"{witness} at {evidence.called(row['witness_op'])}."
-    return Explanation(capital(claim), (row["poll_op"], row["former_op"], row["witness_op"]))
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"], row["witness_op"]), about=_begin(row))
 
 
 POLL_SKIP: Final = Check(
@@ -232,4 +239,5 @@ POLL_SKIP: Final = Check(
         """,
     examined=_EXAMINED,
     explain=_skipped,
+    explained_by=("position-jump",),
 )

@@ -45,7 +45,8 @@ def _jumped(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.called(row['former_op'])}), and its next poll, from {evidence.called(row['poll_op'])}, began at "
         f"offset {row['position']}, with no seek or reset between them."
     )
-    return Explanation(capital(claim), (row["poll_op"], row["former_op"]))
+    about = (f"begin of poll {row['poll_op']} of {row['key']}",)
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"]), about=about)
 
 
 POSITION_JUMP: Final = Check(

@@ -8,7 +8,17 @@ contract's ``reading_deadline`` has passed by the call of such a poll, and sever
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import (
+    MOST_FINDINGS,
+    Check,
+    Evidence,
+    Explanation,
+    View,
+    capital,
+    offset_of,
+    seconds,
+    value_of,
+)
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -84,7 +94,8 @@ def _stuck(row: Row, evidence: Evidence) -> Explanation:
         f"though value {row['value']} at offset {row['there']} had been acknowledged to "
         f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])} and no fault was in the way."
     )
-    return Explanation(capital(claim), (row["poll_op"], row["ack_op"]), row["polls"] - 1)
+    about = (offset_of(row["key"], row["there"]), value_of(row["key"], row["value"]))
+    return Explanation(capital(claim), (row["poll_op"], row["ack_op"]), row["polls"] - 1, about=about)
 
 
 STUCK_READER: Final = Check(

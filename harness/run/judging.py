@@ -9,7 +9,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
 from assay.checkers.judge import Watch, judge
 from assay.checkers.linearizability import Model, ModelError, search
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.registry import Registry
 
@@ -73,9 +73,16 @@ def merged(checks: Judgement, model: Judgement | str) -> Judgement:
         anomalies={**checks.anomalies, **model.anomalies},
         meanings={**checks.meanings, **model.meanings},
         forbidden=(*checks.forbidden, *model.forbidden),
-        findings=(*model.findings, *checks.findings) if model.findings else checks.findings,
+        findings=(*model.findings, *(_later(finding, len(model.findings)) for finding in checks.findings)),
         examined=(*checks.examined, *model.examined),
         unknown=tuple(dict.fromkeys((*checks.unknown, *model.unknown))),
         seconds=checks.seconds + model.seconds,
         interrupted=checks.interrupted or model.interrupted,
     )
+
+
+def _later(finding: Finding, places: int) -> Finding:
+    """The same, where so many findings come before all that it may name."""
+    if finding.same_cause_as is None:
+        return finding
+    return msgspec.structs.replace(finding, same_cause_as=finding.same_cause_as + places)
