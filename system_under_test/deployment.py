@@ -139,8 +139,8 @@ class Broker:
             "flush.ms": ("0", "50..3000"),
             "segment.bytes": ("2048", "65536", "1024..262144"),
             "index.interval.bytes": ("64..8192",),
-            # Failovers three times as fast, and several in a short run.
-            SESSION_TIMEOUT: ("1000", "1000..3000"),
+            # Failovers twice or three times as fast, and several in a short run.
+            SESSION_TIMEOUT: ("1000", "1000..2000"),
             "replica.lag.time.max.ms": ("1000..3000",),
             "request.timeout.ms": ("1000..3000",),
             "replica.fetch.wait.max.ms": ("10..500",),

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
 
 RANDOM: Final = "random"
-"""As a choice: one mix, or two or three that go together, drawn from the run's seed."""
+"""As a choice: one to four mixes that go together, drawn from the run's seed."""
 OWN_WEIGHT: Final = 100
-MOST_DRAWN: Final = 3
+MOST_DRAWN: Final = 4
 
 Shares = Sequence[tuple[int, Source]]
 
@@ -96,7 +96,7 @@ def resolved(experiment: Experiment, settings: Settings) -> Settings:
     if settings.workload_mix != (RANDOM,):
         return settings
     chance = Random(derive(settings.seed, "workload-mix"))
-    wanted = 1 + min(chance.randrange(MOST_DRAWN), chance.randrange(MOST_DRAWN))
+    wanted = 1 + chance.randrange(MOST_DRAWN)
     drawn: list[WorkloadMix] = []
     for one in chance.sample(experiment.mixes, len(experiment.mixes)):
         if len(drawn) < wanted and not any(_clash(one, other) for other in drawn):
