@@ -13,7 +13,7 @@ from typing import Any
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.serialization import Delete
 
-from assay.system_under_test.config import BrokerConfig, ConfigError
+from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, is_topic_name
@@ -150,8 +150,13 @@ def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> Cr
 
 
 def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
-    """The topic that keeps groups: compacted, and no record counts that only one broker has."""
+    """The topic that keeps groups: compacted, and no record counts that only one broker has.
+
+    A group is one record, as large as all its members and what they own. A cluster's limit for the messages of its
+    users is no limit for that: a group that does not fit could never be given out.
+    """
     replication = config.offsets_topic_replication_factor
+    largest = max(config.topic.max_message_bytes, TopicConfig().max_message_bytes)
     return CreatableTopic(
         topic=name,
         num_partitions=config.offsets_topic_partitions,
@@ -159,6 +164,7 @@ def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
         configs=[
             ConfigEntry(name="cleanup.policy", value="compact"),
             ConfigEntry(name="min.insync.replicas", value=str(min(2, replication))),
+            ConfigEntry(name="max.message.bytes", value=str(largest)),
         ],
     )
 

@@ -253,6 +253,16 @@ def test_the_offsets_topic_is_the_same_however_it_comes_to_be_and_does_not_grow(
     simulate(check)
 
 
+def test_the_limit_for_messages_of_users_is_no_limit_for_a_group() -> None:
+    async def check() -> None:
+        async with brokers(Broker().with_setting("max.message.bytes", "400")) as cluster:
+            member = Member(cluster, protocols={"range": b"topics" * 100})
+            assert await member.join() == ErrorCode.NONE
+            assert await member.sync() == ErrorCode.NONE
+
+    simulate(check)
+
+
 def test_nobody_but_brokers_writes_the_offsets_topic() -> None:
     async def check() -> None:
         async with brokers() as cluster:
