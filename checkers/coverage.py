@@ -187,10 +187,13 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
         begin, end = stretch[0].injected, max(fault.healed or 0 for fault in stretch)
         during = _count(engine, f"select count(*) as examined from successes where call >= {begin} and ret <= {end}")
         if during < contract.minimum_during_fault:
-            names = ", ".join(f"{fault.id} ({fault.name})" for fault in stretch)
+            names = "; ".join(
+                f"fault {one.id} ({one.name}, {seconds(one.injected or 0)} to {seconds(one.healed or 0)})"
+                for one in stretch
+            )
             reasons.append(
-                f"only {during} operations succeeded during fault{'s' * (len(stretch) > 1)} {names} from "
-                f"{seconds(begin or 0)} to {seconds(end)}, the contract asks for {contract.minimum_during_fault}"
+                f"only {during} operations succeeded during {names}, the contract asks for "
+                f"{contract.minimum_during_fault}"
             )
     heals = [fault.healed for fault in known if fault.healed is not None]
     if heals:
