@@ -36,7 +36,7 @@ SHORT: Final = (0.4, 1.5)
 LONG: Final = (1.5, 3.5)
 """Seconds: long enough for a successor."""
 OVERLAP: Final = 0.3
-PAUSE: Final = 0.4
+PAUSE: Final = 0.15
 """Seconds from a return to the next strike, at most."""
 SOON: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.03)
 """Seconds from an event to the strike that waits for it."""
