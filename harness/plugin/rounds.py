@@ -1,4 +1,4 @@
-"""``--repeat=10min``: rounds in which each test runs once, with a seed of the round, until the time is over.
+"""``--repeat=10min``: rounds in which each test runs once, each time with another seed, until the time is over.
 
 A test's place among the collected ones cannot be made while the session goes on (pytest-xdist collects once, in each of
 its processes), so more rounds are collected than the time can hold. Those that it does not hold are not run and not
