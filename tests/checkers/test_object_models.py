@@ -1,0 +1,82 @@
+"""Histories of a small register, queue or group with one bug: what no correct one can have given is accused.
+
+And nothing else is: neither what a correct one may have given, nor the same cut short at a random instant.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from assay.checkers.check import Family
+from assay.checkers.contract import Contract
+from assay.checkers.groups.commits import MISMATCHES
+from assay.checkers.groups.family import GENERATIONS
+from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.objects.queues import QUEUES
+from assay.checkers.register.family import REGISTER, REGISTER_CAS
+
+from helpers.group_possible import possible
+from helpers.log_histories import Row
+from helpers.model_histories import accused, cut_at_random
+from helpers.object_models import GroupModel, Model, QueueModel, RegisterModel
+from helpers.object_oracle import bag_linearizable
+from helpers.register_oracle import linearizable
+
+
+def bag(rows: Sequence[Row]) -> bool:
+    """A drain that found the end is a dequeue that found nothing."""
+    return bag_linearizable([
+        row | {"kind": "queue-dequeue", "value": None} if row["kind"] == "queue-drained" else row for row in rows
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    model: type[Model]
+    possible: Callable[[Sequence[Row]], bool]
+    families: tuple[Family, ...]
+    steps: int = 22
+    contract: Contract = field(default_factory=Contract)
+    missed: float = 0.0
+    """Of those that are impossible, the most that have no finding: a dequeue of unknown outcome excuses both a loss and
+    an answer that a queue was empty, but may have taken one element only."""
+
+
+CASES: Final = (
+    Case(RegisterModel, linearizable, (REGISTER, REGISTER_CAS)),
+    Case(QueueModel, bag, (QUEUES, EMPTINESS), contract=Contract(linearizable_queues=True), missed=0.06),
+    Case(GroupModel, possible, (REGISTER, *GENERATIONS, MISMATCHES), steps=60),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.model.__name__)
+@pytest.mark.parametrize(("each", "seed"), [(40, 1), pytest.param(14_000, 2, marks=pytest.mark.long)])
+def test_what_is_impossible_is_accused_and_nothing_else(case: Case, each: int, seed: int, tmp_path: Path) -> None:
+    kinds = (None, *case.model.bugs)
+    shown: Counter[str | None] = Counter()
+    missed: Counter[str | None] = Counter()
+    for first in range(0, each * len(kinds), 5_000):
+        numbers = range(first, min(first + 5_000, each * len(kinds)))
+        bugs = {number: kinds[number % len(kinds)] for number in numbers}
+        histories = {
+            number: case.model(number, bug, random.Random(f"{seed}/{number}")).history(case.steps)
+            for number, bug in bugs.items()
+        }
+        found = accused(tmp_path / str(first), list(histories.values()), case.families, case.contract)
+        innocent = [number for number in numbers if case.possible(histories[number])]
+        assert {number: found[f"m-{number}"] for number in innocent if f"m-{number}" in found} == {}
+        guilty = set(numbers) - set(innocent)
+        shown.update(bugs[number] for number in guilty)
+        missed.update(bugs[number] for number in guilty if f"m-{number}" not in found)
+        cut = [cut_at_random(histories[number], number) for number in innocent]
+        assert accused(tmp_path / f"cut-{first}", cut, case.families, case.contract, ended=False) == {}
+    assert shown[None] == 0
+    assert all(shown[bug] > each // 20 for bug in case.model.bugs), shown
+    assert missed.total() <= case.missed * shown.total(), (missed, shown)
