@@ -24,6 +24,8 @@ from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, zookeepe
 PATIENCE: Final = 15.0
 """Seconds beyond the heal's time for sessions to end: the longest that ZooKeeper grants here is 10 s."""
 ASK_EVERY: Final = 0.25
+REGISTERING: Final = 5.0
+"""Seconds to wait for a target without a session: one that an earlier fault took from it is replaced in moments."""
 
 
 class ZooKeeperExpire(Partition):
@@ -47,16 +49,23 @@ class ZooKeeperExpire(Partition):
         return with_key(target if target is not None else Target(Kind.ONE), rng, census), {}
 
     async def inject(self, injection: Injection) -> None:
-        """Raises ``TargetError`` when a target holds no session."""
+        """Raises ``TargetError`` when a target holds no session, and gets none."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REGISTERING
+        while without := [name for name, mine in (await self._sessions(injection)).items() if not mine]:
+            if loop.time() > deadline:
+                raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
+            await asyncio.sleep(ASK_EVERY)
+        await super().inject(injection)
+
+    async def _sessions(self, injection: Injection) -> Mapping[str, dict[str, float]]:
+        """Those of each target that are alive, with their timeouts in seconds; they are the evidence."""
         keepers = zookeepers(injection.context.cluster)
         held, alive = await zookeeper.connected(keepers), await zookeeper.sessions(keepers) or set()
         listed = {session: known for session, known in held.items() if session in alive}
         mine = {node.name: _of(node.address, listed) for node in injection.targets}
-        without = [name for name, sessions in mine.items() if not sessions]
-        if without:
-            raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
         injection.evidence["sessions"] = mine
-        await super().inject(injection)
+        return mine
 
     async def observe(self, injection: Injection) -> None:
         wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}

@@ -308,6 +308,24 @@ def test_a_session_that_lives_on_has_not_expired(zookeeper: dict[int, tuple[str,
     assert play.cluster.untouched
 
 
+def test_who_is_about_to_hold_a_session_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier fault took it, and a partition that has just healed lets the node register again."""
+
+    async def connected(nodes: object) -> dict[int, tuple[str, float]]:
+        return {8: ("198.18.0.2", 1.0)} if now() > 3.2 else {}
+
+    async def sessions(nodes: object) -> set[int]:
+        return {8} if now() < 4.0 else set()
+
+    monkeypatch.setattr("assay.cluster.zookeeper.connected", connected)
+    monkeypatch.setattr("assay.cluster.zookeeper.sessions", sessions)
+    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+    row = healed(play)
+    assert row.took_effect is True
+    assert row.detail["evidence"]["sessions"] == {"n2": {"0x8": 1.0}}
+    assert play.at(1, FaultPhase.INJECTED) == pytest.approx(3.25)
+
+
 def test_who_holds_no_session_cannot_lose_one(zookeeper: object) -> None:
     play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n3"), 1.0),)))
     assert healed(play).took_effect is False
